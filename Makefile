@@ -1,0 +1,60 @@
+# Everything that can be done here. `make help` lists it; only Python 3.11+ and make are needed to start.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+# A folder with behaviour cases (see tests/conformance); none: the runner says so and skips.
+CASES ?= $(wildcard ../shared/cases)
+
+# One stamp a lock file: `run` needs no test tools, `test` no linters.
+$(VENV)/stamp-%: requirements/%.txt pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing requirements/$*.txt (locked, hashes checked)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+.PHONY: run
+run: $(VENV)/stamp-run ## The whole system on an embedded cluster, with a live table (ARGS="--once -o json" ends by itself)
+	@$(BIN)/vreplica run $(ARGS)
+
+.PHONY: test
+test: $(VENV)/stamp-test ## Unit, property, contract and service tests (no cluster, no Go)
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not e2e" $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/stamp-dev ## ruff, mypy strict, import-linter
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/stamp-dev ## Format the code
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix --quiet . || true
+
+.PHONY: conformance
+conformance: $(VENV)/stamp-test ## Compare with recorded behaviour of Knative and Kubernetes (CASES=DIR)
+	@$(BIN)/python -m tests.conformance $(CASES)
+
+.PHONY: e2e
+e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one
+	@$(BIN)/python -m tests.e2e.build
+	@$(BIN)/python -m pytest -q -m e2e tests/e2e --timeout 300 -p no:randomly $(ARGS)
+
+.PHONY: lock
+lock: ## Resolve dependencies anew into requirements/ (needs uv)
+	@for what in "run:--group build" "test:--group build --group test" "dev:--group build --group test --group lint"; do \
+	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	    --no-header pyproject.toml $${what#*:} -o requirements/$${what%%:*}.txt; done
+
+.PHONY: clean
+clean: ## Remove the environment and caches
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -1,0 +1,7 @@
+"""vreplica-scheduler: tenants' vreplicas onto adapter pods, adapter pods onto nodes.
+
+``extender.core`` decides and touches nothing. ``extender.kube`` speaks to the API server, ``extender.service``
+runs the decisions against it, ``extender.sim`` is a whole cluster in one process for tests and ``make run``.
+"""
+
+__version__ = "0.1.0"

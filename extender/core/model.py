@@ -1,0 +1,258 @@
+"""The few fields we keep of each API object, frozen. ``decode`` makes them from JSON; nothing else does.
+
+Keys are plain strings ``namespace/name``: they are what ledgers, logs and users say, and cheap to hash.
+All counts are vreplicas, slots or pods, as each field says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from extender.core.ledger import EMPTY_LEDGER, Ledger
+
+NO_PLACEMENTS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+def object_key(namespace: str, name: str) -> str:
+    """``namespace/name``, or ``name`` for what has no namespace."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """The namespace ("" if none) and name of a key."""
+    namespace, _, name = key.rpartition("/")
+    return namespace, name
+
+
+def ordinal_of(pod_name: str) -> int | None:
+    """The ordinal in a StatefulSet pod's name: the decimal number after the last ``-``; None if there is none."""
+    _, dash, digits = pod_name.rpartition("-")
+    if not dash or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
+        return None
+    return int(digits)
+
+
+def placement_order(pod_name: str) -> tuple[int, str]:
+    """Sort key of placements: by ordinal, names without one last."""
+    ordinal = ordinal_of(pod_name)
+    return (2**31 if ordinal is None else ordinal, pod_name)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A metav1.Condition, without its times."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VPod:
+    """A tenant's object that asks for ``vreplicas``, each ``weight`` slots, in the pool named ``pool``.
+
+    ``placements`` (pod name to vreplicas, sorted by ordinal) is what its status publishes.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    pool: str
+    """Key of the AdapterPool."""
+    vreplicas: int
+    weight: int = 1
+    placements: Mapping[str, int] = NO_PLACEMENTS
+    observed_generation: int = 0
+    scheduled_vreplicas: int = 0
+    conditions: tuple[Condition, ...] = ()
+    deleting: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterPod:
+    """A pod that carries ``vreplica.dev/pool``. ``node`` is "" until it is bound."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    pool: str
+    """Key of the AdapterPool that its label names."""
+    owner: str = ""
+    """Name of the StatefulSet that controls it, "" if none."""
+    ordinal: int | None
+    node: str = ""
+    scheduler_name: str = ""
+    slots: int | None = None
+    """The slots annotation; None where absent or unreadable."""
+    slots_request: int | None = None
+    """Request of the extended resource ``vreplica.dev/slots``, all containers."""
+    ledger: Ledger = EMPTY_LEDGER
+    ledger_text: str | None = None
+    """The placements annotation as it stands: what a compare-and-swap compares with."""
+    ledger_error: str = ""
+    """Why ``ledger_text`` could not be read; the ledger is empty then."""
+    unschedulable: bool = False
+    """Annotated as taking no new work (ours or Knative's annotation)."""
+    deleting: bool = False
+    finished: bool = False
+    """Phase Succeeded or Failed."""
+    ready: bool = False
+    ready_since: str = ""
+    """lastTransitionTime of the Ready condition, RFC 3339, "" if unknown."""
+    priority: int = 0
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """A node, as far as it matters where adapter pods are."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    zone: str
+    cordoned: bool = False
+    ready: bool = True
+    """The Ready condition is True and there is no not-ready or unreachable taint."""
+    slots: int | None = None
+    """Allocatable ``vreplica.dev/slots``, where the node declares it."""
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name
+
+    @property
+    def takes_work(self) -> bool:
+        """Whether pods on it may take new vreplicas."""
+        return self.ready and not self.cordoned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatefulSet:
+    """The adapters' StatefulSet: pods ``name-start`` to ``name-(start+replicas-1)``."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    replicas: int = 1
+    ordinals_start: int = 0
+    deleting: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def ordinals(self) -> range:
+        """The ordinals that it wants to have."""
+        return range(self.ordinals_start, self.ordinals_start + self.replicas)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectorRequirement:
+    """One matchExpressions entry of a label selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelSelector:
+    """metav1.LabelSelector; the empty one selects everything."""
+
+    match_labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    match_expressions: tuple[SelectorRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels are selected."""
+        return all(labels.get(k) == v for k, v in self.match_labels.items()) and all(
+            _meets(requirement, labels) for requirement in self.match_expressions
+        )
+
+
+def _meets(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return False
+
+
+EVERYTHING: Final = LabelSelector()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterPool:
+    """spec of an AdapterPool; see DESIGN 2 for each field's meaning."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    stateful_set: str
+    """Name, in the pool's namespace."""
+    slots_per_pod: int
+    min_pods: int = 0
+    min_pods_per_vpod: int = 0
+    max_pods: int | None = None
+    scale_down_period_s: int = 100
+    reschedule_after_s: int | None = None
+    moves_per_period: int = 10
+    """vreplicas."""
+    move_cooldown_s: int = 300
+    move_dry_run: bool = False
+    namespace_selector: LabelSelector = EVERYTHING
+    profile: str = "default"
+    deleting: bool = False
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def stateful_set_key(self) -> str:
+        """Key of its StatefulSet."""
+        return f"{self.namespace}/{self.stateful_set}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Namespace:
+    """A namespace with the labels that a pool's namespaceSelector looks at."""
+
+    name: str
+    uid: str = ""
+    resource_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def key(self) -> str:
+        """The name."""
+        return self.name

@@ -1,0 +1,36 @@
+"""Every name that users, manifests and the API server share with us (DESIGN 2). They are fixed."""
+
+from typing import Final
+
+GROUP: Final = "vreplica.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+CONFIG_API_VERSION: Final = "config.vreplica.dev/v1alpha1"
+CONFIG_KIND: Final = "VReplicaSchedulerConfiguration"
+
+SCHEDULER_NAME: Final = "vreplica-scheduler"
+DEFAULT_SCHEDULER_NAME: Final = "default-scheduler"
+COMPONENT: Final = "vreplica-scheduler"
+"""reportingController of our events, and the fieldManager of our writes."""
+
+POOL_LABEL: Final = "vreplica.dev/pool"
+"""Label of an adapter pod: the name of its AdapterPool, in the pod's own namespace."""
+SLOTS_ANNOTATION: Final = "vreplica.dev/slots"
+PLACEMENTS_ANNOTATION: Final = "vreplica.dev/placements"
+"""The ledger: what an adapter pod carries. Only we write it."""
+UNSCHEDULABLE_ANNOTATION: Final = "vreplica.dev/unschedulable"
+KNATIVE_UNSCHEDULABLE_ANNOTATION: Final = "eventing.knative.dev/unschedulable"
+RETRY_ANNOTATION: Final = "vreplica.dev/retry"
+"""Patched on a refused pending pod so that kube-scheduler looks at it again at once."""
+SLOTS_RESOURCE: Final = "vreplica.dev/slots"
+"""Extended resource by which kube-scheduler's ``managedResources`` picks our pods."""
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+UNKNOWN_ZONE: Final = "unknown"
+"""Zone of a node without the zone label, as Knative names it."""
+UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
+NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
+
+LEASE_NAME: Final = "vreplica-scheduler"
+
+LEDGER_BYTES_MAX: Final = 128 * 1024

@@ -1,0 +1,42 @@
+"""``ConflictReason``: the closed set of reasons shared by replies, events, metrics and explanations.
+
+kube-scheduler aggregates reasons by their text in FailedScheduling events, so each is one short constant string.
+"""
+
+from enum import StrEnum
+
+
+class ConflictReason(StrEnum):
+    """Why a pod does not fit a node, or a vreplica no pod. Value = the text that users see."""
+
+    POOL_NOT_FOUND = "PoolNotFound"
+    STATEFULSET_NOT_FOUND = "StatefulSetNotFound"
+    SLOTS_MISMATCH = "SlotsMismatch"
+    NODE_SLOTS_EXCEEDED = "NodeSlotsExceeded"
+    NODE_UNKNOWN = "NodeUnknown"
+    ZONE_SKEW_EXCEEDED = "ZoneSkewExceeded"
+    LEDGER_TOO_LARGE = "LedgerTooLarge"
+    LEDGER_UNREADABLE = "LedgerUnreadable"
+    LEDGER_CHANGED = "LedgerChanged"
+    DECISION_EXPIRED = "DecisionExpired"
+    POD_CHANGED = "PodChanged"
+    POD_ALREADY_BOUND = "PodAlreadyBound"
+    INSUFFICIENT_SLOTS = "InsufficientSlots"
+    UNSATISFIABLE = "Unsatisfiable"
+    """No pod of the pool could ever hold it: one vreplica is heavier than slotsPerPod."""
+    TENANT_NOT_ALLOWED = "TenantNotAllowed"
+    """The pool's namespaceSelector does not select the vpod's namespace."""
+
+
+UNRESOLVABLE = frozenset(
+    {
+        ConflictReason.POOL_NOT_FOUND,
+        ConflictReason.STATEFULSET_NOT_FOUND,
+        ConflictReason.SLOTS_MISMATCH,
+        ConflictReason.NODE_UNKNOWN,
+        ConflictReason.LEDGER_TOO_LARGE,
+        ConflictReason.LEDGER_UNREADABLE,
+        ConflictReason.POD_ALREADY_BOUND,
+    }
+)
+"""Reasons that evicting pods cannot cure: they go into FailedAndUnresolvableNodes."""

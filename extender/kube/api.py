@@ -1,0 +1,281 @@
+"""``Api``: all that we ask of a Kubernetes API server, as one Protocol.
+
+Two forms exist: ``extender.kube.client.KubeApi`` (the real one, over HTTPS) and ``extender.sim.cluster.Cluster``
+(the embedded cluster). Both answer with plain JSON objects, raise the same errors, and pass the same tests.
+
+Who calls: reflectors (one list and one watch per kind, long-lived), the committer and the binder (many short
+writes at once), the autoscaler (scale subresource), leader election (one small write every 2 s), event recorder.
+Every call either has its effect at once on the server or none, except where ``OutcomeUnknown`` says otherwise.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from extender.core.errors import VReplicaError
+from extender.core.names import GROUP, VERSION
+
+Obj = dict[str, Any]
+"""An API object as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A kind of object by its place in the API: ``group`` "" is the core group, ``plural`` as in URLs."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or ``version`` for the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def path(self) -> str:
+        """``/api/v1`` or ``/apis/group/version``."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+
+PODS: Final = Resource("", "v1", "pods", "Pod")
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+STATEFULSETS: Final = Resource("apps", "v1", "statefulsets", "StatefulSet")
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+CRDS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+MUTATING_WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+)
+VALIDATING_WEBHOOKS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+)
+VPODS: Final = Resource(GROUP, VERSION, "vpods", "VPod")
+ADAPTERPOOLS: Final = Resource(GROUP, VERSION, "adapterpools", "AdapterPool")
+
+
+class PatchType(StrEnum):
+    """Content type of a patch."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage:
+    """One page of a list: at ``resource_version`` of the whole collection; ``continue_token`` "" on the last page."""
+
+    items: list[Obj]
+    resource_version: str
+    continue_token: str = ""
+
+
+class WatchEventType(StrEnum):
+    """``type`` of a watch event. ERROR never leaves ``Api.watch``: it is raised as the ApiError that it carries."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent:
+    """One watch event. A BOOKMARK's object has only metadata.resourceVersion."""
+
+    type: WatchEventType
+    object: Obj
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What a list or watch is narrowed to. ``namespace`` "" is all namespaces; selectors as in URLs."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+
+EVERYWHERE: Final = ListOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """A v1 Binding: puts pod ``namespace/name`` on ``node`` and, in the same write, merges ``annotations`` into it.
+
+    ``uid`` and ``resource_version`` ("" = not asked for) are preconditions: Conflict if the pod's differ.
+    """
+
+    namespace: str
+    name: str
+    node: str
+    uid: str = ""
+    resource_version: str = ""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """Preconditions of a delete: Conflict if the object's differ. "" = not asked for."""
+
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Api(Protocol):
+    """The API server. Every method may raise any ``ApiError``; the ones worth handling are named."""
+
+    async def list_page(
+        self,
+        resource: Resource,
+        options: ListOptions = EVERYWHERE,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage:
+        """One page. ``resource_version`` "" is a consistent read, "0" any version from the server's cache.
+
+        Raises Expired (410) for a ``continue_token`` that is too old.
+        """
+        ...
+
+    def watch(
+        self,
+        resource: Resource,
+        options: ListOptions = EVERYWHERE,
+        *,
+        resource_version: str,
+        timeout_s: float = 300.0,
+    ) -> AsyncIterator[WatchEvent]:
+        """Events after ``resource_version``, with bookmarks, until the server ends the watch after ``timeout_s``.
+
+        Raises Expired (410) when that version is too old, before or after the first event.
+        """
+        ...
+
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+        """One object (``subresource``: ``scale`` or ``status``). Raises NotFound."""
+        ...
+
+    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        """Create; the reply is the stored object. Raises AlreadyExists, Invalid, or what admission says."""
+        ...
+
+    async def update(
+        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
+    ) -> Obj:
+        """Replace; metadata.resourceVersion, if set, is a precondition. Raises Conflict, NotFound, Invalid."""
+        ...
+
+    async def patch(  # the arguments are the API's own
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: list[Obj] | Obj,
+        *,
+        patch_type: PatchType,
+        subresource: str = "",
+    ) -> Obj:
+        """Patch; a JSON patch whose ``test`` fails raises Invalid (422) and changes nothing.
+
+        metadata.resourceVersion and uid in a merge patch are preconditions. Raises Conflict, NotFound, Invalid.
+        """
+        ...
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        preconditions: Preconditions | None = None,
+        grace_period_s: int | None = None,
+    ) -> None:
+        """Delete; for pods with grace (None: the pod's own), others at once. Raises NotFound, Conflict."""
+        ...
+
+    async def bind(self, binding: Binding) -> None:
+        """POST pods/NAME/binding. Raises Conflict (stale precondition, or already bound), NotFound."""
+        ...
+
+
+class ApiError(VReplicaError):
+    """An answer of the API server other than 2xx: HTTP ``status``, and ``reason`` and message of its Status."""
+
+    def __init__(self, status: int, reason: str, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(f"{status} {reason}: {message}")
+        self.status = status
+        self.reason = reason
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+
+class NotFound(ApiError):
+    """404."""
+
+
+class Conflict(ApiError):
+    """409 Conflict: a precondition or the version is stale, or the pod is bound already."""
+
+
+class AlreadyExists(ApiError):
+    """409 AlreadyExists."""
+
+
+class Expired(ApiError):
+    """410 Gone or Expired: list again."""
+
+
+class Invalid(ApiError):
+    """422 Invalid: validation, or the ``test`` of a JSON patch, failed."""
+
+
+class Forbidden(ApiError):
+    """403: RBAC, or admission said no."""
+
+
+class TooManyRequests(ApiError):
+    """429; ``retry_after_s`` says when."""
+
+
+class OutcomeUnknown(ApiError):
+    """No answer: timed out, reset, or the connection could not be made. A write may or may not have happened."""
+
+
+def error_from_status(
+    status: int, body: Mapping[str, Any], *, retry_after_s: float | None = None
+) -> ApiError:
+    """The error for an HTTP status and the metav1.Status in its body."""
+    reason = str(body.get("reason") or "")
+    message = str(body.get("message") or "")[:2000]
+    if status == 409:
+        kind: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else Conflict
+    else:
+        kind = _BY_STATUS.get(status, ApiError)
+    return kind(status, reason, message, retry_after_s=retry_after_s)
+
+
+_BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
+    403: Forbidden,
+    404: NotFound,
+    410: Expired,
+    422: Invalid,
+    429: TooManyRequests,
+}

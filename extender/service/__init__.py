@@ -1,0 +1,1 @@
+"""The running service: extender server, binder, committer, and the leader's loops."""

@@ -1,0 +1,1 @@
+"""The admission webhook: sends adapter pods, with their vreplicas, through our scheduler."""
