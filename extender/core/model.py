@@ -66,7 +66,7 @@ class VPod:
     """Key of the AdapterPool."""
     vreplicas: int
     weight: int = 1
-    placements: Mapping[str, int] = NO_PLACEMENTS
+    placements: Mapping[str, int] = field(default_factory=lambda: NO_PLACEMENTS)
     observed_generation: int = 0
     scheduled_vreplicas: int = 0
     conditions: tuple[Condition, ...] = ()
@@ -97,7 +97,7 @@ class AdapterPod:
     """The slots annotation; None where absent or unreadable."""
     slots_request: int | None = None
     """Request of the extended resource ``vreplica.dev/slots``, all containers."""
-    ledger: Ledger = EMPTY_LEDGER
+    ledger: Ledger = field(default_factory=lambda: EMPTY_LEDGER)
     ledger_text: str | None = None
     """The placements annotation as it stands: what a compare-and-swap compares with."""
     ledger_error: str = ""

@@ -1,0 +1,1 @@
+"""Builders and fakes shared by the tests."""

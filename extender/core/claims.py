@@ -1,0 +1,125 @@
+"""``Claim`` and ``PodState``: what vpods hold of one adapter pod, kept so that adding up is never needed.
+
+A claim is what one vpod has on one pod, seen from three sides:
+
+- ``ledger``: what the pod's annotation says (only once the pod is bound: before, the annotation is advice);
+- ``status``: what the vpod publishes. It outlives the pod: the ordinal comes back and carries it again;
+- ``reserved``: what a decision has given or taken and no write has confirmed yet, by whom and until when.
+
+Two sums follow. A pod *holds* the largest of the three, so room is never promised before a shrink has reached the
+API server. What is *placed* is the reservation where there is one, else the larger of ledger and status: a crash
+between the two writes leaves them apart, and taking the larger one is what keeps vreplicas where they are (I4).
+"""
+
+from typing import Final
+
+from extender.core.ledger import Share
+from extender.core.model import AdapterPod, Node
+
+NOTHING: Final = Share(0, 1)
+
+
+class Claim:
+    """What one vpod has on one pod. Mutable; changed only through ``PoolState``."""
+
+    __slots__ = ("expires_at", "ledger", "owner", "reserved", "status")
+
+    def __init__(self) -> None:
+        self.ledger: Share = NOTHING
+        self.status: Share = NOTHING
+        self.reserved: Share | None = None
+        self.owner: object = None
+        self.expires_at = 0.0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing left to remember."""
+        return self.reserved is None and not self.ledger.vreplicas and not self.status.vreplicas
+
+    @property
+    def placed(self) -> Share:
+        """The share that decisions start from."""
+        if self.reserved is not None:
+            return self.reserved
+        return self.ledger if self.ledger.vreplicas >= self.status.vreplicas else self.status
+
+    @property
+    def held_slots(self) -> int:
+        """Slots that nobody else may take."""
+        held = max(self.ledger.slots, self.status.slots)
+        return held if self.reserved is None else max(held, self.reserved.slots)
+
+    @property
+    def published(self) -> int:
+        """vreplicas in the vpod's status."""
+        return self.status.vreplicas
+
+
+class PodState:
+    """One ordinal of a pool: its pod (if it exists), its node, and all claims on it.
+
+    ``held`` and ``placed`` are slots, the sums of the claims. ``last_ledger`` is what the previous incarnation of
+    this ordinal was last seen to carry: a bind must cover it even where our view of the statuses lags behind.
+    """
+
+    __slots__ = (
+        "capacity",
+        "claims",
+        "held",
+        "last_ledger",
+        "name",
+        "node",
+        "ordinal",
+        "placed",
+        "pod",
+        "schedulable",
+    )
+
+    def __init__(self, name: str, ordinal: int | None) -> None:
+        self.name = name
+        self.ordinal = ordinal
+        self.pod: AdapterPod | None = None
+        self.node: Node | None = None
+        self.claims: dict[str, Claim] = {}
+        self.last_ledger: dict[str, Share] = {}
+        self.held = 0
+        self.placed = 0
+        self.capacity = 0
+        self.schedulable = False
+
+    @property
+    def free(self) -> int:
+        """Slots that may be given away; negative on an overcommitted pod."""
+        return self.capacity - self.held
+
+    @property
+    def bound(self) -> bool:
+        """Whether a live pod stands on a node."""
+        return self.pod is not None and bool(self.pod.node) and not self.pod.finished
+
+    @property
+    def pending(self) -> bool:
+        """Whether a live pod waits for its node."""
+        return self.pod is not None and not self.pod.node and not self.pod.deleting and not self.pod.finished
+
+    @property
+    def draining(self) -> bool:
+        """Whether a person has annotated the pod as unschedulable: that is how a pod is drained."""
+        return self.pod is not None and self.pod.unschedulable
+
+    def why_unschedulable(self) -> str:
+        """In a few words, why the pod takes no new vreplicas; "" if it does."""
+        pod = self.pod
+        if pod is None:
+            return "pod does not exist"
+        checks = (
+            (pod.finished, "pod is finished"),
+            (pod.deleting, "pod is being deleted"),
+            (not pod.node, "pod is not bound"),
+            (pod.unschedulable, "pod is marked unschedulable"),
+            (bool(pod.ledger_error), "ledger is unreadable"),
+            (self.node is None, "node is unknown"),
+            (self.node is not None and self.node.cordoned, "node is cordoned"),
+            (self.node is not None and not self.node.ready, "node is not ready"),
+        )
+        return next((why for holds, why in checks if holds), "")

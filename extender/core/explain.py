@@ -1,0 +1,60 @@
+"""Why a decision is what it is: the steps that a plan took, in the words that users read.
+
+Every ``Decision`` carries one ``Explanation``. It is data, so that ``/state.json``, events and the command line can
+each show it their own way; ``sentences`` is the way for people.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from extender.core.reasons import ConflictReason
+
+
+class Step(StrEnum):
+    """What was done with some vreplicas on one pod."""
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+    TRIMMED = "trimmed"
+    REMOVED = "removed"
+    ADDED = "added"
+    HELD_BACK = "kept until there is room elsewhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """One step: ``vreplicas`` on ``pod_name``, and why ("" where the step says it all)."""
+
+    step: Step
+    pod_name: str
+    vreplicas: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision's story. ``refused``: for what is left over, how many pods said no for which reason text."""
+
+    wanted: int
+    """vreplicas, after raising to minPodsPerVPod."""
+    steps: tuple[Reasoning, ...]
+    left: int
+    """vreplicas without a place."""
+    reason: ConflictReason | None
+    refused: tuple[tuple[str, int], ...] = ()
+
+    def sentences(self) -> Iterator[str]:
+        """One line a step, the outcome last."""
+        for item in self.steps:
+            yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
+        yield self.outcome()
+
+    def outcome(self) -> str:
+        """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling events."""
+        if not self.left:
+            return f"all {self.wanted} vreplicas are placed"
+        pods = sum(count for _, count in self.refused)
+        why = ", ".join(f"{count} {text}" for text, count in self.refused)
+        detail = f": 0/{pods} pods have room: {why}" if pods else ""
+        return f"{self.left} of {self.wanted} vreplicas are not placed ({self.reason}){detail}"

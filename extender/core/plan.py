@@ -1,0 +1,238 @@
+"""Placing by the default profile (DESIGN 5.1): which vreplicas of one vpod go on which pods.
+
+Pure: a plan looks at the state and returns a ``Decision``; reserving and writing it is the caller's. The order is
+
+1. *keep* what is placed, also on pods that are Pending, restarting, or on cordoned or failing nodes. Drop what is on
+   ordinals that are gone and on pods annotated unschedulable, trim what overcommits a pod;
+2. *target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods);
+3. too many: take away from the highest ordinal down, first what no status has published;
+4. too few: one vreplica at a time, round robin over schedulable pods with room: pods without a placement of this vpod
+   by ascending ordinal, then its own by ascending ordinal (Knative's order);
+5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is lost on the way.
+
+``Rules`` names where we differ from Knative on purpose; all off, this is Knative's algorithm (compared case by case).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.core.explain import Explanation, Reasoning, Step
+from extender.core.ledger import Share
+from extender.core.model import VPod, placement_order
+from extender.core.pool_state import PoolState, bits
+from extender.core.reasons import ConflictReason
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Deliberate differences from Knative, each of which can be switched off to get its behaviour.
+
+    ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad node (Knative drops
+    them, so every restart of a pod moves its vreplicas). ``drain_waits_for_room``: what is on a pod marked
+    unschedulable stays until another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0
+    vreplicas gets none (Knative gives it minReplicas).
+    """
+
+    keep_on_unavailable: bool = True
+    drain_waits_for_room: bool = True
+    zero_means_none: bool = True
+
+
+DEFAULT_RULES: Final = Rules()
+KNATIVE_RULES: Final = Rules(keep_on_unavailable=False, drain_waits_for_room=False, zero_means_none=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no zeros."""
+
+    vpod: str
+    pool: str
+    target: Mapping[str, int]
+    weight: int
+    left: int
+    explanation: Explanation
+
+    @property
+    def scheduled(self) -> int:
+        """vreplicas that have a place."""
+        return sum(self.target.values())
+
+    def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
+        """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod leaves)."""
+        return {name: Share(self.target.get(name, 0), self.weight) for name in {**placed, **self.target}}
+
+
+def place(pool: PoolState, vpod: VPod, *, allowed: bool = True, rules: Rules = DEFAULT_RULES) -> Decision:
+    """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
+
+    Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool.
+    """
+    return _Plan(pool, vpod, rules).run(allowed=allowed)
+
+
+def release_all(pool: PoolState, vpod_key: str) -> Decision:
+    """The decision for a vpod that is gone or has left this pool: nothing, anywhere."""
+    steps = tuple(
+        Reasoning(Step.REMOVED, name, count, "vpod is gone")
+        for name, count in pool.placed_of(vpod_key).items()
+    )
+    return Decision(vpod_key, pool.key, {}, 1, 0, Explanation(0, steps, 0, None))
+
+
+class _Plan:
+    """The working values of one ``place``."""
+
+    def __init__(self, pool: PoolState, vpod: VPod, rules: Rules) -> None:
+        self.pool = pool
+        self.vpod = vpod
+        self.rules = rules
+        self.kept: dict[str, int] = {}
+        self.draining: dict[str, int] = {}
+        self.steps: list[Reasoning] = []
+
+    def run(self, *, allowed: bool) -> Decision:
+        problem = self._problem(allowed=allowed)
+        if problem is not None:
+            return self._stand_still(problem)
+        self._keep()
+        wanted = self._wanted()
+        surplus = sum(self.kept.values()) - wanted
+        if surplus > 0:
+            self._shrink(surplus)
+        left = self._grow(-surplus) if surplus < 0 else 0
+        if left and self.rules.drain_waits_for_room:
+            self._hold_back(left)
+        return self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS)
+
+    # -- what cannot be decided ---------------------------------------------------------------------------------
+
+    def _problem(self, *, allowed: bool) -> ConflictReason | None:
+        if self.pool.pool is None:
+            return ConflictReason.POOL_NOT_FOUND
+        if self.pool.stateful_set is None:
+            return ConflictReason.STATEFULSET_NOT_FOUND
+        if not allowed:
+            return ConflictReason.TENANT_NOT_ALLOWED
+        if self.vpod.weight > self.pool.pool.slots_per_pod:
+            return ConflictReason.UNSATISFIABLE
+        return None
+
+    def _stand_still(self, problem: ConflictReason) -> Decision:
+        self.kept = self.pool.placed_of(self.vpod.key)
+        surplus = sum(self.kept.values()) - self.vpod.vreplicas
+        if surplus > 0:
+            self._shrink(surplus)
+        return self._decision(self.vpod.vreplicas, max(0, -surplus), problem)
+
+    # -- the five steps -----------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        for name, count in self.pool.placed_of(self.vpod.key).items():
+            pod = self.pool.pods[name]
+            if not self.pool.is_member(pod.ordinal):
+                self._note(Step.DROPPED, name, count, "ordinal is gone")
+            elif pod.draining:
+                self.draining[name] = count
+            elif not pod.schedulable and not self.rules.keep_on_unavailable:
+                self._note(Step.DROPPED, name, count, pod.why_unschedulable())
+            elif fitting := self._trim(name, count):
+                self.kept[name] = fitting
+
+    def _trim(self, name: str, count: int) -> int:
+        pod = self.pool.pods[name]
+        weight = self.vpod.weight
+        claim = pod.claims[self.vpod.key]
+        # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it was placed.
+        over = pod.placed - claim.placed.slots + count * weight - pod.capacity
+        cut = min(count, -(-over // weight)) if over > 0 else 0
+        if cut:
+            self._note(Step.TRIMMED, name, cut, "pod is overcommitted")
+        return count - cut
+
+    def _wanted(self) -> int:
+        vreplicas = self.vpod.vreplicas
+        minimum = self.pool.pool.min_pods_per_vpod if self.pool.pool is not None else 0
+        if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
+            return vreplicas
+        # Counting the pods it stands on keeps the target from falling while one of them restarts.
+        return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), len(self.kept))))
+
+    def _shrink(self, surplus: int) -> None:
+        claims = self.pool.claims_of(self.vpod.key)
+        for published in (False, True):
+            for name in sorted(self.kept, key=placement_order, reverse=True):
+                count = self.kept[name]
+                spare = count if published else max(0, count - claims[name].published)
+                if (cut := min(spare, surplus)) > 0:
+                    surplus -= cut
+                    self.kept[name] = count - cut
+                    self._note(Step.REMOVED, name, cut, "fewer are wanted")
+
+    def _grow(self, missing: int) -> int:
+        own = 0
+        for name, count in self.kept.items():
+            ordinal = self.pool.pods[name].ordinal
+            if count and ordinal is not None:
+                own |= 1 << ordinal
+        added, left = round_robin(self.pool.room, own, self.pool.free_of, missing, self.vpod.weight)
+        for ordinal in sorted(added):
+            name = self.pool.by_ordinal[ordinal].name
+            self.kept[name] = self.kept.get(name, 0) + added[ordinal]
+            self._note(Step.ADDED, name, added[ordinal])
+        return left
+
+    def _hold_back(self, left: int) -> None:
+        for name in list(self.draining):
+            held = min(self.draining[name], left)
+            left -= held
+            self.draining[name] -= held
+            if held:
+                self.kept[name] = self.kept.get(name, 0) + held
+                self._note(Step.HELD_BACK, name, held, "pod is being drained")
+
+    # -- the outcome --------------------------------------------------------------------------------------------
+
+    def _note(self, step: Step, name: str, count: int, why: str = "") -> None:
+        self.steps.append(Reasoning(step, name, count, why))
+
+    def _decision(self, wanted: int, left: int, reason: ConflictReason) -> Decision:
+        for name, count in self.draining.items():
+            if count:
+                self._note(Step.DROPPED, name, count, "pod is marked unschedulable")
+        target = {name: self.kept[name] for name in sorted(self.kept, key=placement_order) if self.kept[name]}
+        explanation = Explanation(
+            wanted, tuple(self.steps), left, reason if left else None, self._refused() if left else ()
+        )
+        return Decision(self.vpod.key, self.pool.key, target, self.vpod.weight, left, explanation)
+
+    def _refused(self) -> tuple[tuple[str, int], ...]:
+        refused = Counter(pod.why_unschedulable() or "pod has no free slots" for pod in self.pool.members())
+        return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
+
+
+def round_robin(
+    room: int, own: int, free: Callable[[int], int], missing: int, weight: int
+) -> tuple[dict[int, int], int]:
+    """Give ``missing`` vreplicas of ``weight`` slots one at a time: (ordinal -> vreplicas, what is left).
+
+    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is, which come last in
+    each round; ``free``: an ordinal's free slots. Looks at no more ordinals than it gives vreplicas to, and those
+    that turn out too full.
+    """
+    added: dict[int, int] = {}
+    groups = [room & ~own, room & own]
+    while missing and any(groups):
+        for index, group in enumerate(groups):
+            for ordinal in bits(group):
+                if not missing:
+                    break
+                given = added.get(ordinal, 0)
+                if free(ordinal) - given * weight >= weight:
+                    added[ordinal] = given + 1
+                    missing -= 1
+                else:
+                    groups[index] &= ~(1 << ordinal)
+    return added, missing

@@ -1,0 +1,289 @@
+"""``PoolState``: one pool's part of the state, updated by differences and never rebuilt on a decision's path.
+
+Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and ``room`` (those of
+them with at least one free slot). The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
+few machine operations however many pods there are. Every change of a claim, a pod, a node or the pool ends in
+``_refresh``, the one place where sums and bits are derived.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from extender.core.claims import NOTHING, Claim, PodState
+from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
+from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
+
+
+class PoolState:
+    """State of the pool ``key``. ``pool`` and ``stateful_set`` are None until they are known."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.pool: AdapterPool | None = None
+        self.stateful_set: StatefulSet | None = None
+        self.pods: dict[str, PodState] = {}
+        self.by_ordinal: dict[int, PodState] = {}
+        self.vpods: dict[str, VPod] = {}
+        self.placements: dict[str, dict[str, Claim]] = {}
+        """vpod key -> pod name -> its claim there; the same Claim objects as in ``PodState.claims``."""
+        self.unplaced: dict[str, None] = {}
+        """vpods of which fewer vreplicas are placed than wanted, in the order in which that was noticed."""
+        self.schedulable = 0
+        self.room = 0
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether nothing refers to this pool any more."""
+        return self.pool is None and not self.pods and not self.vpods
+
+    def claims_of(self, vpod_key: str) -> Mapping[str, Claim]:
+        """Pod name -> claim of one vpod, in no order."""
+        return self.placements.get(vpod_key, {})
+
+    def placed_of(self, vpod_key: str) -> dict[str, int]:
+        """Pod name -> vreplicas that decisions start from, by ordinal, without zeros."""
+        claims = self.claims_of(vpod_key)
+        return {
+            name: claims[name].placed.vreplicas
+            for name in sorted(claims, key=placement_order)
+            if claims[name].placed.vreplicas
+        }
+
+    def placed_vreplicas(self, vpod_key: str) -> int:
+        """vreplicas of one vpod that are placed."""
+        return sum(claim.placed.vreplicas for claim in self.claims_of(vpod_key).values())
+
+    def is_member(self, ordinal: int | None) -> bool:
+        """Whether the StatefulSet has that ordinal."""
+        return ordinal is not None and self.stateful_set is not None and ordinal in self.stateful_set.ordinals
+
+    def members(self) -> Iterator[PodState]:
+        """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we know nothing of."""
+        if self.stateful_set is not None:
+            for ordinal in self.stateful_set.ordinals:
+                if (pod := self.by_ordinal.get(ordinal)) is not None:
+                    yield pod
+
+    def schedulable_count(self) -> int:
+        """Number of pods that may take new vreplicas."""
+        return self.schedulable.bit_count()
+
+    def free_of(self, ordinal: int) -> int:
+        """Free slots of the pod with that ordinal."""
+        return self.by_ordinal[ordinal].free
+
+    def free_slots(self) -> int:
+        """Free slots over all schedulable pods."""
+        return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
+
+    def overcommitted(self) -> list[PodState]:
+        """Bound pods whose ledger is over their capacity."""
+        return [
+            pod
+            for pod in self.pods.values()
+            if pod.bound and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
+        ]
+
+    # -- changes from the API server ---------------------------------------------------------------------------
+
+    def set_pool(self, pool: AdapterPool | None, stateful_set: StatefulSet | None) -> None:
+        """Take a new pool object, with its StatefulSet as now known."""
+        self.pool = pool
+        self.set_stateful_set(stateful_set)
+
+    def set_stateful_set(self, stateful_set: StatefulSet | None) -> None:
+        """Take a new StatefulSet object: which ordinals exist may change."""
+        self.stateful_set = stateful_set
+        self.by_ordinal = {}
+        self.schedulable = self.room = 0
+        for pod in list(self.pods.values()):
+            self._index(pod)
+            self._refresh(pod)
+            if not self.is_member(pod.ordinal):
+                pod.last_ledger = {}
+                self._forget_if_empty(pod)
+        for key in set(self.vpods) | set(self.placements):
+            self._refresh_vpod(key)
+
+    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None) -> None:
+        """A pod came, changed or went. An unbound pod's annotation is advice and claims nothing."""
+        name = (new or old or _neither()).name
+        state = self._pod(name)
+        if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
+            state.last_ledger = dict(old.ledger)
+        if new is not None and new.node:
+            state.last_ledger = {}
+        state.pod, state.node = new, node
+        self._set_ledger(
+            state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
+        )
+        self._refresh(state)
+        self._forget_if_empty(state)
+
+    def node_changed(self, pod_name: str, node: Node | None) -> None:
+        """The node under a pod changed."""
+        if (state := self.pods.get(pod_name)) is not None:
+            state.node = node
+            self._refresh(state)
+
+    def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """A vpod came, changed or went: what its status publishes is claimed."""
+        key = (new or old or _neither_vpod()).key
+        if new is None:
+            self.vpods.pop(key, None)
+        else:
+            self.vpods[key] = new
+        published = new.placements if new is not None else {}
+        weight = new.weight if new is not None else 1
+        for name in set(self.claims_of(key)) | set(published):
+            count = published.get(name, 0)
+            self._claim(key, name, _publish(Share(count, weight) if count else NOTHING))
+        self._refresh_vpod(key)
+
+    # -- reservations ------------------------------------------------------------------------------------------
+
+    def reserve(
+        self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
+    ) -> None:
+        """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
+        for name, share in shares.items():
+            self._claim(vpod_key, name, _reserve(share, owner, expires_at))
+        self._refresh_vpod(vpod_key)
+
+    def release(self, owner: object, vpod_key: str, pod_names: Iterable[str] | None = None) -> None:
+        """Undo the reservations of ``owner``, exactly: another owner's later ones stay."""
+        claims = self.placements.get(vpod_key, {})
+        for name in list(claims if pod_names is None else pod_names):
+            claim = claims.get(name)
+            if claim is not None and claim.reserved is not None and claim.owner == owner:
+                self._claim(vpod_key, name, _reserve(None, None, 0.0))
+        self._refresh_vpod(vpod_key)
+
+    def expire(self, now: float) -> list[str]:
+        """Drop reservations that no write confirmed in time; the keys of their vpods."""
+        stale = [
+            (key, name)
+            for key, claims in self.placements.items()
+            for name, claim in claims.items()
+            if claim.reserved is not None and claim.expires_at <= now
+        ]
+        for key, name in stale:
+            self._claim(key, name, _reserve(None, None, 0.0))
+            self._refresh_vpod(key)
+        return sorted({key for key, _ in stale})
+
+    # -- the one place where sums and bits are derived -----------------------------------------------------------
+
+    def _pod(self, name: str) -> PodState:
+        state = self.pods.get(name)
+        if state is None:
+            state = self.pods[name] = PodState(name, ordinal_of(name))
+            self._index(state)
+            self._refresh(state)
+        return state
+
+    def _index(self, state: PodState) -> None:
+        if (
+            state.ordinal is not None
+            and self.stateful_set is not None
+            and state.name == f"{self.stateful_set.name}-{state.ordinal}"
+        ):
+            self.by_ordinal[state.ordinal] = state
+
+    def _forget_if_empty(self, state: PodState) -> None:
+        if state.pod is None and not state.claims and not state.last_ledger:
+            self.pods.pop(state.name, None)
+            if state.ordinal is not None and self.by_ordinal.get(state.ordinal) is state:
+                del self.by_ordinal[state.ordinal]
+                self.schedulable &= ~(1 << state.ordinal)
+                self.room &= ~(1 << state.ordinal)
+
+    def _set_ledger(self, state: PodState, ledger: Ledger) -> None:
+        for key in set(state.claims) | set(ledger):
+            share = ledger.get(key, NOTHING)
+            known = state.claims.get(key)
+            if share != (known.ledger if known is not None else NOTHING):
+                self._claim(key, state.name, _record(share))
+                self._refresh_vpod(key)
+
+    def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> None:
+        state = self._pod(pod_name)
+        claim = state.claims.get(key)
+        if claim is None:
+            claim = state.claims[key] = Claim()
+            self.placements.setdefault(key, {})[pod_name] = claim
+        state.held -= claim.held_slots
+        state.placed -= claim.placed.slots
+        change(claim)
+        state.held += claim.held_slots
+        state.placed += claim.placed.slots
+        if claim.empty:
+            self._drop_claim(key, state)
+        self._refresh(state)
+        self._forget_if_empty(state)
+
+    def _drop_claim(self, key: str, state: PodState) -> None:
+        del state.claims[key]
+        claims = self.placements[key]
+        del claims[state.name]
+        if not claims:
+            del self.placements[key]
+
+    def _refresh(self, state: PodState) -> None:
+        slots = self.pool.slots_per_pod if self.pool is not None else 0
+        if state.pod is not None and state.pod.slots is not None:
+            slots = min(slots, state.pod.slots)
+        state.capacity = slots
+        ordinal = state.ordinal
+        if ordinal is None or self.by_ordinal.get(ordinal) is not state:
+            state.schedulable = False
+            return
+        state.schedulable = self.is_member(ordinal) and not state.why_unschedulable()
+        bit = 1 << ordinal
+        self.schedulable = self.schedulable | bit if state.schedulable else self.schedulable & ~bit
+        self.room = self.room | bit if state.schedulable and state.free > 0 else self.room & ~bit
+
+    def _refresh_vpod(self, key: str) -> None:
+        vpod = self.vpods.get(key)
+        if vpod is not None and not vpod.deleting and self.placed_vreplicas(key) < vpod.vreplicas:
+            self.unplaced.setdefault(key)
+        else:
+            self.unplaced.pop(key, None)
+
+
+def bits(bit_set: int) -> Iterator[int]:
+    """The members of a bit set, ascending."""
+    while bit_set:
+        lowest = bit_set & -bit_set
+        yield lowest.bit_length() - 1
+        bit_set ^= lowest
+
+
+def _record(ledger: Share) -> Callable[[Claim], None]:
+    def change(claim: Claim) -> None:
+        claim.ledger = ledger
+
+    return change
+
+
+def _publish(status: Share) -> Callable[[Claim], None]:
+    def change(claim: Claim) -> None:
+        claim.status = status
+
+    return change
+
+
+def _reserve(reserved: Share | None, owner: object, expires_at: float) -> Callable[[Claim], None]:
+    def change(claim: Claim) -> None:
+        claim.reserved, claim.owner, claim.expires_at = reserved, owner, expires_at
+
+    return change
+
+
+def _neither() -> AdapterPod:
+    raise ValueError("a change needs an old or a new pod")
+
+
+def _neither_vpod() -> VPod:
+    raise ValueError("a change needs an old or a new vpod")

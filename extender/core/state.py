@@ -1,0 +1,144 @@
+"""``State``: everything that decisions look at, over all pools, kept up to date by differences.
+
+Feeds come from the assume caches' change handlers (``old``, ``new``: one of them None for a new or a gone object) and
+from reservations. State rebuilt from the same objects equals the incremental one; ``digest`` is what tests compare.
+"""
+
+from collections.abc import Mapping
+
+from extender.core.ledger import Share
+from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.pool_state import PoolState
+
+
+class State:
+    """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one moment."""
+
+    def __init__(self) -> None:
+        self.pools: dict[str, PoolState] = {}
+        self.nodes: dict[str, Node] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.stateful_sets: dict[str, StatefulSet] = {}
+        self.pods_on_node: dict[str, dict[str, AdapterPod]] = {}
+        """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
+        self._pools_of_stateful_set: dict[str, set[str]] = {}
+
+    def pool(self, key: str) -> PoolState:
+        """The state of a pool, made on first use."""
+        state = self.pools.get(key)
+        if state is None:
+            state = self.pools[key] = PoolState(key)
+        return state
+
+    def _forget(self, key: str) -> None:
+        state = self.pools.get(key)
+        if state is not None and state.forgettable:
+            del self.pools[key]
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def adapter_pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        """An AdapterPool came, changed or went."""
+        if old is not None:
+            self._pools_of_stateful_set.get(old.stateful_set_key, set()).discard(old.key)
+        if new is not None:
+            self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
+            self.pool(new.key).set_pool(new, self.stateful_sets.get(new.stateful_set_key))
+        elif old is not None:
+            self.pool(old.key).set_pool(None, None)
+            self._forget(old.key)
+
+    def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        """A StatefulSet came, changed or went. Only its ordinals matter here."""
+        key = new.key if new is not None else old.key if old is not None else ""
+        if new is None:
+            self.stateful_sets.pop(key, None)
+        else:
+            self.stateful_sets[key] = new
+        if old is None or new is None or old.ordinals != new.ordinals:
+            for pool in self._pools_of_stateful_set.get(key, ()):
+                self.pool(pool).set_stateful_set(new)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went."""
+        name = new.name if new is not None else old.name if old is not None else ""
+        if new is None:
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = new
+        for pod in self.pods_on_node.get(name, {}).values():
+            self.pool(pod.pool).node_changed(pod.name, new)
+
+    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        """A namespace came, changed its labels or went."""
+        if new is not None:
+            self.namespaces[new.name] = new
+        elif old is not None:
+            self.namespaces.pop(old.name, None)
+
+    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """An adapter pod came, changed or went."""
+        if old is not None and old.node:
+            there = self.pods_on_node.get(old.node, {})
+            there.pop(old.key, None)
+            if not there:
+                self.pods_on_node.pop(old.node, None)
+        if new is not None and new.node:
+            self.pods_on_node.setdefault(new.node, {})[new.key] = new
+        if old is not None and (new is None or new.pool != old.pool):
+            self.pool(old.pool).pod_changed(old, None, None)
+            self._forget(old.pool)
+            old = None
+        if new is not None:
+            self.pool(new.pool).pod_changed(old, new, self.nodes.get(new.node))
+
+    def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """A vpod came, changed or went; one that names another pool leaves its old one."""
+        if old is not None and (new is None or new.pool != old.pool):
+            self.pool(old.pool).vpod_changed(old, None)
+            self._forget(old.pool)
+            old = None
+        if new is not None:
+            self.pool(new.pool).vpod_changed(old, new)
+
+    # -- reservations ---------------------------------------------------------------------------------------------
+
+    def reserve(
+        self, owner: object, pool: str, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
+    ) -> None:
+        """Reserve a decision's shares (pod name -> share) until released or ``expires_at`` (s, the caller's clock)."""
+        self.pool(pool).reserve(owner, vpod_key, shares, expires_at=expires_at)
+
+    def release(self, owner: object, pool: str, vpod_key: str) -> None:
+        """Undo what ``owner`` reserved for a vpod."""
+        self.pool(pool).release(owner, vpod_key)
+
+    def expire(self, now: float) -> list[tuple[str, str]]:
+        """Drop reservations past their time; (pool, vpod) keys that lost one."""
+        return [(pool.key, vpod) for pool in self.pools.values() for vpod in pool.expire(now)]
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def allows(self, pool: AdapterPool, namespace: str) -> bool:
+        """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has no labels."""
+        known = self.namespaces.get(namespace)
+        labels = known.labels if known is not None else {}
+        return pool.namespace_selector.matches(labels)
+
+    def digest(self) -> dict[str, object]:
+        """All derived values in plain form: equal for equal inputs, however they arrived."""
+        return {
+            key: {
+                "schedulable": pool.schedulable,
+                "room": pool.room,
+                "unplaced": sorted(pool.unplaced),
+                "pods": {
+                    name: (pod.held, pod.placed, pod.capacity, pod.schedulable)
+                    for name, pod in sorted(pool.pods.items())
+                    if pod.pod is not None or pod.claims
+                },
+                "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.placements)},
+            }
+            for key, pool in sorted(self.pools.items())
+            if not pool.forgettable
+        }

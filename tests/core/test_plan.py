@@ -1,0 +1,165 @@
+"""Placing by the default profile, one situation a test (DESIGN 5.1)."""
+
+import pytest
+
+from extender.core.ledger import Share
+from extender.core.plan import KNATIVE_RULES, place, release_all
+from extender.core.reasons import ConflictReason
+from tests.support.builders import Scene, a_vpod
+
+
+def target(scene: Scene, name: str = "a", **options) -> dict[int, int]:
+    decision = place(scene.pool, scene.pool.vpods[f"tenant/{name}"], **options)
+    return {int(pod.rpartition("-")[2]): count for pod, count in decision.target.items()}
+
+
+@pytest.mark.parametrize(
+    ("vreplicas", "placed", "expected"),
+    [
+        pytest.param(7, {}, {0: 3, 1: 2, 2: 2}, id="a new vpod goes round robin, lowest ordinals first"),
+        pytest.param(4, {0: 3}, {0: 3, 1: 1}, id="a small growth goes to a pod without a placement"),
+        pytest.param(5, {1: 3}, {0: 1, 1: 3, 2: 1}, id="growth visits other pods before its own"),
+        pytest.param(6, {0: 2, 1: 2, 2: 2}, {0: 2, 1: 2, 2: 2}, id="enough is left alone"),
+        pytest.param(3, {0: 2, 1: 2, 2: 2}, {0: 2, 1: 1}, id="fewer are taken from the highest ordinal down"),
+        pytest.param(0, {0: 2, 2: 2}, {}, id="none wanted, none left"),
+        pytest.param(4, {2: 4}, {2: 4}, id="an uneven spread is not a reason to move"),
+    ],
+)
+def test_default_profile_on_three_empty_pods(vreplicas, placed, expected):
+    scene = Scene().pods(0, 1, 2).vpod("a", vreplicas, placed)
+    for ordinal, count in placed.items():
+        scene.pod(ordinal, {"tenant/a": count})
+    assert target(scene) == expected
+
+
+def test_what_does_not_fit_is_left_over_and_what_fits_is_placed():
+    scene = Scene(slots=2).pods(0, 1).vpod("a", 7)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (decision.scheduled, decision.left) == (4, 3)
+    assert decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
+    assert decision.explanation.outcome() == (
+        "3 of 7 vreplicas are not placed (InsufficientSlots): 0/2 pods have room: 2 pod has no free slots"
+    )
+
+
+def test_a_pod_held_by_another_vpod_offers_only_the_rest():
+    scene = Scene(slots=5, replicas=1).pod(0, {"tenant/b": 4}).vpod("b", 4, {0: 4}).vpod("a", 3)
+    assert target(scene) == {0: 1}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"node": ""}, id="pending"),
+        pytest.param({"deleting": True}, id="being deleted"),
+        pytest.param({"node": "gone"}, id="on a node that is gone"),
+    ],
+)
+def test_placements_stay_on_a_pod_that_takes_no_new_work(fields):
+    scene = Scene().pods(0, 1).pod(2, {"tenant/a": 2}, **fields).vpod("a", 3, {2: 2})
+    assert target(scene) == {0: 1, 2: 2}
+    assert target(scene, rules=KNATIVE_RULES) == {0: 2, 1: 1}
+
+
+def test_a_failing_node_takes_no_new_vreplicas_and_loses_none():
+    scene = Scene().pods(0, 1).pod(2, {"tenant/a": 2}, node="bad").vpod("a", 4, {2: 2})
+    from tests.support.builders import a_node
+
+    scene.node(a_node("bad", ready=False))
+    assert target(scene) == {0: 1, 1: 1, 2: 2}
+
+
+def test_a_drained_pod_is_left_where_others_have_room():
+    scene = Scene().pods(0, 1).pod(2, {"tenant/a": 3}, unschedulable=True).vpod("a", 3, {2: 3})
+    assert target(scene) == {0: 2, 1: 1}
+
+
+def test_a_drained_pod_keeps_what_has_no_room_elsewhere():
+    scene = Scene(slots=1).pods(0).pod(2, {"tenant/a": 3}, unschedulable=True).vpod("a", 3, {2: 3})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-2": 2}
+    assert decision.left == 2, "the autoscaler must hear of it"
+
+
+def test_placements_on_ordinals_that_are_gone_move():
+    scene = Scene(replicas=2).pods(0, 1).vpod("a", 2, {0: 1, 5: 1})
+    assert target(scene) == {0: 1, 1: 1}
+
+
+def test_an_overcommitted_pod_is_trimmed_once():
+    scene = Scene(slots=5, replicas=2).pods(1).pod(0, {"tenant/a": 4, "tenant/b": 4})
+    scene.vpod("a", 4, {0: 4}).vpod("b", 4, {0: 4})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-1": 3}
+    scene.pool.reserve("t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0)
+    assert target(scene, "b") == {0: 4}, "the second vpod must not pay again"
+
+
+def test_what_no_status_has_published_goes_first_when_too_many():
+    scene = Scene().pod(0, {"tenant/a": 2}).pod(1).pod(2, {"tenant/a": 2}).vpod("a", 2, {2: 2})
+    assert target(scene) == {2: 2}
+
+
+def test_a_ledger_ahead_of_the_status_is_adopted_when_it_is_wanted():
+    scene = Scene().pod(0, {"tenant/a": 2}).pods(1, 2).vpod("a", 2)
+    assert target(scene) == {0: 2}
+
+
+class TestMinPodsPerVPod:
+    def test_a_small_vpod_gets_one_vreplica_on_each_of_so_many_pods(self):
+        assert target(Scene(min_pods_per_vpod=3).pods(0, 1, 2).vpod("a", 1)) == {0: 1, 1: 1, 2: 1}
+
+    def test_it_is_no_more_than_there_are_pods(self):
+        assert target(Scene(min_pods_per_vpod=3).pods(0).vpod("a", 1)) == {0: 1}
+
+    def test_a_vpod_that_wants_none_gets_none(self):
+        scene = Scene(min_pods_per_vpod=3).pods(0, 1, 2).vpod("a", 0)
+        assert target(scene) == {}
+        assert target(scene, rules=KNATIVE_RULES) == {0: 1, 1: 1, 2: 1}
+
+    def test_a_restarting_pod_does_not_lower_the_target(self):
+        scene = Scene(min_pods_per_vpod=3).pods(0, 1).pod(2, node="").vpod("a", 1, {0: 1, 1: 1, 2: 1})
+        assert target(scene) == {0: 1, 1: 1, 2: 1}
+
+
+class TestWeightedVReplicas:
+    def test_a_vreplica_goes_only_where_all_its_slots_fit(self):
+        scene = Scene(slots=5, replicas=2).pod(0, {"tenant/b": 3}).pods(1).vpod("b", 3, {0: 3}).vpod("a", 2, weight=3)
+        assert target(scene) == {1: 1}
+
+    def test_one_heavier_than_a_pod_is_unsatisfiable(self):
+        scene = Scene(slots=5).pods(0, 1).vpod("a", 1, weight=6)
+        decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+        assert (decision.left, decision.explanation.reason) == (1, ConflictReason.UNSATISFIABLE)
+
+    def test_growing_heavier_in_place_moves_what_no_longer_fits(self):
+        scene = Scene(slots=4, replicas=2).pod(0, {"tenant/a": Share(4)}).pods(1).vpod("a", 4, {0: 4}, weight=2)
+        assert target(scene) == {0: 2, 1: 2}
+
+
+@pytest.mark.parametrize(
+    ("scene", "options", "reason"),
+    [
+        pytest.param(Scene(), {"allowed": False}, ConflictReason.TENANT_NOT_ALLOWED, id="tenant not allowed"),
+    ],
+)
+def test_what_cannot_be_decided_leaves_placements_alone(scene, options, reason):
+    scene.pods(0).vpod("a", 5, {0: 2})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"], **options)
+    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 3)
+    assert decision.explanation.reason is reason
+
+
+def test_an_unknown_pool_leaves_placements_alone():
+    scene = Scene()
+    scene.state.vpod_changed(None, a_vpod("a", 2, {0: 1}, pool="elsewhere/none"))
+    pool = scene.state.pool("elsewhere/none")
+    decision = place(pool, pool.vpods["tenant/a"])
+    assert dict(decision.target) == {"dispatcher-0": 1}
+    assert decision.explanation.reason is ConflictReason.POOL_NOT_FOUND
+
+
+def test_a_vpod_that_is_gone_releases_everything():
+    scene = Scene().pod(0, {"tenant/a": 2})
+    decision = release_all(scene.pool, "tenant/a")
+    assert decision.shares(scene.pool.placed_of("tenant/a")) == {"dispatcher-0": Share(0)}

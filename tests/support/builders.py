@@ -1,0 +1,94 @@
+"""Builders of model values and whole states: a test names only what it is about."""
+
+from collections.abc import Mapping
+
+from extender.core.ledger import Share, encode_ledger
+from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod
+from extender.core.pool_state import PoolState
+from extender.core.state import State
+
+NS = "knative-eventing"
+POOL = f"{NS}/dispatcher"
+
+
+def a_pool(slots: int = 20, **fields) -> AdapterPool:
+    return AdapterPool(namespace=NS, name="dispatcher", stateful_set="dispatcher", slots_per_pod=slots, **fields)
+
+
+def a_stateful_set(replicas: int = 3, start: int = 0) -> StatefulSet:
+    return StatefulSet(namespace=NS, name="dispatcher", replicas=replicas, ordinals_start=start)
+
+
+def a_node(name: str = "node-0", zone: str = "z0", **fields) -> Node:
+    return Node(name=name, zone=zone, **fields)
+
+
+def a_pod(ordinal: int, ledger: Mapping[str, int | Share] | None = None, *, node: str = "node-0", **fields) -> AdapterPod:
+    shares = {k: v if isinstance(v, Share) else Share(v) for k, v in (ledger or {}).items()}
+    fields.setdefault("uid", f"uid-{ordinal}")
+    return AdapterPod(
+        namespace=NS,
+        name=f"dispatcher-{ordinal}",
+        pool=POOL,
+        owner="dispatcher",
+        ordinal=ordinal,
+        node=node,
+        ledger=shares,
+        ledger_text=encode_ledger(shares) if ledger is not None else None,
+        **fields,
+    )
+
+
+def a_vpod(name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields) -> VPod:
+    return VPod(
+        namespace="tenant",
+        name=name,
+        pool=fields.pop("pool", POOL),
+        vreplicas=vreplicas,
+        placements={f"dispatcher-{o}": n for o, n in (placements or {}).items()},
+        **fields,
+    )
+
+
+class Scene:
+    """A State under construction: one pool on one ready node unless told otherwise."""
+
+    def __init__(self, *, replicas: int = 3, slots: int = 20, start: int = 0, **pool_fields) -> None:
+        self.state = State()
+        self._objects: dict[tuple[str, str], object] = {}
+        self.node(a_node())
+        self.state.stateful_set_changed(None, a_stateful_set(replicas, start))
+        self.state.adapter_pool_changed(None, a_pool(slots, **pool_fields))
+
+    def node(self, node: Node) -> "Scene":
+        self.state.node_changed(self._swap("node", node.name, node), node)
+        return self
+
+    def pod(self, ordinal: int, ledger: Mapping[str, int | Share] | None = None, **fields) -> "Scene":
+        pod = a_pod(ordinal, ledger, **fields)
+        self.state.pod_changed(self._swap("pod", pod.name, pod), pod)
+        return self
+
+    def no_pod(self, ordinal: int) -> "Scene":
+        old = self._swap("pod", f"dispatcher-{ordinal}", None)
+        self.state.pod_changed(old, None)
+        return self
+
+    def pods(self, *ordinals: int) -> "Scene":
+        for ordinal in ordinals:
+            self.pod(ordinal)
+        return self
+
+    def vpod(self, name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields) -> "Scene":
+        vpod = a_vpod(name, vreplicas, placements, **fields)
+        self.state.vpod_changed(self._swap("vpod", name, vpod), vpod)
+        return self
+
+    def _swap(self, kind: str, name: str, new):
+        old = self._objects.get((kind, name))
+        self._objects[(kind, name)] = new
+        return old
+
+    @property
+    def pool(self) -> PoolState:
+        return self.state.pool(POOL)
