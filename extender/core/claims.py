@@ -115,7 +115,7 @@ class PodState:
         checks = (
             (pod.finished, "pod is finished"),
             (pod.deleting, "pod is being deleted"),
-            (not pod.node, "pod is not bound"),
+            (not pod.node or pod.assumed, "pod is not bound"),
             (pod.unschedulable, "pod is marked unschedulable"),
             (bool(pod.ledger_error), "ledger is unreadable"),
             (self.node is None, "node is unknown"),

@@ -31,6 +31,7 @@ _EMPTY: Final[Json] = MappingProxyType({})
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 """What Go's strconv.ParseBool takes for true; Knative reads its annotation with it."""
 _COUNT_MAX: Final = 2**31 - 1
+_DECIMAL_SUFFIXES: Final[Mapping[str, int]] = MappingProxyType({"k": 10**3, "M": 10**6, "G": 10**9})
 
 
 def mapping(obj: Json, *path: str) -> Json:
@@ -94,11 +95,18 @@ def _required(obj: Json, kind: str, *path: str) -> str:
 
 
 def quantity(value: object) -> int | None:
-    """A whole-number resource quantity, as extended resources have; None where it is anything else."""
+    """A whole-number resource quantity, as extended resources have; None where it is anything else.
+
+    The API server stores them in canonical form: 1000 comes back as "1k", 2500000 as "2500k".
+    """
     if type(value) is int:
         return value
-    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 10:
-        return int(value)
+    if not isinstance(value, str):
+        return None
+    factor = _DECIMAL_SUFFIXES.get(value[-1:], 1)
+    digits = value if factor == 1 else value[:-1]
+    if digits.isascii() and digits.isdigit() and len(digits) <= 10:
+        return int(digits) * factor
     return None
 
 
@@ -164,6 +172,7 @@ def pod_from(obj: Json) -> AdapterPod:
         ledger=ledger,
         ledger_text=ledger_text,
         ledger_error=ledger_error,
+        has_annotations=bool(annotations),
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
         or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),
         deleting=bool(metadata.get("deletionTimestamp")),

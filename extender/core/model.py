@@ -102,6 +102,10 @@ class AdapterPod:
     """The placements annotation as it stands: what a compare-and-swap compares with."""
     ledger_error: str = ""
     """Why ``ledger_text`` could not be read; the ledger is empty then."""
+    has_annotations: bool = True
+    """Whether metadata.annotations exists: a JSON patch cannot add to a map that does not."""
+    assumed: bool = False
+    """Assumed on ``node`` by a bind that is not confirmed yet; never set on what the API server sent."""
     unschedulable: bool = False
     """Annotated as taking no new work (ours or Knative's annotation)."""
     deleting: bool = False

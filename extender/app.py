@@ -1,0 +1,199 @@
+"""``Service``: everything wired together, and the order of starting and stopping.
+
+Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The loops that place,
+scale, repair and write pool statuses run only while this replica leads. Stopping goes: unready, verbs finish, loops
+end, lease released, events drained.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from extender.kube.api import Api
+from extender.kube.client import KubeApi
+from extender.kube.events import EventRecorder
+from extender.kube.leader import LeaderElector, LeaseConfig, new_identity
+from extender.metrics import Metrics
+from extender.service.autoscaler import Autoscaler
+from extender.service.binder import PodBinder, SchedulerVReplicaBinder
+from extender.service.caches import Caches
+from extender.service.committer import Committer
+from extender.service.config import Config
+from extender.service.describe import describe_state
+from extender.service.informers import Informers
+from extender.service.placer import Placer
+from extender.service.pool_status import PoolStatusWriter
+from extender.service.reactivator import Reactivator
+from extender.service.reconciler import Reconciler
+from extender.service.server import ExtenderServer, Health
+from extender.service.verbs import ExtenderVerbs
+
+log: Final = logging.getLogger(__name__)
+
+EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
+
+
+class Service:
+    """One replica of the extender over an ``Api``. ``now`` is wall-clock time in epoch seconds."""
+
+    def __init__(self, api: Api, config: Config, *, now: Callable[[], float], rng: random.Random) -> None:
+        clock = asyncio.get_running_loop().time
+        self.identity = new_identity(socket.gethostname(), rng)
+        self.metrics = Metrics()
+        self.caches = Caches()
+        self.informers = Informers(api, self.caches, rng=rng)
+        self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
+        self.elector = self._elector(api, config, now, rng)
+        self.binder = SchedulerVReplicaBinder(api, self.caches, clock=clock, is_leader=self.leading)
+        self.committer = Committer(api, self.caches, clock=clock, now=now, leading=self.leading)
+        self.autoscaler = Autoscaler(api, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng)
+        self.placer = Placer(
+            self.caches,
+            self.committer,
+            self.autoscaler,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            clock=clock,
+        )
+        self.reconciler = Reconciler(
+            api, self.caches, self.placer, recorder=self.recorder, metrics=self.metrics, clock=clock
+        )
+        self.reactivator = Reactivator(api, self.caches, metrics=self.metrics)
+        self.pool_status = PoolStatusWriter(api, self.caches, now=now)
+        self.verbs = ExtenderVerbs(
+            self.caches,
+            self.binder,
+            PodBinder(api, self.caches, self.binder),
+            reactivator=self.reactivator,
+            recorder=self.recorder,
+            metrics=self.metrics,
+        )
+        self.health = Health(self._not_ready)
+        self.server = ExtenderServer(
+            config.server,
+            self.verbs,
+            health=self.health,
+            metrics=self.metrics,
+            describe_state=self._describe_state,
+        )
+        self._add_gauges()
+
+    def leading(self) -> bool:
+        """Whether this replica may act as the leader, now."""
+        return self._always_leads if self.elector is None else self.elector.still_leading()
+
+    async def run(self) -> None:
+        """Serve and, while leading, work; until cancelled, then stop in order."""
+        await self.server.start()
+        log.info("%s serves on %s", self.identity, self.server.url)
+        recording = asyncio.create_task(self.recorder.run(), name="event recorder")
+        background = asyncio.create_task(self._background(), name="background")
+        try:
+            await asyncio.shield(background)
+        finally:
+            self.health.stopping = True
+            await self.server.stop()
+            await _end(background)
+            await self.recorder.drain(EVENTS_DRAIN_TIMEOUT_S)
+            await _end(recording)
+
+    async def _background(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.informers.run(), name="informers")
+            await self.informers.wait_synced()
+            tasks.create_task(self.reactivator.run(), name="reactivator")
+            if self.elector is None:
+                self._always_leads = True
+                tasks.create_task(self._lead(), name="leader")
+            else:
+                tasks.create_task(self.elector.run(self._lead), name="leader election")
+
+    async def _lead(self) -> None:
+        log.info("%s leads", self.identity)
+        self.metrics.leader.labels("vreplica-scheduler").set(1)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.placer.run(), name="placer")
+                tasks.create_task(self.autoscaler.run(), name="autoscaler")
+                tasks.create_task(self.reconciler.run(), name="reconciler")
+                tasks.create_task(self.pool_status.run(), name="pool status")
+        finally:
+            self.metrics.leader.labels("vreplica-scheduler").set(0)
+
+    _always_leads = False
+
+    def _elector(
+        self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
+    ) -> LeaderElector | None:
+        election = config.leader_election
+        if not election.leader_elect:
+            return None
+        lease = LeaseConfig(
+            namespace=election.resource_namespace,
+            name=election.resource_name,
+            duration_s=election.lease_duration_s,
+            renew_deadline_s=election.renew_deadline_s,
+            retry_period_s=election.retry_period_s,
+        )
+        return LeaderElector(api, lease, identity=self.identity, now=now, rng=rng)
+
+    def _not_ready(self) -> list[str]:
+        missing = self.informers.not_synced()
+        return [f"caches not synced: {', '.join(missing)}"] if missing else []
+
+    def _describe_state(self) -> dict[str, object]:
+        return {
+            "identity": self.identity,
+            "leader": self.elector.leader_identity if self.elector is not None else self.identity,
+            "leading": self.leading(),
+            "requests": dict(self.server.requests),
+            "queues": self.placer.queue_sizes(),
+            **describe_state(self.caches.state, self.placer.explanations),
+        }
+
+    def _add_gauges(self) -> None:
+        caches = self.caches
+        self.metrics.gauge(
+            "pending_vpods",
+            "vpods waiting to be placed, by queue",
+            "queue",
+            lambda: {part: float(size) for part, size in self.placer.queue_sizes().items()},
+        )
+        self.metrics.gauge(
+            "cache_size",
+            "Objects in the caches, by kind",
+            "type",
+            lambda: {
+                "pods": float(len(caches.pods)),
+                "vpods": float(len(caches.vpods)),
+                "nodes": float(len(caches.nodes)),
+                "pools": float(len(caches.pools)),
+            },
+        )
+        self.metrics.gauge(
+            "overcommitted_pods",
+            "Bound adapter pods whose ledger is over their slots",
+            "",
+            lambda: {"": float(sum(len(pool.overcommitted()) for pool in caches.state.pools.values()))},
+        )
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel a task and wait for its end; an error that it ended with is the caller's already."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.debug("%s ended with %r", task.get_name(), error)
+
+
+async def serve(config: Config, *, now: Callable[[], float], rng: random.Random) -> int:
+    """Run one replica against the cluster that the configuration names, until cancelled."""
+    client = config.client_connection
+    async with await KubeApi.connect(
+        kubeconfig=client.kubeconfig, context=client.context, qps=client.qps, burst=client.burst
+    ) as api:
+        await Service(api, config, now=now, rng=rng).run()
+    return 0

@@ -1,0 +1,144 @@
+"""``vreplica``, also installed as ``kubectl-vreplica``: serve, run, cluster, plan.
+
+Each command imports what it needs when it is called, so that ``--help`` and ``plan`` start fast.
+"""
+
+import argparse
+import asyncio
+import logging
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Final
+
+from extender import __version__
+from extender.core.errors import VReplicaError
+
+EXIT_USAGE: Final = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status. Errors of ours are one line on stderr, never a traceback."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    logging.basicConfig(
+        level=getattr(logging, options.log_level.upper()),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except VReplicaError as error:
+        print(f"vreplica: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 141
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="vreplica", description="vreplica-aware scheduling for Kubernetes")
+    parser.add_argument("--version", action="version", version=f"vreplica {__version__}")
+    parser.add_argument("--log-level", default="warning", choices=["debug", "info", "warning", "error"])
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    serve = commands.add_parser("serve", help="run one replica of the service against a cluster")
+    serve.add_argument("--config", required=True, metavar="FILE", help="VReplicaSchedulerConfiguration")
+    serve.set_defaults(command=_serve)
+
+    run = commands.add_parser("run", help="the whole system on an embedded cluster, with a live table")
+    run.add_argument("--once", action="store_true", help="end by itself once the story is told")
+    run.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    run.add_argument("--seed", type=int, default=1, help="of everything that is drawn by chance")
+    run.set_defaults(command=_run)
+
+    cluster = commands.add_parser("cluster", help="only the embedded cluster, for kubectl and for tests")
+    cluster.add_argument("--host", default="127.0.0.1")
+    cluster.add_argument("--port", type=int, default=0, help="0: any free one")
+    cluster.add_argument("--kubeconfig-out", metavar="FILE", help="write a kubeconfig for it")
+    cluster.add_argument(
+        "--scheduler-config",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="run kube-scheduler's loop with this file",
+    )
+    cluster.add_argument(
+        "--kubelet", action=argparse.BooleanOptionalAction, default=True, help="run pods that are bound"
+    )
+    cluster.add_argument("--seed", type=int, default=1)
+    cluster.set_defaults(command=_cluster)
+
+    plan = commands.add_parser(
+        "plan", help="what one round of placing would do to the objects in these files"
+    )
+    plan.add_argument(
+        "-f", "--filename", metavar="FILE", action="append", required=True, help="- for standard input"
+    )
+    plan.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    plan.add_argument("--autoscale", action="store_true", help="also the number of pods that each pool needs")
+    plan.add_argument("--compact", action="store_true", help="also what would be drained and compacted")
+    plan.set_defaults(command=_plan)
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from extender.app import serve  # noqa: PLC0415
+    from extender.service.config import load_config  # noqa: PLC0415
+
+    config = load_config(options.config)
+    return _asyncio_run(lambda: serve(config, now=time.time, rng=random.Random()))
+
+
+def _run(options: argparse.Namespace) -> int:
+    from extender.demo import run_demo  # noqa: PLC0415
+
+    return _asyncio_run(lambda: run_demo(once=options.once, output=options.output, seed=options.seed))
+
+
+def _cluster(options: argparse.Namespace) -> int:
+    from extender.demo import run_cluster  # noqa: PLC0415
+
+    return _asyncio_run(
+        lambda: run_cluster(
+            host=options.host,
+            port=options.port,
+            kubeconfig_out=options.kubeconfig_out,
+            scheduler_configs=options.scheduler_config,
+            kubelet=options.kubelet,
+            seed=options.seed,
+        )
+    )
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from extender.plan_cli import run_plan  # noqa: PLC0415
+
+    return run_plan(
+        options.filename, output=options.output, autoscale=options.autoscale, compact=options.compact
+    )
+
+
+def _asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> int:
+    """Run on uvloop; SIGTERM and SIGINT cancel, and a cancelled command has ended well."""
+    import uvloop  # noqa: PLC0415
+
+    async def supervised() -> int:
+        task = asyncio.ensure_future(main_coroutine())
+        loop = asyncio.get_running_loop()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(signum, task.cancel)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return 0
+
+    return uvloop.run(supervised())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,394 @@
+"""The four verbs as kube-scheduler speaks them: request bodies to frozen values, results to response bodies.
+
+The wire types are those of k8s.io/kube-scheduler/extender/v1: ExtenderArgs (filter and prioritize),
+ExtenderBindingArgs, ExtenderPreemptionArgs in; ExtenderFilterResult, HostPriorityList, ExtenderBindingResult,
+ExtenderPreemptionResult out. Go matches keys in any letter case, and old versions sent lower case: so we read any
+case, and send the capitalised form that every version reads. A null list is an empty one, unknown keys are ignored.
+
+nodeCacheCapable shows in the request: with it come ``NodeNames`` and names go back, without it come whole ``Nodes``
+and the caller's own node objects go back. The answer holds no node that was not asked about, because a single such
+node fails kube-scheduler's whole cycle: every encoder checks that and raises ValueError, for it is our own mistake.
+
+Whatever the bytes, a decoder returns a valid value or raises WireError, whose message names the field and what was
+expected there. Only what we use is checked: the inside of a pod or node is for ``decode``.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NoReturn, TypeGuard
+
+import orjson
+
+from extender.core.errors import WireError
+
+Json = Mapping[str, object]
+
+BODY_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Bytes of one request: 5,000 whole nodes of 12 KiB; with NodeNames alone a request stays below 1 MiB."""
+NODES_MAX: Final = 20_000
+"""Nodes in one request."""
+VICTIMS_MAX: Final = 1_000
+"""Pods to evict on one node, in a preempt request."""
+NAME_CHARS_MAX: Final = 253
+NAMESPACE_CHARS_MAX: Final = 63
+UID_CHARS_MAX: Final = 128
+SCORE_MAX: Final = 10
+"""MaxExtenderPriority."""
+
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_LETTER_ESCAPES: Final = (b"u004", b"u005", b"u006", b"u007")
+"""How a key's letters can hide behind escapes. Go never writes them, so only foreign bodies pay for a second look."""
+_COUNT_MAX: Final = 2**63 - 1
+_NAME_LENGTHS: Final = frozenset(range(1, NAME_CHARS_MAX + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class FilterArgs:
+    """ExtenderArgs: the pod and its candidate nodes, as names (nodeCacheCapable) or as whole objects; one is None."""
+
+    pod: Json
+    node_names: tuple[str, ...] | None
+    nodes: tuple[Json, ...] | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the candidates, in the order of the request."""
+        if self.node_names is not None:
+            return self.node_names
+        return tuple(_name_of(node) for node in self.nodes or ())
+
+
+@dataclass(frozen=True, slots=True)
+class BindingArgs:
+    """ExtenderBindingArgs: bind the pod with this very UID to ``node``."""
+
+    pod_name: str
+    pod_namespace: str
+    pod_uid: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """What would be evicted from one node. ``pods``: the whole objects where the request had them, else None."""
+
+    uids: tuple[str, ...]
+    pdb_violations: int = 0
+    """Pods among them whose eviction breaks a PodDisruptionBudget."""
+    pods: tuple[Json, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionArgs:
+    """ExtenderPreemptionArgs: the pod that wants room, and by node name whom kube-scheduler would evict for it."""
+
+    pod: Json
+    victims: Mapping[str, Victims]
+
+
+# -- requests ---------------------------------------------------------------------------------------------------------
+
+
+def decode_extender_args(body: bytes) -> FilterArgs:
+    """Read a filter or prioritize request. Raises WireError."""
+    fields = _document(body, "ExtenderArgs", ("Pod", "Nodes", "NodeNames"))
+    pod = _pod(fields.get("Pod"), "Pod")
+    if "Nodes" not in fields and "NodeNames" not in fields:
+        raise WireError("NodeNames: expected NodeNames or Nodes, found neither")
+    names, nodes = fields.get("NodeNames"), fields.get("Nodes")
+    if names is not None and nodes is not None:
+        raise WireError("NodeNames: expected NodeNames or Nodes, found both")
+    if nodes is None:
+        return FilterArgs(pod, _node_names(names), None)
+    return FilterArgs(pod, None, _nodes(nodes))
+
+
+def decode_binding_args(body: bytes) -> BindingArgs:
+    """Read a bind request. The names must be valid ones, for they become part of a URL. Raises WireError."""
+    fields = _document(body, "ExtenderBindingArgs", ("PodName", "PodNamespace", "PodUID", "Node"))
+    return BindingArgs(
+        pod_name=_api_name(fields.get("PodName"), "PodName", NAME_CHARS_MAX),
+        pod_namespace=_api_name(fields.get("PodNamespace"), "PodNamespace", NAMESPACE_CHARS_MAX),
+        pod_uid=_string(fields.get("PodUID"), "PodUID", UID_CHARS_MAX),
+        node=_api_name(fields.get("Node"), "Node", NAME_CHARS_MAX),
+    )
+
+
+def decode_preemption_args(body: bytes) -> PreemptionArgs:
+    """Read a preempt request, with whole victims (NodeNameToVictims) or with UIDs (NodeNameToMetaVictims).
+
+    Raises WireError.
+    """
+    keys = ("Pod", "NodeNameToVictims", "NodeNameToMetaVictims")
+    fields = _document(body, "ExtenderPreemptionArgs", keys)
+    pod = _pod(fields.get("Pod"), "Pod")
+    if all(fields.get(key) is not None for key in keys[1:]):
+        raise WireError("NodeNameToVictims: expected it or NodeNameToMetaVictims, found both")
+    whole = fields.get("NodeNameToVictims") is not None
+    key = keys[1] if whole else keys[2]
+    by_node = _object({} if fields.get(key) is None else fields[key], key)
+    _limit(len(by_node), NODES_MAX, key, "nodes")
+    victims = {
+        _string(name, f"{key}: node name", NAME_CHARS_MAX): _victims(value, f"{key}[{name:.60}]", whole=whole)
+        for name, value in by_node.items()
+    }
+    return PreemptionArgs(pod, victims)
+
+
+# -- results ----------------------------------------------------------------------------------------------------------
+
+
+def encode_filter_result(
+    args: FilterArgs,
+    passed: Sequence[str],
+    failed: Mapping[str, str],
+    unresolvable: Mapping[str, str],
+    error: str = "",
+) -> bytes:
+    """ExtenderFilterResult in the request's own form. ``failed``, ``unresolvable``: node name -> reason.
+
+    Nodes in ``unresolvable`` are no candidates for preemption. Raises ValueError for a node that was not asked about
+    or is both passed and refused, WireError where a node of the request is nested too deep to be sent back.
+    """
+    asked = frozenset(args.names)
+    _check_asked(asked, passed, failed, unresolvable)
+    if not failed.keys().isdisjoint(passed) or not unresolvable.keys().isdisjoint(passed):
+        raise ValueError("a node is passed and refused at once")
+    if args.nodes is None:
+        nodes, names = None, tuple(passed)
+    else:
+        wanted = frozenset(passed)
+        nodes = {"metadata": {}, "items": [node for node in args.nodes if _name_of(node) in wanted]}
+        names = None
+    result = {
+        "Nodes": nodes,
+        "NodeNames": names,
+        "FailedNodes": failed,
+        "FailedAndUnresolvableNodes": unresolvable,
+        "Error": error,
+    }
+    try:
+        return orjson.dumps(result, default=dict)
+    except orjson.JSONEncodeError as problem:
+        raise WireError(f"Nodes.items: cannot be sent back: {problem}") from problem
+
+
+def encode_host_priorities(args: FilterArgs, scores: Mapping[str, int]) -> bytes:
+    """HostPriorityList; ``scores``: node name -> 0 to SCORE_MAX. Raises ValueError."""
+    _check_asked(frozenset(args.names), scores)
+    if scores and not 0 <= min(scores.values()) <= max(scores.values()) <= SCORE_MAX:
+        raise ValueError(f"scores must be from 0 to {SCORE_MAX}")
+    return orjson.dumps([{"Host": name, "Score": score} for name, score in scores.items()])
+
+
+def encode_binding_result(error: str = "") -> bytes:
+    """ExtenderBindingResult; "" means bound."""
+    return orjson.dumps({"Error": error})
+
+
+def encode_preemption_result(args: PreemptionArgs, chosen: Mapping[str, Victims]) -> bytes:
+    """ExtenderPreemptionResult, always as NodeNameToMetaVictims: the only form that kube-scheduler reads.
+
+    Raises ValueError for a node or victim that was not asked about, and for a node without victims (kube-scheduler
+    takes that for an error of ours).
+    """
+    _check_asked(frozenset(args.victims), chosen)
+    for name, victims in chosen.items():
+        if not victims.uids or not set(victims.uids) <= set(args.victims[name].uids):
+            raise ValueError(f"victims on {name} must be some of those in the request")
+    by_node = {
+        name: {
+            "Pods": [{"UID": uid} for uid in victims.uids],
+            "NumPDBViolations": victims.pdb_violations,
+        }
+        for name, victims in chosen.items()
+    }
+    return orjson.dumps({"NodeNameToMetaVictims": by_node})
+
+
+def _check_asked(asked: frozenset[str], *answers: Iterable[str]) -> None:
+    for answer in answers:
+        if not asked.issuperset(answer):
+            strangers = sorted(set(answer) - asked)
+            raise ValueError(f"answer names nodes that were not asked about: {strangers[:3]}")
+
+
+# -- the parts of a request -------------------------------------------------------------------------------------------
+
+
+def _document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]:
+    _limit(len(body), BODY_BYTES_MAX, "body", "bytes")
+    try:
+        raw: object = orjson.loads(body)
+    except orjson.JSONDecodeError as problem:
+        raise WireError(f"body: expected the JSON of {what}: {problem}") from problem
+    if not isinstance(raw, dict):
+        raise WireError(f"body: expected an object ({what}), found {_kind(raw)}")
+    _refuse_doubled(body, [key for key in raw if key.lower() in {known.lower() for known in keys}])
+    return _fields(raw, keys, what)
+
+
+def _refuse_doubled(body: bytes, found: list[str]) -> None:
+    """Refuse a key given twice: orjson and Go both take the last one, so two readers could see two requests.
+
+    The exact look costs a slow parse, so it is only taken where a key's text occurs more than once or is escaped.
+    """
+    suspicious = any(part.startswith(_LETTER_ESCAPES) for part in body.split(b"\\")[1:]) or any(
+        body.count(b'"%b"' % key.encode()) > 1
+        and len(re.findall(rb'"%b"\s*:' % re.escape(key.encode()), body)) > 1
+        for key in found
+    )
+    if suspicious:
+        try:
+            json.loads(body, object_pairs_hook=_unique)
+        except (ValueError, RecursionError) as problem:
+            raise WireError(f"body: {problem}") from problem
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    unique = dict(pairs)
+    if len(unique) != len(pairs):
+        doubled, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise WireError(f"{doubled[:60]}: expected once, found twice")
+    return unique
+
+
+def _fields(raw: Mapping[str, object], keys: tuple[str, ...], where: str) -> dict[str, object]:
+    """The known keys of an object, whatever their letter case."""
+    canonical = {key.lower(): key for key in keys}
+    fields: dict[str, object] = {}
+    for key, value in raw.items():
+        known = canonical.get(key.lower())
+        if known is None:
+            continue
+        if known in fields:
+            raise WireError(f"{where}: {known}: expected once, found twice in different letter case")
+        fields[known] = value
+    return fields
+
+
+def _pod(value: object, where: str) -> Json:
+    pod = _object(value, where)
+    metadata = _object(pod.get("metadata"), f"{where}.metadata")
+    _string(metadata.get("name"), f"{where}.metadata.name", NAME_CHARS_MAX)
+    _string(metadata.get("namespace"), f"{where}.metadata.namespace", NAMESPACE_CHARS_MAX)
+    _string(metadata.get("uid"), f"{where}.metadata.uid", UID_CHARS_MAX)
+    return pod
+
+
+def _node_names(value: object) -> tuple[str, ...]:
+    names = _list(value, "NodeNames")
+    _limit(len(names), NODES_MAX, "NodeNames", "nodes")
+    # The one list that is long on every call: checked at once, and one by one only for the message.
+    if not _are_strings(names) or not _NAME_LENGTHS.issuperset(map(len, names)):
+        return tuple(_string(name, f"NodeNames[{index}]", NAME_CHARS_MAX) for index, name in enumerate(names))
+    _unique_names(names, "NodeNames")
+    return tuple(names)
+
+
+def _nodes(value: object) -> tuple[Json, ...]:
+    items = _list(_fields(_object(value, "Nodes"), ("items",), "Nodes").get("items"), "Nodes.items")
+    _limit(len(items), NODES_MAX, "Nodes.items", "nodes")
+    nodes: list[Json] = []
+    for index, item in enumerate(items):
+        where = f"Nodes.items[{index}]"
+        node = _object(item, where)
+        metadata = _object(node.get("metadata"), f"{where}.metadata")
+        _string(metadata.get("name"), f"{where}.metadata.name", NAME_CHARS_MAX)
+        nodes.append(node)
+    _unique_names([_name_of(node) for node in nodes], "Nodes.items")
+    return tuple(nodes)
+
+
+def _victims(value: object, where: str, *, whole: bool) -> Victims:
+    fields = _fields(_object(value, where), ("Pods", "NumPDBViolations"), where)
+    items = _list(fields.get("Pods"), f"{where}.Pods")
+    _limit(len(items), VICTIMS_MAX, f"{where}.Pods", "pods")
+    violations = fields.get("NumPDBViolations", 0)
+    if type(violations) is not int or not 0 <= violations <= _COUNT_MAX:
+        raise WireError(f"{where}.NumPDBViolations: expected a count, found {_kind(violations)}")
+    if not whole:
+        return Victims(
+            tuple(_victim_uid(item, f"{where}.Pods[{index}]") for index, item in enumerate(items)), violations
+        )
+    pods = tuple(_pod(item, f"{where}.Pods[{index}]") for index, item in enumerate(items))
+    return Victims(tuple(str(_metadata(pod)["uid"]) for pod in pods), violations, pods)
+
+
+def _victim_uid(item: object, where: str) -> str:
+    return _string(_fields(_object(item, where), ("UID",), where).get("UID"), f"{where}.UID", UID_CHARS_MAX)
+
+
+def _metadata(obj: Json) -> Json:
+    """The metadata of a pod or node that has been checked to have it."""
+    metadata = obj["metadata"]
+    return metadata if isinstance(metadata, dict) else {}
+
+
+def _name_of(node: Json) -> str:
+    return str(_metadata(node)["name"])
+
+
+def _are_strings(values: list[object]) -> TypeGuard[list[str]]:
+    return {str}.issuperset(map(type, values))
+
+
+# -- one value --------------------------------------------------------------------------------------------------------
+
+
+def _object(value: object, where: str) -> dict[str, object]:
+    return value if isinstance(value, dict) else _wrong(value, where, "an object")
+
+
+def _list(value: object, where: str) -> list[object]:
+    if value is None:
+        return []
+    return value if isinstance(value, list) else _wrong(value, where, "a list")
+
+
+def _string(value: object, where: str, chars_max: int) -> str:
+    if not isinstance(value, str) or not value:
+        _wrong(value, where, "a non-empty string")
+    if len(value) > chars_max:
+        raise WireError(f"{where}: expected at most {chars_max} characters, found {len(value)}")
+    return value
+
+
+def _api_name(value: object, where: str, chars_max: int) -> str:
+    name = _string(value, where, chars_max)
+    if _SUBDOMAIN.fullmatch(name) is None:
+        raise WireError(f"{where}: expected a Kubernetes name, found {name!r}")
+    return name
+
+
+def _unique_names(names: Sequence[str], where: str) -> None:
+    if len(set(names)) != len(names):
+        raise WireError(f"{where}: expected every node once, found one twice")
+
+
+def _limit(found: int, limit: int, where: str, unit: str) -> None:
+    if found > limit:
+        raise WireError(f"{where}: expected at most {limit} {unit}, found {found}", 413)
+
+
+def _wrong(value: object, where: str, expected: str) -> NoReturn:
+    raise WireError(f"{where}: expected {expected}, found {_kind(value)}")
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string" if value else 'an empty string ("")'
+        case list():
+            return "a list"
+        case _:
+            return "an object"

@@ -1,0 +1,257 @@
+"""``KubeApi``: the real ``Api``: verbs and paths of Kubernetes' REST conventions over ``Transport``.
+
+Bodies go out and come in as raw JSON through orjson; no generated model is touched. What is retried, limited and
+raised is ``transport``'s matter, who we are ``connection``'s. Leases bypass the client's own rate limit, since leadership
+must not be lost in our own queue (Kubernetes' components give their elector a client of its own for that reason).
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+import orjson
+
+from extender.core.names import COMPONENT
+from extender.kube.api import (
+    EVERYWHERE,
+    LEASES,
+    PODS,
+    Binding,
+    Invalid,
+    ListOptions,
+    ListPage,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+    Preconditions,
+    Resource,
+    WatchEvent,
+    WatchEventType,
+    error_from_status,
+)
+from extender.kube.connection import open_connection
+from extender.kube.ratelimit import TokenBucket
+from extender.kube.transport import Buckets, Request, Transport, decode
+
+_WRITER: Final[Mapping[str, str]] = {"fieldManager": COMPONENT}
+
+
+class KubeApi:
+    """An API server over HTTP; implements ``Api``. Make it by ``connect``, end it by ``close``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self.requests = transport.requests
+        """(method, status code or "<error>") to number of requests sent."""
+
+    @classmethod
+    async def connect(
+        cls,
+        *,
+        kubeconfig: str = "",
+        context: str = "",
+        user_agent: str = COMPONENT,
+        timeout_s: float = 10.0,
+        qps: float = 200.0,
+        burst: int = 400,
+    ) -> Self:
+        """Prepare a connection; nothing is sent yet. Raises ConnectError (``connection``).
+
+        ``qps`` and ``burst`` are requests a second and at once, for reads and for writes each; ``timeout_s`` is from
+        sending a request to the end of its answer.
+        """
+        connection = await open_connection(kubeconfig=kubeconfig, context=context)
+        buckets = Buckets(reads=TokenBucket(qps, burst), writes=TokenBucket(qps, burst))
+        return cls(Transport(connection, buckets, user_agent=user_agent, timeout_s=timeout_s))
+
+    async def close(self) -> None:
+        """Close the connection; requests under way end with OutcomeUnknown."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def list_page(
+        self,
+        resource: Resource,
+        options: ListOptions = EVERYWHERE,
+        *,
+        limit: int = 500,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage:
+        """One page; ``limit`` 0 is all at once. See ``Api.list_page``."""
+        query = _selection(options)
+        if limit:
+            query["limit"] = str(limit)
+        if continue_token:
+            query["continue"] = continue_token
+        if resource_version:
+            query["resourceVersion"] = resource_version
+        request = Request("GET", path_of(resource, options.namespace), query)
+        body = decode(request, await self._transport.exchange(request))
+        metadata, items = body.get("metadata") or {}, body.get("items") or []
+        if not isinstance(metadata, dict) or not isinstance(items, list):
+            raise OutcomeUnknown(0, "InvalidResponse", f"{request}: not a list of objects")
+        return ListPage(items, str(metadata.get("resourceVersion") or ""), metadata.get("continue") or "")
+
+    async def watch(
+        self,
+        resource: Resource,
+        options: ListOptions = EVERYWHERE,
+        *,
+        resource_version: str,
+        timeout_s: float = 300.0,
+    ) -> AsyncIterator[WatchEvent]:
+        """Events after ``resource_version``. See ``Api.watch``."""
+        query = _selection(options) | {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": resource_version,
+            "timeoutSeconds": str(max(1, int(timeout_s))),
+        }
+        request = Request("GET", path_of(resource, options.namespace), query)
+        lines = self._transport.lines(request, timeout_s=timeout_s)
+        try:
+            async for line in lines:
+                yield _event(request, decode(request, line))
+        finally:
+            await lines.aclose()
+
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+        """One object. See ``Api.get``."""
+        path = path_of(resource, namespace, name, subresource)
+        return await self._object(Request("GET", path, limited=resource != LEASES))
+
+    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        """Create. See ``Api.create``."""
+        return await self._object(
+            Request(
+                "POST",
+                path_of(resource, namespace),
+                _WRITER,
+                orjson.dumps(_typed(resource, obj)),
+                limited=resource != LEASES,
+            )
+        )
+
+    async def update(
+        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
+    ) -> Obj:
+        """Replace. See ``Api.update``."""
+        return await self._object(
+            Request(
+                "PUT",
+                path_of(resource, namespace, name, subresource),
+                _WRITER,
+                orjson.dumps(_typed(resource, obj, subresource)),
+                limited=resource != LEASES,
+            )
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: list[Obj] | Obj,
+        *,
+        patch_type: PatchType,
+        subresource: str = "",
+    ) -> Obj:
+        """Patch. See ``Api.patch``."""
+        return await self._object(
+            Request(
+                "PATCH",
+                path_of(resource, namespace, name, subresource),
+                _WRITER,
+                orjson.dumps(patch),
+                content_type=patch_type.value,
+                limited=resource != LEASES,
+            )
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        preconditions: Preconditions | None = None,
+        grace_period_s: int | None = None,
+    ) -> None:
+        """Delete. See ``Api.delete``."""
+        options: Obj = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if preconditions is not None:
+            wanted = {"uid": preconditions.uid, "resourceVersion": preconditions.resource_version}
+            options["preconditions"] = {key: value for key, value in wanted.items() if value}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        await self._transport.exchange(
+            Request("DELETE", path_of(resource, namespace, name), body=orjson.dumps(options))
+        )
+
+    async def bind(self, binding: Binding) -> None:
+        """POST pods/NAME/binding. See ``Api.bind``."""
+        metadata: Obj = {"name": binding.name, "namespace": binding.namespace}
+        if binding.uid:
+            metadata["uid"] = binding.uid
+        if binding.resource_version:
+            metadata["resourceVersion"] = binding.resource_version
+        if binding.annotations:
+            metadata["annotations"] = dict(binding.annotations)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
+        }
+        path = path_of(PODS, binding.namespace, binding.name, "binding")
+        await self._transport.exchange(Request("POST", path, _WRITER, orjson.dumps(body)))
+
+    async def _object(self, request: Request) -> Obj:
+        return decode(request, await self._transport.exchange(request))
+
+
+def path_of(resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:
+    """The quoted URL path of a collection or an object. Raises Invalid for what no object can be called."""
+    if name in {".", ".."} or namespace in {".", ".."} or (name and resource.namespaced and not namespace):
+        raise Invalid(422, "Invalid", f"{resource.kind} {namespace!r}/{name!r} is no object's name")
+    parts = [resource.path]
+    if resource.namespaced and namespace:
+        parts += ["namespaces", quote(namespace, safe="")]
+    parts.append(resource.plural)
+    if name:
+        parts.append(quote(name, safe=""))
+    if subresource:
+        parts.append(subresource)
+    return "/".join(parts)
+
+
+def _selection(options: ListOptions) -> dict[str, str]:
+    wanted = {"labelSelector": options.label_selector, "fieldSelector": options.field_selector}
+    return {key: value for key, value in wanted.items() if value}
+
+
+def _typed(resource: Resource, obj: Obj, subresource: str = "") -> Obj:
+    """``obj`` with apiVersion and kind, which the items of a list lack and a write of a custom resource needs."""
+    if subresource == "scale":
+        return {"apiVersion": "autoscaling/v1", "kind": "Scale", **obj}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
+
+
+def _event(request: Request, raw: dict[str, Any]) -> WatchEvent:
+    """A watch event. Raises the ApiError that an ERROR event carries."""
+    kind, obj = raw.get("type"), raw.get("object")
+    if not isinstance(obj, dict):
+        raise OutcomeUnknown(0, "InvalidResponse", f"{request}: a watch event without an object")
+    if kind == "ERROR":
+        code = obj.get("code")
+        raise error_from_status(code if isinstance(code, int) else 500, obj)
+    try:
+        return WatchEvent(WatchEventType(str(kind)), obj)
+    except ValueError as error:
+        raise OutcomeUnknown(0, "InvalidResponse", f"{request}: watch event type {kind!r:.50}") from error

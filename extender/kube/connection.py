@@ -1,0 +1,194 @@
+"""Where the API server is and who we are there: kubernetes-asyncio's configuration, credentials and TLS, nothing more.
+
+Order of sources, as controller-runtime has it: the kubeconfig (or context) asked for; else ``$KUBECONFIG``; else the
+pod's service account; else ``~/.kube/config``. The library parses the kubeconfig, runs credential plug-ins and builds
+the TLS context. Certificates are verified unless the kubeconfig's cluster itself says ``insecure-skip-tls-verify``.
+Only RFC 5280's formal extras (Python's VERIFY_X509_STRICT) are off, as in Go: many clusters' own CAs lack key identifiers.
+
+Tokens expire (bound service account tokens within the hour), so they are looked at again every ``REFRESH_PERIOD_S``, in
+the background while requests go on with the old one: a hanging plug-in must not delay a lease renewal. Only a
+401, which says that nothing was done, waits for a fresh token.
+"""
+
+import asyncio
+import logging
+import os
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import yaml
+from kubernetes_asyncio.client.configuration import Configuration
+from kubernetes_asyncio.client.rest import RESTClientObject
+from kubernetes_asyncio.config.config_exception import ConfigException
+from kubernetes_asyncio.config.incluster_config import SERVICE_HOST_ENV_NAME, load_incluster_config
+from kubernetes_asyncio.config.kube_config import load_kube_config
+from yarl import URL
+
+from extender.core.errors import VReplicaError
+
+REFRESH_PERIOD_S: Final = 60.0
+"""client-go's period for token files."""
+REFRESH_TIMEOUT_S: Final = 30.0
+CONNECTIONS_MAX: Final = 100
+READ_BUFFER_BYTES: Final = 2**20
+
+_BROKEN: Final = (
+    ConfigException,
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    AssertionError,
+    TimeoutError,
+    yaml.YAMLError,
+)
+"""What the library raises for a kubeconfig or credential that is wrong."""
+
+_log = logging.getLogger(__name__)
+
+# The library's functions carry no annotations; these names give them one.
+_new_configuration: Final[Callable[[], Any]] = Configuration
+_in_cluster: Final[Callable[..., None]] = load_incluster_config
+_from_kubeconfig: Final[Callable[..., Awaitable[Any]]] = load_kube_config
+_new_rest: Final[Callable[..., Any]] = RESTClientObject
+
+
+class ConnectError(VReplicaError):
+    """The kubeconfig or the pod's service account cannot be used; the message says why."""
+
+
+class Credentials:
+    """The Authorization header, kept fresh. ``load`` makes the library look again; it is not run twice at once."""
+
+    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
+        self._configuration = configuration
+        self._load = load
+        self._loaded_at = asyncio.get_running_loop().time()
+        self._refreshing: asyncio.Task[bool] | None = None
+
+    def authorization(self) -> str:
+        """Header value, "" for none; starts a refresh in the background when the last one is old."""
+        if asyncio.get_running_loop().time() - self._loaded_at >= REFRESH_PERIOD_S:
+            self._refreshing = self._refresh_task()
+        return str(self._configuration.api_key.get("BearerToken") or "").strip()
+
+    async def renew(self) -> bool:
+        """Look again now, after a 401; False where that failed or nothing changed."""
+        before = self.authorization()
+        fresh = await asyncio.shield(self._refresh_task())
+        return fresh and self.authorization() != before
+
+    async def close(self) -> None:
+        """Stop a refresh that is under way."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.wait({self._refreshing})
+
+    def _refresh_task(self) -> "asyncio.Task[bool]":
+        """The refresh under way, else a new one."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh(), name="credentials")
+        return self._refreshing
+
+    async def _refresh(self) -> bool:
+        self._loaded_at = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(REFRESH_TIMEOUT_S):
+                await self._load()
+        except _BROKEN as error:
+            _log.warning("credentials not refreshed, going on with the old ones: %s", error)
+            return False
+        return True
+
+
+class Connection:
+    """A server's address, an HTTP session to it, and our credentials there."""
+
+    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
+        self.base_url = str(configuration.host).rstrip("/")
+        self.credentials = Credentials(configuration, load)
+        self.server_hostname: str | None = configuration.tls_server_name or None
+        self.proxy: str | None = configuration.proxy or _proxy_from_environment(self.base_url)
+        self.session = _session(configuration)
+
+    async def close(self) -> None:
+        """Close the session and its connections."""
+        await self.credentials.close()
+        await self.session.close()
+
+
+async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connection:
+    """Connect by a kubeconfig file, a context of it, or what is found. Nothing is sent yet. Raises ConnectError."""
+    configuration = _new_configuration()
+    configuration.disable_strict_ssl_verification = True
+    configuration.connection_pool_maxsize = CONNECTIONS_MAX
+    # The library would fall back to http://localhost for a kubeconfig without a server.
+    configuration.host = ""
+    path = _kubeconfig_path(kubeconfig, context)
+    try:
+        if path:
+            loader = await _from_kubeconfig(
+                config_file=path,
+                context=context or None,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+
+            async def load() -> None:
+                await loader.load_and_set(configuration)
+        else:
+            _in_cluster(client_configuration=configuration, try_refresh_token=False)
+
+            async def load() -> None:
+                # One small file on the pod's memory file system.
+                _in_cluster(client_configuration=configuration, try_refresh_token=False)
+
+        if not configuration.host:
+            raise ConnectError(f"kubeconfig {path}: the cluster has no server")
+        return Connection(configuration, load)
+    except _BROKEN as error:
+        source = f"kubeconfig {path}" if path else "service account of the pod"
+        raise ConnectError(f"{source}: {error}") from error
+
+
+def _kubeconfig_path(kubeconfig: str, context: str) -> str:
+    """The kubeconfig to read, "" for the pod's service account."""
+    chosen = kubeconfig or os.environ.get("KUBECONFIG", "")
+    if chosen:
+        if kubeconfig and not Path(kubeconfig).expanduser().is_file():
+            raise ConnectError(f"kubeconfig {kubeconfig}: no such file")
+        return chosen
+    if os.environ.get(SERVICE_HOST_ENV_NAME) and not context:
+        return ""
+    home = Path.home() / ".kube" / "config"
+    if not home.is_file():
+        raise ConnectError(f"no kubeconfig given, {home} does not exist, and this is not a pod of a cluster")
+    return str(home)
+
+
+def _session(configuration: Any) -> aiohttp.ClientSession:
+    """The library's connector with its TLS context, in a session of our own.
+
+    The library's session trusts the environment, which in aiohttp means a thread that reads ~/.netrc for every single
+    request; ours does not. Cookies are not kept either: no API server needs them.
+    """
+    library = _new_rest(configuration)
+    connector = library.pool_manager.connector
+    library.pool_manager.detach()
+    return aiohttp.ClientSession(
+        connector=connector,
+        trust_env=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=READ_BUFFER_BYTES,
+    )
+
+
+def _proxy_from_environment(base_url: str) -> str | None:
+    """HTTPS_PROXY and its kind, with NO_PROXY, as Go's transport takes them."""
+    url = URL(base_url)
+    if not url.host or urllib.request.proxy_bypass(url.host):
+        return None
+    return urllib.request.getproxies().get(url.scheme)

@@ -1,0 +1,344 @@
+"""``EventRecorder``: events.k8s.io/v1 events about what we do, never in the way of what we do.
+
+``event()`` only touches memory: it makes or finds an entry and puts it into a bounded queue; full, the event is dropped and
+counted. ``run()`` writes entries one after the other, waiting out failures that may pass (client-go: 12 tries, 10 s apart).
+
+Aggregation is client-go's events broadcaster: events equal in type, action, reason, regarding and related (the note is
+*not* part of it) are one series while less than six minutes lie between them.
+
+.. code-block:: text
+
+    first              created
+    second             patched with series {count: 2, lastObservedTime}
+    third and later    counted in memory
+    every 30 min       each series is patched, which also renews its life on the server
+    6 min quiet        the last count is patched, and the entry forgotten (a single one is just forgotten)
+
+One difference: client-go's key has the regarded object's resourceVersion in it, so that an object which changes with each
+attempt, as a VPod whose status we write, never aggregates; ours leaves it out.
+
+Notes carry tenants' text. Line breaks and other control and formatting characters (terminal escapes, text direction
+overrides) are replaced, and a note ends at a character border within the 1024 bytes that the API allows.
+"""
+
+import asyncio
+import logging
+import random
+import re
+import unicodedata
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from extender.core.names import COMPONENT
+from extender.kube.api import (
+    EVENTS,
+    AlreadyExists,
+    Api,
+    ApiError,
+    Forbidden,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+    TooManyRequests,
+)
+
+NOTE_BYTES_MAX: Final = 1024
+WORD_CHARS_MAX: Final = 128
+"""Of reason, action and reportingInstance, by the API's validation."""
+NAME_CHARS_MAX: Final = 253
+SERIES_FINISH_S: Final = 360.0
+SERIES_REFRESH_S: Final = 1800.0
+TRIES_MAX: Final = 12
+RETRY_S: Final = 10.0
+RETRY_MAX_S: Final = 60.0
+CACHE_ITEMS_MAX: Final = 4096
+DEFAULT_NAMESPACE: Final = "default"
+
+_NOT_DNS: Final = re.compile(r"[^a-z0-9.-]+")
+_UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+
+_log = logging.getLogger(__name__)
+
+
+class EventType(StrEnum):
+    """``type`` of an event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectReference:
+    """A core/v1 ObjectReference; ``namespace`` "" for what has none. Equal without regard to ``resource_version``."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str = field(default="", compare=False)
+
+    def to_json(self) -> Obj:
+        """As it goes into an event, without what is empty."""
+        wanted = {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+            "uid": self.uid,
+            "resourceVersion": self.resource_version,
+        }
+        return {key: value for key, value in wanted.items() if value}
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What makes two events the same series."""
+
+    type: EventType
+    reason: str
+    action: str
+    regarding: ObjectReference
+    related: ObjectReference | None
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One event or series: as it is on the server and as it should be."""
+
+    key: _Key
+    note: str
+    name: str
+    first_s: float
+    last_s: float
+    count: int = 1
+    queued: bool = True
+    created: bool = False
+
+
+class EventRecorder:
+    """Records events. ``event`` from anywhere on the loop, ``run`` in one task."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        reporting_instance: str,
+        now: Callable[[], float],
+        queue_items_max: int = 1000,
+        rng: random.Random | None = None,
+    ) -> None:
+        self.written = 0
+        """Creates and patches that succeeded."""
+        self.dropped = 0
+        """Events lost because the queue was full."""
+        self.failed: Counter[str] = Counter()
+        """Events given up, by the error's class; Forbidden is a namespace being deleted, mostly."""
+        self._api = api
+        self._reporting_instance = _word(reporting_instance)
+        self._now = now
+        self._rng = rng
+        self._queue: asyncio.Queue[_Entry] = asyncio.Queue(queue_items_max)
+        self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
+        self._last_stamp = 0
+
+    def event(
+        self,
+        regarding: ObjectReference,
+        *,
+        type: EventType,  # noqa: A002 - the API's own name for it, and callers name it
+        reason: str,
+        action: str,
+        note: str,
+        related: ObjectReference | None = None,
+    ) -> None:
+        """Record one event; never blocks and never raises. ``reason`` and ``action`` are short CamelCase words."""
+        key = _Key(type, _word(reason), _word(action), regarding, related)
+        now_s = self._now()
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.count += 1
+            entry.last_s = now_s
+            # A lone event becomes a series at once; a series' count is written with the next refresh.
+            if entry.count == 2:
+                self._enqueue(entry)
+            return
+        entry = _Entry(key, clean_note(note), self._name(regarding.name, now_s), now_s, now_s, queued=False)
+        if not self._enqueue(entry):
+            self.dropped += 1
+            return
+        self._entries[key] = entry
+        if len(self._entries) > CACHE_ITEMS_MAX:
+            self._entries.popitem(last=False)
+
+    async def run(self) -> None:
+        """Write what is recorded until cancelled; what is still queued then is lost (see ``drain``)."""
+        loop = asyncio.get_running_loop()
+        finish_at, refresh_at = loop.time() + SERIES_FINISH_S, loop.time() + SERIES_REFRESH_S
+        while True:
+            if loop.time() >= refresh_at:
+                refresh_at += SERIES_REFRESH_S
+                self._refresh()
+            if loop.time() >= finish_at:
+                finish_at += SERIES_FINISH_S
+                self._finish()
+            try:
+                async with asyncio.timeout_at(min(finish_at, refresh_at)):
+                    entry = await self._queue.get()
+            except TimeoutError:
+                continue
+            try:
+                await self._record(entry)
+            finally:
+                self._queue.task_done()
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Wait until all that is queued is written or given up; False after ``timeout_s``. Needs ``run`` running."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._queue.join()
+        except TimeoutError:
+            return False
+        return True
+
+    def _enqueue(self, entry: _Entry) -> bool:
+        if entry.queued:
+            return True
+        try:
+            self._queue.put_nowait(entry)
+        except asyncio.QueueFull:
+            return False
+        entry.queued = True
+        return True
+
+    def _refresh(self) -> None:
+        """Write every series again, so that the server does not forget it (events live an hour there)."""
+        for entry in self._entries.values():
+            if entry.count > 1:
+                self._enqueue(entry)
+
+    def _finish(self) -> None:
+        """End what has been quiet: write a series' last count, then forget it."""
+        quiet_since = self._now() - SERIES_FINISH_S
+        for key, entry in list(self._entries.items()):
+            if entry.last_s < quiet_since and (entry.count == 1 or self._enqueue(entry)):
+                del self._entries[key]
+
+    async def _record(self, entry: _Entry) -> None:
+        """Write an entry as it is now, waiting out failures that may pass."""
+        for tries in range(1, TRIES_MAX + 1):
+            # Cleared before the write: an event that comes during it queues the entry anew.
+            entry.queued = False
+            try:
+                await self._write(entry, first_try=tries == 1)
+            except ApiError as error:
+                if tries == TRIES_MAX or not _may_pass(error):
+                    self._give_up(entry, error)
+                    return
+                wait_s = self._wait_s(error)
+            else:
+                self.written += 1
+                return
+            # Still to be written: keep it from being queued twice meanwhile.
+            entry.queued = True
+            await asyncio.sleep(wait_s)
+
+    def _wait_s(self, error: ApiError) -> float:
+        jitter = 0.25 * self._rng.random() if self._rng is not None else 0.0
+        return max(RETRY_S * (1.0 + jitter), min(error.retry_after_s or 0.0, RETRY_MAX_S))
+
+    async def _write(self, entry: _Entry, *, first_try: bool) -> None:
+        namespace = entry.key.regarding.namespace or DEFAULT_NAMESPACE
+        if entry.created:
+            try:
+                patch = {"series": _series(entry)}
+                await self._api.patch(EVENTS, namespace, entry.name, patch, patch_type=PatchType.MERGE)
+            except NotFound:
+                # It has outlived its hour: create it anew, with the count so far.
+                entry.created = False
+            else:
+                return
+        try:
+            await self._api.create(EVENTS, namespace, self._to_json(entry, namespace))
+        except AlreadyExists:
+            if first_try:
+                raise
+            # The try before whose answer we did not get has made it.
+        entry.created = True
+
+    def _give_up(self, entry: _Entry, error: ApiError) -> None:
+        self.failed[type(error).__name__] += 1
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+        level = logging.DEBUG if isinstance(error, Forbidden | NotFound) else logging.WARNING
+        _log.log(
+            level, "event %s about %s not written: %s", entry.key.reason, entry.key.regarding.name, error
+        )
+
+    def _name(self, regarding: str, now_s: float) -> str:
+        """``name.nanoseconds`` as client-go names events, DNS safe, and never twice the same from here."""
+        self._last_stamp = max(self._last_stamp + 1, int(now_s * 1e9))
+        suffix = f".{self._last_stamp:x}"
+        stem = _NOT_DNS.sub("-", regarding.lower())[: NAME_CHARS_MAX - len(suffix)]
+        # Each label between dots must begin and end with a letter or digit.
+        labels = [label.strip("-") for label in stem.split(".")]
+        return (".".join(label for label in labels if label) or "event") + suffix
+
+    def _to_json(self, entry: _Entry, namespace: str) -> Obj:
+        key = entry.key
+        event: Obj = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {"name": entry.name, "namespace": namespace},
+            "eventTime": _micro_time(entry.first_s),
+            "type": key.type.value,
+            "reason": key.reason,
+            "action": key.action,
+            "note": entry.note,
+            "regarding": key.regarding.to_json(),
+            "reportingController": COMPONENT,
+            "reportingInstance": self._reporting_instance,
+        }
+        if key.related is not None:
+            event["related"] = key.related.to_json()
+        if entry.count > 1:
+            event["series"] = _series(entry)
+        return event
+
+
+def _may_pass(error: ApiError) -> bool:
+    return isinstance(error, OutcomeUnknown | TooManyRequests) or error.status >= 500
+
+
+def clean_note(note: str) -> str:
+    """``note`` on one line, without control and formatting characters, in at most ``NOTE_BYTES_MAX`` bytes of UTF-8."""
+    # Cut first: a character takes a byte at least, and a tenant's text may be long.
+    note = note[:NOTE_BYTES_MAX]
+    if not note.isprintable():
+        note = "".join(_shown(char) for char in note)
+    return note.encode("utf-8", "replace")[:NOTE_BYTES_MAX].decode("utf-8", "ignore")
+
+
+def _shown(char: str) -> str:
+    if char in "\r\n\t\v\f":
+        return " "
+    return "\ufffd" if unicodedata.category(char) in _UNSAFE_CATEGORIES else char
+
+
+def _word(text: str) -> str:
+    """Reason, action or instance as the API takes them: not empty, not too long, printable."""
+    return clean_note(text)[:WORD_CHARS_MAX] or "Unknown"
+
+
+def _series(entry: _Entry) -> Obj:
+    return {"count": entry.count, "lastObservedTime": _micro_time(entry.last_s)}
+
+
+def _micro_time(epoch_s: float) -> str:
+    """metav1.MicroTime of an epoch time."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

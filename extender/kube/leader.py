@@ -1,0 +1,297 @@
+"""``LeaderElector``: one leader among our replicas, by a Lease, with client-go's algorithm and its 15/10/2 seconds.
+
+.. code-block:: text
+
+    COMPETE --(lease free, expired or ours: CAS write)--> LEAD --(renewed every 2 s)--> LEAD
+       ^                                                   |
+       '---- lead() cancelled and over <-- LOST <----------'  another holder, or not renewed for 10 s
+    cancelled while leading: lead() cancelled and over --> RELEASE (holder "", 1 s) --> end
+
+**No two machines' clocks are compared.** Another's lease is expired when *we* have seen its record unchanged for as long as
+that record says, on our monotonic clock; the times in the record are for people. Every write is a compare-and-swap on the
+Lease's resourceVersion, so of two candidates one gets a Conflict.
+
+**A lease is no lock.** Our process may be paused (SIGSTOP, a frozen VM) between a check and the act, and wake up when
+another leads. ``still_leading()`` is the check to make right before acting: it is False as soon as the lease could have run out,
+counted from *before* the last successful renewal was sent, even if no task of ours has run since. The wall clock is
+looked at too, our own against our own: CLOCK_MONOTONIC stands still while a machine is suspended. What slips through
+even so is stopped by the API server: every write of ours is a compare-and-swap.
+
+Differences from client-go: the renew deadline counts from the last renewal and not from the first failed try; seeing another holder
+ends leadership at once instead of at the deadline; after losing we compete again instead of exiting.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Any, Final
+
+from extender.core.decode import mapping, text
+from extender.core.errors import VReplicaError
+from extender.core.names import LEASE_NAME
+from extender.kube.api import LEASES, AlreadyExists, Api, ApiError, Conflict, NotFound, Obj, OutcomeUnknown
+
+JITTER_FACTOR: Final = 1.2
+"""client-go's: a candidate waits 1 to 2.2 retry periods between tries."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseConfig:
+    """Which Lease, and client-go's three times in seconds; ValueError where they do not go together."""
+
+    namespace: str
+    name: str = LEASE_NAME
+    duration_s: int = 15
+    """Others wait so long after the last renewal that they saw."""
+    renew_deadline_s: float = 10.0
+    """Not renewed for so long, the leader gives up: ``duration_s`` less the time that ``lead`` needs to stop."""
+    retry_period_s: float = 2.0
+    stop_timeout_s: float = 10.0
+    """How long ``lead`` may take to end once cancelled."""
+
+    def __post_init__(self) -> None:
+        if self.duration_s <= self.renew_deadline_s:
+            raise ValueError("duration_s must be greater than renew_deadline_s")
+        if self.renew_deadline_s <= JITTER_FACTOR * self.retry_period_s or self.retry_period_s <= 0:
+            raise ValueError("renew_deadline_s must be greater than retry_period_s * 1.2, and that than 0")
+
+
+class LeadStuck(VReplicaError):
+    """``lead`` did not end within ``stop_timeout_s`` of being cancelled: the process must exit, not compete again."""
+
+
+class _Try(Enum):
+    HELD = "we hold the lease, just written"
+    FAILED = "not now; try again"
+    OTHER = "somebody else holds it"
+
+
+def new_identity(hostname: str, rng: random.Random) -> str:
+    """``hostname_hex``, different for each process, as Kubernetes' components call themselves."""
+    return f"{hostname}_{rng.getrandbits(128):032x}"
+
+
+class LeaderElector:
+    """Competes for a Lease and runs ``lead`` while holding it. One ``run`` at a time."""
+
+    def __init__(
+        self, api: Api, lease: LeaseConfig, *, identity: str, now: Callable[[], float], rng: random.Random
+    ) -> None:
+        if not identity:
+            raise ValueError("identity must not be empty")
+        self.identity = identity
+        self.is_leader = False
+        """Whether ``lead`` may run; before acting, ask ``still_leading``."""
+        self.fenced_until = 0.0
+        """Monotonic time at which our lease can have run out."""
+        self.transitions = 0
+        """Times that we became leader."""
+        self.errors = 0
+        """Failed reads and writes of the Lease."""
+        self._api = api
+        self._lease = lease
+        self._now = now
+        self._rng = rng
+        self._seen: Obj = {}
+        self._seen_at = 0.0
+        self._fenced_until_wall = 0.0
+        self._unanswered = False
+        """A write of the Lease was sent and its outcome is not known."""
+
+    @property
+    def leader_identity(self) -> str:
+        """Who leads, as last seen; "" for nobody."""
+        return text(self._seen, "spec", "holderIdentity")
+
+    def still_leading(self) -> bool:
+        """Whether we lead and the lease cannot have run out, even if this process was paused meanwhile."""
+        return (
+            self.is_leader
+            and asyncio.get_running_loop().time() < self.fenced_until
+            and self._now() < self._fenced_until_wall
+        )
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Compete for ever, running ``lead()`` while leading; returns or raises as ``lead`` does by itself.
+
+        Cancelled, it cancels ``lead``, waits for its end, and releases the lease. Raises LeadStuck.
+        """
+        while True:
+            try:
+                await self._acquire()
+            except asyncio.CancelledError:
+                await self._release()
+                raise
+            # Between here and the try there is no await: a cancellation cannot leave a lease unreleased.
+            leading = asyncio.ensure_future(_as_coroutine(lead))
+            renewing = asyncio.create_task(self._renew(), name="lease renewal")
+            try:
+                await asyncio.wait({leading, renewing}, return_when=asyncio.FIRST_COMPLETED)
+                finished = leading.done()
+            except asyncio.CancelledError:
+                await self._stop(leading, renewing)
+                await self._release()
+                raise
+            await self._stop(leading, renewing)
+            if finished:
+                await self._release()
+                leading.result()
+                return
+            renewing.result()
+
+    async def _stop(self, leading: "asyncio.Future[None]", renewing: "asyncio.Task[None]") -> None:
+        """Stop acting as leader: first in name, then in deed."""
+        self.is_leader = False
+        renewing.cancel()
+        leading.cancel()
+        _, stuck = await asyncio.wait({leading, renewing}, timeout=self._lease.stop_timeout_s)
+        if leading in stuck:
+            raise LeadStuck(f"lead() did not end within {self._lease.stop_timeout_s} s of being cancelled")
+        if not leading.cancelled() and (error := leading.exception()) is not None:
+            _log.warning("lead() ended with an error: %r", error)
+
+    async def _acquire(self) -> None:
+        """Try until the lease is ours."""
+        _log.info("competing for lease %s/%s as %s", self._lease.namespace, self._lease.name, self.identity)
+        while await self._try_within(self._lease.renew_deadline_s) is not _Try.HELD:
+            period_s = self._lease.retry_period_s
+            await asyncio.sleep(period_s * (1.0 + JITTER_FACTOR * self._rng.random()))
+        self.is_leader = True
+        self.transitions += 1
+        _log.info("leading as %s", self.identity)
+
+    async def _renew(self) -> None:
+        """Renew until leadership is lost."""
+        loop = asyncio.get_running_loop()
+        slack_s = self._lease.duration_s - self._lease.renew_deadline_s
+        while True:
+            deadline = self.fenced_until - slack_s
+            await asyncio.sleep(min(self._lease.retry_period_s, max(0.0, deadline - loop.time())))
+            if loop.time() >= deadline:
+                break
+            if await self._try_within(deadline - loop.time()) is _Try.OTHER:
+                break
+        _log.warning("leadership lost, the holder is %r", self.leader_identity)
+
+    async def _try_within(self, timeout_s: float) -> _Try:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._try()
+        except TimeoutError:
+            self.errors += 1
+            return _Try.FAILED
+        except (Conflict, AlreadyExists):
+            # Somebody else was faster; the next try reads what there is now.
+            return _Try.FAILED
+        except ApiError as error:
+            self.errors += 1
+            _log.warning("lease %s/%s: %s", self._lease.namespace, self._lease.name, error)
+            return _Try.FAILED
+
+    async def _try(self) -> _Try:
+        """One try to get or renew the lease."""
+        if self.still_leading() and self.leader_identity == self.identity:
+            try:
+                await self._write(self._seen)
+            except ApiError as error:
+                # Perhaps our own write whose answer was lost: look, and decide by what is there.
+                _log.info("optimistic renewal failed, reading the lease: %s", error)
+            else:
+                return _Try.HELD
+        lease = self._lease
+        try:
+            self._observe(await self._api.get(LEASES, lease.namespace, lease.name))
+        except NotFound:
+            await self._write(None)
+            return _Try.HELD
+        if self.leader_identity not in {"", self.identity} and not self._expired():
+            return _Try.OTHER
+        await self._write(self._seen)
+        return _Try.HELD
+
+    def _observe(self, found: Obj) -> None:
+        """Remember the record, and when we first saw it so."""
+        if mapping(found, "spec") != mapping(self._seen, "spec"):
+            self._seen_at = asyncio.get_running_loop().time()
+        self._seen = found
+
+    def _expired(self) -> bool:
+        """Whether the record that we saw has stood unchanged for as long as it says."""
+        duration = mapping(self._seen, "spec").get("leaseDurationSeconds")
+        duration_s = duration if isinstance(duration, int) else self._lease.duration_s
+        return asyncio.get_running_loop().time() >= self._seen_at + duration_s
+
+    async def _write(self, current: Obj | None) -> None:
+        """Write ourselves as the holder over ``current`` (None: create). Raises Conflict, AlreadyExists."""
+        sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
+        stamp = _micro_time(sent_at_wall)
+        spec: dict[str, Any] = {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": self._lease.duration_s,
+            "renewTime": stamp,
+        }
+        if current is None:
+            spec |= {"acquireTime": stamp, "leaseTransitions": 0}
+        elif text(current, "spec", "holderIdentity") != self.identity:
+            spec |= {"acquireTime": stamp, "leaseTransitions": _transitions(current) + 1}
+        self._observe(await self._put(current, spec))
+        # Others count from when they see this write, so later than from before it was sent.
+        self.fenced_until = sent_at + self._lease.duration_s
+        self._fenced_until_wall = sent_at_wall + self._lease.duration_s
+
+    async def _put(self, current: Obj | None, spec: dict[str, Any]) -> Obj:
+        lease = self._lease
+        self._unanswered = True
+        try:
+            if current is None:
+                metadata = {"namespace": lease.namespace, "name": lease.name}
+                stored = await self._api.create(LEASES, lease.namespace, {"metadata": metadata, "spec": spec})
+            else:
+                obj = {**current, "spec": {**mapping(current, "spec"), **spec}}
+                stored = await self._api.update(LEASES, lease.namespace, lease.name, obj)
+        except OutcomeUnknown:
+            raise
+        except ApiError:
+            self._unanswered = False
+            raise
+        self._unanswered = False
+        return stored
+
+    async def _release(self) -> None:
+        """Give the lease up, so that the next one need not wait for it to run out (ReleaseOnCancel)."""
+        try:
+            async with asyncio.timeout(self._lease.duration_s - self._lease.renew_deadline_s):
+                if self._unanswered:
+                    # A write that was cancelled on its way may have arrived: the lease may be ours, or newer.
+                    self._observe(await self._api.get(LEASES, self._lease.namespace, self._lease.name))
+                await self._put_released()
+        except (ApiError, TimeoutError) as error:
+            _log.warning("lease not released, it will run out: %r", error)
+
+    async def _put_released(self) -> None:
+        if self.leader_identity != self.identity:
+            return
+        stamp = _micro_time(self._now())
+        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": stamp, "acquireTime": stamp}
+        self._observe(await self._put(self._seen, spec))
+        _log.info("lease released by %s", self.identity)
+
+
+async def _as_coroutine(lead: Callable[[], Awaitable[None]]) -> None:
+    await lead()
+
+
+def _transitions(lease: Obj) -> int:
+    value = mapping(lease, "spec").get("leaseTransitions")
+    return value if isinstance(value, int) else 0
+
+
+def _micro_time(epoch_s: float) -> str:
+    """metav1.MicroTime of an epoch time."""
+    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

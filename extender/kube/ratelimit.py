@@ -1,0 +1,112 @@
+"""Restraint towards the API server: a token bucket for what we send, and a back-off for what fails.
+
+``TokenBucket`` is client-go's flow control (``qps`` and ``burst``): a full bucket lets ``burst`` requests through at
+once, afterwards ``qps`` a second. Waiters form one queue: only its head sleeps, everyone else waits for the turn, so
+order of arrival is order of sending, and a cancelled waiter takes nothing and delays nobody. ``pause`` is what a
+server's Retry-After does: nobody passes before it is over, whatever the bucket holds.
+
+``Backoff`` is client-go's exponential back-off manager as its reflectors use it: 0.8 s doubling to 30 s, each delay
+stretched by up to its own length, and forgotten after two quiet minutes.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from extender.kube.api import TooManyRequests
+
+PAUSE_MAX_S: Final = 60.0
+"""A Retry-After beyond this is cut: a broken proxy must not silence us for a day."""
+
+
+class TokenBucket:
+    """``burst`` requests at once, then ``qps`` a second; first come, first served. 0 ``qps``: no limit but ``pause``."""
+
+    def __init__(self, qps: float, burst: int, *, waiters_max: int = 10_000) -> None:
+        if qps < 0 or (qps > 0 and burst < 1):
+            raise ValueError(f"qps must not be negative and burst at least 1, not {qps} and {burst}")
+        self._qps = qps
+        self._burst = burst
+        self._waiters_max = waiters_max
+        self._tokens = float(burst)
+        self._filled_at: float | None = None
+        self._closed_until = 0.0
+        self._turn = asyncio.Lock()
+        self.waiting = 0
+        """Requests in the queue now, its head included."""
+        self.delayed_s = 0.0
+        """Seconds that requests have spent at the head of the queue, since the start."""
+
+    async def acquire(self) -> None:
+        """Take one token, waiting for it. Raises TooManyRequests, nothing being sent, when the queue is full."""
+        if self.waiting >= self._waiters_max:
+            raise TooManyRequests(429, "ClientQueueFull", f"{self.waiting} requests wait to be sent already")
+        self.waiting += 1
+        try:
+            async with self._turn:
+                await self._wait_as_head()
+        finally:
+            self.waiting -= 1
+
+    def pause(self, delay_s: float) -> None:
+        """Let nobody pass for ``delay_s`` seconds (at most ``PAUSE_MAX_S``), as a Retry-After asks."""
+        now = asyncio.get_running_loop().time()
+        self._closed_until = max(self._closed_until, now + min(max(delay_s, 0.0), PAUSE_MAX_S))
+
+    async def _wait_as_head(self) -> None:
+        loop = asyncio.get_running_loop()
+        # A loop and not one sleep: pause() may be called while the head sleeps.
+        while (wait_s := self._missing_s(loop.time())) > 0:
+            before = loop.time()
+            await asyncio.sleep(wait_s)
+            self.delayed_s += loop.time() - before
+        if self._qps:
+            self._tokens -= 1.0
+
+    def _missing_s(self, now: float) -> float:
+        """Seconds until a token is there and no pause holds; 0 or less: now."""
+        if not self._qps:
+            return self._closed_until - now
+        if self._filled_at is not None:
+            self._tokens = min(float(self._burst), self._tokens + (now - self._filled_at) * self._qps)
+        self._filled_at = now
+        # 1e-9: a sum of binary fractions may fall short of the token by a hair, and a sleep of 1e-17 s moves no clock.
+        missing = 0.0 if self._tokens >= 1.0 - 1e-9 else (1.0 - self._tokens) / self._qps
+        return max(missing, self._closed_until - now)
+
+
+@dataclass(frozen=True, slots=True)
+class BackoffPolicy:
+    """Delays from ``base_s``, times ``factor`` each, to ``cap_s``; each times 1 to 1 + ``jitter``."""
+
+    base_s: float = 0.8
+    cap_s: float = 30.0
+    factor: float = 2.0
+    jitter: float = 1.0
+    reset_s: float = 120.0
+    """After so long without a delay asked for, begin at ``base_s`` again."""
+
+
+class Backoff:
+    """How long to wait before the next attempt. One per thing that fails; not shared."""
+
+    def __init__(self, rng: random.Random, policy: BackoffPolicy | None = None) -> None:
+        self._rng = rng
+        self._policy = policy or BackoffPolicy()
+        self._next_s = self._policy.base_s
+        self._asked_at: float | None = None
+
+    def next_s(self, now: float, *, at_least_s: float | None = None) -> float:
+        """The delay in seconds for a failure at monotonic time ``now``, not below a server's Retry-After."""
+        policy = self._policy
+        if self._asked_at is not None and now - self._asked_at > policy.reset_s:
+            self.reset()
+        self._asked_at = now
+        delay = self._next_s * (1.0 + policy.jitter * self._rng.random())
+        self._next_s = min(self._next_s * policy.factor, policy.cap_s)
+        return max(delay, min(at_least_s or 0.0, PAUSE_MAX_S))
+
+    def reset(self) -> None:
+        """Begin at the base again: the last attempt worked."""
+        self._next_s = self._policy.base_s

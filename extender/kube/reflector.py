@@ -1,0 +1,321 @@
+"""``Reflector``: one resource of the API server, mirrored into a sink for ever.
+
+.. code-block:: text
+
+    LIST --(replace)--> WATCH --(ended, idle, broken)--> back off --> WATCH from the last version seen
+      ^                   |
+      '--- 410 Expired, request_relist(), or WATCH_FAILURES_MAX watches in a row that brought nothing
+
+**The first list is a consistent read.** client-go lists with resourceVersion "0", which any API server may answer from a
+cache that is minutes old: after a failover we could then see pods without the ledgers that our predecessor wrote,
+and hand out slots twice on paper. Compare-and-swap would refuse the writes, but the decisions would be wrong until the
+watch caught up. So every list asks for the newest version (""), and a relist never goes back behind what was seen.
+
+After a relist only its own version is used: the version of a watch that was refused belongs to a history which the
+server no longer has. A watch that keeps failing or silent is answered by a relist too, since a server restored from a
+backup may know none of our versions: it waits for them, with neither a 410 nor an event.
+
+**A sink's duty.** ``replace`` and ``apply`` touch memory only and are called in order, never two at once. What to do with an object
+that cannot be read is the sink's decision: keep what it had (catch InvalidObject itself, object by object), or let
+InvalidObject out. Then the reflector reports that object once per version and goes on: an event is skipped; from a list
+the object is taken out and the rest is offered again, so a ``replace`` that raises must not have changed anything.
+"""
+
+import asyncio
+import logging
+import random
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from extender.core.errors import InvalidObject
+from extender.core.model import object_key
+from extender.kube.api import (
+    EVERYWHERE,
+    Api,
+    ApiError,
+    Expired,
+    ListOptions,
+    ListPage,
+    Obj,
+    Resource,
+    WatchEvent,
+    WatchEventType,
+)
+from extender.kube.ratelimit import Backoff
+
+WATCH_FAILURES_MAX: Final = 4
+"""Failed watches without an event or bookmark between them after which we list again; a silent one counts twice."""
+SHORT_WATCH_S: Final = 1.0
+"""A watch that ends sooner, having brought nothing, counts as failed (client-go's "very short watch")."""
+RELIST_PERIOD_MIN_S: Final = 1.0
+EXPIRED_QUIET_S: Final = 30.0
+"""An Expired so long after the last list is answered by a relist without delay."""
+REPORTED_MAX: Final = 1000
+INVALID_PER_LIST_MAX: Final = 100
+
+_log = logging.getLogger(__name__)
+
+
+class Sink(Protocol):
+    """Where a reflector's objects go: an assume cache, mostly. See the module's docstring for InvalidObject."""
+
+    def replace(self, objects: list[Obj], resource_version: str) -> None:
+        """The whole collection as of ``resource_version``, after each list: what is not in it is gone."""
+        ...
+
+    def apply(self, event: WatchEvent) -> None:
+        """One ADDED, MODIFIED or DELETED; never a BOOKMARK."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectorSettings:
+    """Limits of a reflector."""
+
+    idle_timeout_s: float = 150.0
+    """Without an event or bookmark for so long a watch is taken for dead; API servers send a bookmark a minute."""
+    watch_timeout_s: float = 300.0
+    """A watch is asked to last one to two times this, as client-go's, so that watches spread over servers."""
+    page_items: int = 500
+    objects_max: int = 200_000
+    """A list of more objects is refused, and the reflector does not sync: better than to run out of memory."""
+
+
+DEFAULTS: Final = ReflectorSettings()
+
+
+class TooManyObjects(ApiError):
+    """A list is longer than ``objects_max``."""
+
+
+class Reflector:
+    """Lists and watches ``resource`` into ``sink``. Run ``run`` in one task; everything else may be read at any time."""
+
+    def __init__(
+        self,
+        api: Api,
+        resource: Resource,
+        sink: Sink,
+        *,
+        rng: random.Random,
+        options: ListOptions = EVERYWHERE,
+        settings: ReflectorSettings = DEFAULTS,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        """Set once the first list is in the sink, and never cleared."""
+        self.last_sync_version = ""
+        """resourceVersion up to which the sink is complete."""
+        self.lists = 0
+        self.watches = 0
+        self.events = 0
+        """ADDED, MODIFIED and DELETED received."""
+        self.bookmarks = 0
+        self.invalid_objects = 0
+        """Objects that the sink could not read, once per version."""
+        self.errors: Counter[str] = Counter()
+        """Failed lists and watches by the error's class; "Idle" and "ShortWatch" for those two."""
+        self._api = api
+        self._sink = sink
+        self._options = options
+        self._settings = settings
+        self._rng = rng
+        self._backoff = Backoff(rng)
+        self._failures = 0
+        self._relist = True
+        self._wake = asyncio.Event()
+        self._watchdog: asyncio.Timeout | None = None
+        self._reported: OrderedDict[str, str] = OrderedDict()
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether the first list is in the sink."""
+        return self.synced.is_set()
+
+    def request_relist(self) -> None:
+        """List again soon (not more than once in ``RELIST_PERIOD_MIN_S``), ending the watch or a back-off."""
+        self._relist = True
+        self._wake.set()
+        if self._watchdog is not None and not self._watchdog.expired():
+            self._watchdog.reschedule(asyncio.get_running_loop().time())
+
+    async def run(self) -> None:
+        """List and watch until cancelled. ApiErrors are counted, logged and waited out; other errors are ours and raised."""
+        loop = asyncio.get_running_loop()
+        listed_at = loop.time() - RELIST_PERIOD_MIN_S
+        while True:
+            try:
+                if self._relist:
+                    await asyncio.sleep(listed_at + RELIST_PERIOD_MIN_S - loop.time())
+                    listed_at = loop.time()
+                    await self._list()
+                await self._watch()
+            except Expired as error:
+                self._relist = True
+                self._note(error)
+                # Versions expire at any time, and the cache is blind until the list: no delay, unless it repeats.
+                if loop.time() - listed_at < EXPIRED_QUIET_S:
+                    await self._back_off(error)
+            except ApiError as error:
+                self._note(error)
+                await self._back_off(error)
+
+    async def _list(self) -> None:
+        """Read the whole collection, give it to the sink and start from its version."""
+        self._relist = False
+        self._wake.clear()
+        try:
+            objects, version = await self._read()
+        except BaseException:
+            self._relist = True
+            raise
+        self._replace(objects, version)
+        self.lists += 1
+        self._failures = 0
+        self.last_sync_version = version
+        self.synced.set()
+
+    async def _read(self) -> tuple[list[Obj], str]:
+        settings = self._settings
+        page = await self._page(settings.page_items, "")
+        objects = list(page.items)
+        while page.continue_token:
+            self._check_size(len(objects))
+            try:
+                page = await self._page(settings.page_items, page.continue_token)
+            except Expired:
+                # The pages' snapshot was compacted while we read. As client-go's pager: once more, in one piece.
+                page = await self._page(0, "")
+                objects = list(page.items)
+            else:
+                objects.extend(page.items)
+        self._check_size(len(objects))
+        return objects, page.resource_version
+
+    async def _page(self, limit: int, continue_token: str) -> ListPage:
+        return await self._api.list_page(
+            self.resource, self._options, limit=limit, continue_token=continue_token
+        )
+
+    def _check_size(self, count: int) -> None:
+        if count > self._settings.objects_max:
+            raise TooManyObjects(
+                0,
+                "TooManyObjects",
+                f"{count} {self.resource.plural} or more, and the limit is {self._settings.objects_max}",
+            )
+
+    async def _watch(self) -> None:
+        """One watch, to its end. Raises ApiError where it failed, ended too soon or fell silent."""
+        loop = asyncio.get_running_loop()
+        started_at, seen_before = loop.time(), self.events + self.bookmarks
+        timeout_s = self._settings.watch_timeout_s * (1.0 + self._rng.random())
+        stream = self._api.watch(
+            self.resource, self._options, resource_version=self.last_sync_version, timeout_s=timeout_s
+        )
+        self.watches += 1
+        try:
+            async with asyncio.timeout(self._settings.idle_timeout_s) as self._watchdog:
+                async for event in stream:
+                    self._watchdog.reschedule(loop.time() + self._settings.idle_timeout_s)
+                    self._receive(event)
+                    if self._relist:
+                        return
+        except TimeoutError:
+            if self._relist:
+                return
+            raise _Silent(0, "Idle", f"nothing for {self._settings.idle_timeout_s} s") from None
+        finally:
+            self._watchdog = None
+            if isinstance(stream, AsyncGenerator):
+                await stream.aclose()
+        if self.events + self.bookmarks == seen_before and loop.time() - started_at < SHORT_WATCH_S:
+            raise _Short(0, "ShortWatch", "the server ended the watch at once")
+
+    def _receive(self, event: WatchEvent) -> None:
+        """Hand over one event; the version moves on even where the sink cannot read the object."""
+        self._failures = 0
+        if event.type is WatchEventType.BOOKMARK:
+            self.bookmarks += 1
+        else:
+            self.events += 1
+            try:
+                self._sink.apply(event)
+            except InvalidObject as error:
+                self._report(event.object, error)
+        if version := _metadata(event.object, "resourceVersion"):
+            self.last_sync_version = version
+
+    def _replace(self, objects: list[Obj], version: str) -> None:
+        """Give the sink a list; objects that it refuses by InvalidObject are taken out, up to a limit."""
+        for _ in range(INVALID_PER_LIST_MAX):
+            try:
+                self._sink.replace(objects, version)
+            except InvalidObject as error:
+                rest = [obj for obj in objects if self._subject(obj) != error.subject]
+                if len(rest) == len(objects):
+                    raise _Unreadable(0, "InvalidObject", f"the sink refuses the list: {error}") from error
+                for obj in objects:
+                    if self._subject(obj) == error.subject:
+                        self._report(obj, error)
+                objects = rest
+            else:
+                return
+        raise _Unreadable(
+            0, "InvalidObject", f"the sink refuses over {INVALID_PER_LIST_MAX} objects of one list"
+        )
+
+    def _subject(self, obj: Obj) -> str:
+        """The object as InvalidObject names it."""
+        return f"{self.resource.kind} {object_key(_metadata(obj, 'namespace'), _metadata(obj, 'name'))}"
+
+    def _report(self, obj: Obj, error: InvalidObject) -> None:
+        subject, version = self._subject(obj), _metadata(obj, "resourceVersion")
+        if self._reported.get(subject) == version:
+            return
+        self.invalid_objects += 1
+        self._reported[subject] = version
+        self._reported.move_to_end(subject)
+        if len(self._reported) > REPORTED_MAX:
+            self._reported.popitem(last=False)
+        _log.warning("version %s cannot be read and is left out: %s", version, error)
+
+    def _note(self, error: ApiError) -> None:
+        self.errors[error.reason if isinstance(error, _OWN) else type(error).__name__] += 1
+        _log.warning("%s: %s", self.resource.plural, error)
+        # A silent watch counts twice: an API server of 1.36 neither refuses a version from its future nor sends anything.
+        self._failures += 2 if isinstance(error, _Silent) else 1
+        if self._failures >= WATCH_FAILURES_MAX:
+            self._relist = True
+
+    async def _back_off(self, error: ApiError) -> None:
+        """Wait out a failure; ``request_relist`` ends the wait."""
+        delay_s = self._backoff.next_s(asyncio.get_running_loop().time(), at_least_s=error.retry_after_s)
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+
+class _Silent(ApiError):
+    """A watch without events or bookmarks for too long."""
+
+
+class _Short(ApiError):
+    """A watch that ended before it began."""
+
+
+class _Unreadable(ApiError):
+    """A list that the sink refuses."""
+
+
+_OWN: Final = (_Silent, _Short, _Unreadable, TooManyObjects)
+
+
+def _metadata(obj: Obj, name: str) -> str:
+    metadata = obj.get("metadata")
+    value = metadata.get(name) if isinstance(metadata, dict) else None
+    return value if isinstance(value, str) else ""

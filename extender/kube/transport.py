@@ -1,0 +1,289 @@
+"""One HTTP exchange with the API server: bounded, sent once, and its failures told apart.
+
+Every request goes one way: wait for a token of its bucket, send, read a bounded body, map the answer. Reads and
+writes have a bucket each, so that a relist never holds up a bind.
+
+What a failure means for a write is decided here and nowhere else:
+
+- the connection could not be made: nothing was sent, so it is tried again, ``CONNECT_TRIES`` times in all;
+- 401: the server did nothing; tried once more if a fresh credential is to be had;
+- 502, 504 and a 500 that speaks of etcd: someone behind the answer gave up waiting, the write may have happened, so
+  OutcomeUnknown, as for a time-out, a reset, or a success whose body cannot be read. Every other answer is definite;
+- a write is never repeated otherwise. aiohttp of its own repeats PUT and DELETE on a kept connection that broke, which
+  would turn our own successful compare-and-swap into a Conflict: ``_send_once`` prevents that. Reads are repeated once.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import aiohttp
+import orjson
+from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
+from yarl import URL
+
+from extender.kube.api import ApiError, OutcomeUnknown, error_from_status
+from extender.kube.connection import Connection
+from extender.kube.ratelimit import TokenBucket
+
+CONNECT_TRIES: Final = 3
+CONNECT_RETRY_S: Final = 0.1
+CONNECT_TIMEOUT_S: Final = 5.0
+RESPONSE_BYTES_MAX: Final = 256 * 2**20
+"""Of one body, decompressed. 500 pods of the largest size that etcd stores stay below."""
+ERROR_BYTES_MAX: Final = 2**20
+LINE_BYTES_MAX: Final = 32 * 2**20
+"""Of one watch event: etcd's 1.5 MiB with all that JSON and conversion add, many times over."""
+STREAM_GRACE_S: Final = 15.0
+"""How long after its own timeoutSeconds we let the server keep a watch open."""
+
+_JSON: Final = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. ``path`` is quoted already; ``limited`` False bypasses the bucket."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    content_type: str = _JSON
+    limited: bool = True
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something on the server."""
+        return self.method != "GET"
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """Client-side limits, each on its own."""
+
+    reads: TokenBucket
+    writes: TokenBucket
+
+
+class Transport:
+    """Sends requests over a connection; see the module's docstring for what is repeated and what is raised."""
+
+    def __init__(
+        self, connection: Connection, buckets: Buckets, *, user_agent: str, timeout_s: float
+    ) -> None:
+        self._connection = connection
+        self._buckets = buckets
+        self._timeout_s = timeout_s
+        self._headers = {"Accept": _JSON, "User-Agent": user_agent}
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
+        self.requests: Counter[tuple[str, str]] = Counter()
+        """(method, status code or "<error>") to count, as client-go's rest_client_requests_total."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._connection.close()
+
+    async def exchange(self, request: Request) -> bytes:
+        """The body of a 2xx answer, within ``timeout_s`` of being sent. Raises ApiError."""
+        await self._admit(request)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._answer(request)
+                return await _body(request, response, RESPONSE_BYTES_MAX)
+        except TimeoutError as error:
+            raise self._no_answer(request, "Timeout", f"none within {self._timeout_s} s") from error
+
+    async def lines(self, request: Request, *, timeout_s: float) -> AsyncGenerator[bytes, None]:
+        """The lines of a streamed 2xx answer until its end, at most ``timeout_s`` and a grace. Raises ApiError."""
+        await self._admit(request)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._answer(request)
+        except TimeoutError as error:
+            raise self._no_answer(request, "Timeout", f"none within {self._timeout_s} s") from error
+        deadline = loop.time() + timeout_s + STREAM_GRACE_S
+        rest = bytearray()
+        try:
+            while chunk := await _chunk(request, response, deadline):
+                first, *others = chunk.split(b"\n")
+                rest += first
+                for line in others:
+                    if rest:
+                        yield bytes(rest)
+                    rest = bytearray(line)
+                if len(rest) > LINE_BYTES_MAX:
+                    raise OutcomeUnknown(0, "LineTooLong", f"{request}: over {LINE_BYTES_MAX} bytes")
+            if rest:
+                raise OutcomeUnknown(0, "UnexpectedEOF", f"{request}: the stream ended within a line")
+        finally:
+            response.close()
+
+    async def _admit(self, request: Request) -> None:
+        if request.limited:
+            await self._bucket(request).acquire()
+
+    def _bucket(self, request: Request) -> TokenBucket:
+        return self._buckets.writes if request.writes else self._buckets.reads
+
+    async def _answer(self, request: Request) -> ClientResponse:
+        """A 2xx response, its body unread."""
+        unconnected = broken = 0
+        renewed = False
+        while True:
+            try:
+                response = await self._send(request)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                unconnected += 1
+                if unconnected >= CONNECT_TRIES or isinstance(error, aiohttp.ClientSSLError):
+                    raise self._no_answer(request, "ConnectionFailed", str(error)) from error
+                await asyncio.sleep(CONNECT_RETRY_S * unconnected)
+                continue
+            except _Broken as error:
+                broken += 1
+                if request.writes or broken > 1:
+                    raise self._no_answer(request, "ConnectionBroken", str(error)) from error.__cause__
+                continue
+            self.requests[request.method, str(response.status)] += 1
+            if response.status == 401 and not renewed:
+                renewed = True
+                if await self._connection.credentials.renew():
+                    response.release()
+                    continue
+            if 200 <= response.status < 300:
+                return response
+            raise await self._refusal(request, response)
+
+    async def _send(self, request: Request) -> ClientResponse:
+        connection = self._connection
+        headers = dict(self._headers)
+        if authorization := connection.credentials.authorization():
+            headers["Authorization"] = authorization
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        target = f"{connection.base_url}{request.path}"
+        if request.query:
+            target += "?" + urlencode(request.query)
+        try:
+            return await connection.session.request(
+                request.method,
+                URL(target, encoded=True),
+                data=request.body or None,
+                headers=headers,
+                timeout=self._timeout,
+                allow_redirects=False,
+                proxy=connection.proxy,
+                server_hostname=connection.server_hostname,
+                middlewares=(_send_once,),
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):
+            raise
+        except (aiohttp.ClientError, OSError) as error:
+            raise _Broken(f"{type(error).__name__}: {error}") from error
+
+    async def _refusal(self, request: Request, response: ClientResponse) -> ApiError:
+        raw = await _body(request, response, ERROR_BYTES_MAX)
+        error = error_of(response.status, response.headers, raw)
+        if error.retry_after_s is not None and error.status in {429, 503} and request.limited:
+            self._bucket(request).pause(error.retry_after_s)
+        return error
+
+    def _no_answer(self, request: Request, reason: str, message: str) -> OutcomeUnknown:
+        self.requests[request.method, "<error>"] += 1
+        return OutcomeUnknown(0, reason, f"{request}: {message}")
+
+
+class _Broken(Exception):  # never leaves this module
+    """The connection broke after it was made: the request may have arrived."""
+
+
+async def _send_once(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """Client middleware that hides a broken connection from aiohttp's own repetition of PUT and DELETE."""
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _Broken(f"{type(error).__name__}: {error}") from error
+
+
+async def _chunk(request: Request, response: ClientResponse, deadline: float) -> bytes:
+    """The next bytes of a stream; empty at its end, or once the server has overstayed its own time-out."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await response.content.readany()
+    except TimeoutError:
+        return b""
+    except (aiohttp.ClientError, OSError) as error:
+        raise OutcomeUnknown(0, "ConnectionBroken", f"{request}: {error}") from error
+
+
+async def _body(request: Request, response: ClientResponse, bytes_max: int) -> bytes:
+    """The whole body. Raises OutcomeUnknown where it breaks off or is longer than ``bytes_max``."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with response:
+            while part := await response.content.readany():
+                size += len(part)
+                if size > bytes_max:
+                    response.close()
+                    raise OutcomeUnknown(0, "ResponseTooLarge", f"{request}: over {bytes_max} bytes")
+                parts.append(part)
+    except TimeoutError:
+        raise
+    except (aiohttp.ClientError, OSError) as error:
+        raise OutcomeUnknown(0, "ConnectionBroken", f"{request}: {error}") from error
+    return b"".join(parts)
+
+
+def decode(request: Request, raw: bytes) -> dict[str, Any]:
+    """A 2xx body as a JSON object. Raises OutcomeUnknown: what a write did can no longer be told."""
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise OutcomeUnknown(0, "InvalidResponse", f"{request}: not JSON: {raw[:200]!r}") from error
+    if not isinstance(value, dict):
+        raise OutcomeUnknown(0, "InvalidResponse", f"{request}: not a JSON object: {raw[:200]!r}")
+    return value
+
+
+def error_of(status: int, headers: Mapping[str, str], raw: bytes) -> ApiError:
+    """The error for an answer other than 2xx; a body that is no metav1.Status (a proxy's page) becomes the message."""
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        body = None
+    if not isinstance(body, dict):
+        body = {"reason": "UnexpectedResponse", "message": raw[:500].decode("utf-8", "replace")}
+    retry_after_s = retry_after(headers)
+    if retry_after_s is None:
+        details = body.get("details")
+        seconds = details.get("retryAfterSeconds") if isinstance(details, dict) else None
+        retry_after_s = float(seconds) if isinstance(seconds, int) and seconds > 0 else None
+    error = error_from_status(status, body, retry_after_s=retry_after_s)
+    if status in {502, 504} or (status == 500 and "etcdserver:" in error.message):
+        return OutcomeUnknown(status, error.reason, error.message, retry_after_s=retry_after_s)
+    return error
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Retry-After in seconds from now; None if absent or unreadable.
+
+    A date is taken relative to the Date of the same answer, so that our clock does not matter.
+    """
+    text = headers.get("Retry-After", "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment, sent = parsedate_to_datetime(text), parsedate_to_datetime(headers.get("Date", ""))
+        return max(0.0, (moment - sent).total_seconds())
+    except (ValueError, TypeError):
+        return None

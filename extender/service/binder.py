@@ -1,0 +1,275 @@
+"""``VReplicaBinder``: an adapter pod and its vreplicas, from find to bind (the volume binder's pattern).
+
+::
+
+    filter   -> find    what would the pod carry, on which nodes may it go        (no side effect but the decision cache)
+    bind     -> assume  re-validate on the state as it is now, reserve, put the pod on the node in the assume cache
+                bind    one Binding: node and ledger in the same API write; confirmed by the watch
+                revert  undo assume, exactly, where bind did not happen
+
+Any replica of the service may serve any verb at any time. What makes that safe is the API server: a Binding carries
+the pod's UID and version as preconditions, so it fails if anyone has bound the pod or touched its ledger since.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from extender.core.carry import Carry, carry_of
+from extender.core.decisions import PlacementDecision, PlacementDecisionCache
+from extender.core.decode import pod_from
+from extender.core.errors import AssumeError, LedgerTooLarge, VReplicaError
+from extender.core.ledger import encode_ledger
+from extender.core.model import AdapterPod, Node
+from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.core.reasons import ConflictReason
+from extender.core.verbs import NodeVerdicts, filter_nodes, node_problem, pod_problem, slots_of
+from extender.kube.api import PODS, Api, Binding, Conflict, NotFound, OutcomeUnknown
+from extender.service.caches import Caches
+from extender.service.committer import RESERVATION_TTL_S
+
+NodeLookup = Callable[[str], Node | None]
+
+
+class BindRefused(VReplicaError):
+    """The pod may not be bound there, now. ``reason`` goes to kube-scheduler, which tries again later."""
+
+    def __init__(self, reason: ConflictReason, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else str(reason))
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedPod:
+    """What ``assume`` has done and ``revert`` undoes: ``pod`` as it was, ``node`` and ``carry`` as it shall be."""
+
+    pod: AdapterPod
+    node: str
+    carry: Carry
+    slots: int
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Owner of its reservations in the state."""
+        return ("bind", self.pod.uid)
+
+
+class VReplicaBinder(Protocol):
+    """Called by the extender's verbs: ``find`` for one pod at a time, ``assume``/``bind`` for several pods at once.
+
+    ``find`` leaves nothing but decisions. ``assume`` changes caches and state, at once and without awaiting;
+    ``bind`` writes to the API and undoes nothing by itself: the caller reverts when it raises.
+    """
+
+    def find(self, pod: AdapterPod, nodes: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
+        """Decide for every candidate node; unfit is data. Replaces all earlier decisions for the pod."""
+        ...
+
+    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
+        """What the last ``find`` decided, by node."""
+        ...
+
+    def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
+        """Re-validate and assume. Raises BindRefused; then nothing has changed."""
+        ...
+
+    async def bind(self, assumed: AssumedPod) -> None:
+        """Write the Binding. Raises ApiError; OutcomeUnknown only where even reading the pod back failed."""
+        ...
+
+    def revert(self, assumed: AssumedPod) -> None:
+        """Undo ``assume``. Also after the pod has changed or gone meanwhile: then there is less to undo."""
+        ...
+
+    def delete(self, pod_uid: str) -> None:
+        """Forget a pod's decisions."""
+        ...
+
+
+class SchedulerVReplicaBinder:
+    """The real binder. ``is_leader`` tells whether pending vreplicas may be given to a pod as it binds."""
+
+    def __init__(
+        self, api: Api, caches: Caches, *, clock: Callable[[], float], is_leader: Callable[[], bool]
+    ) -> None:
+        self._api = api
+        self._caches = caches
+        self._clock = clock
+        self._is_leader = is_leader
+        self._cache = PlacementDecisionCache(clock)
+        caches.pods.add_event_handler(self._pod_changed)
+
+    def find(self, pod: AdapterPod, nodes: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
+        """See VReplicaBinder."""
+        verdicts = filter_nodes(self._caches.state, pod, nodes, lookup)
+        carry = self._carry(pod)
+        try:
+            encode_ledger(carry.ledger)
+        except LedgerTooLarge:
+            verdicts = NodeVerdicts(unresolvable=dict.fromkeys(nodes, ConflictReason.LEDGER_TOO_LARGE))
+        self._cache.update(
+            pod.uid,
+            {node: PlacementDecision(pod.uid, node, carry, pod.ledger_text) for node in verdicts.passed},
+        )
+        return verdicts
+
+    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
+        """See VReplicaBinder."""
+        return self._cache.decisions(pod_uid)
+
+    def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
+        """See VReplicaBinder."""
+        state = self._caches.state
+        problem = pod_problem(state, pod) or node_problem(state, pod, state.nodes.get(node))
+        if problem is not None:
+            self._cache.clear(pod.uid, node)
+            raise BindRefused(problem)
+        decision = self._cache.get(pod.uid, node)
+        if decision is not None and decision.ledger_text != pod.ledger_text:
+            self._cache.delete(pod.uid)
+            raise BindRefused(ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter")
+        # A missing decision is no reason to refuse: another replica, or this one before a restart, has filtered.
+        carry = self._carry(pod)
+        assumed = AssumedPod(pod, node, carry, slots_of(state, pod))
+        self._assume_pod(assumed)
+        pool = state.pool(pod.pool)
+        for key in carry.planned:
+            share = carry.ledger[key]
+            pool.reserve(assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S)
+        return assumed
+
+    async def bind(self, assumed: AssumedPod) -> None:
+        """See VReplicaBinder."""
+        pod = assumed.pod
+        binding = Binding(
+            pod.namespace,
+            pod.name,
+            assumed.node,
+            uid=pod.uid,
+            resource_version=pod.resource_version,
+            annotations={
+                PLACEMENTS_ANNOTATION: encode_ledger(assumed.carry.ledger),
+                SLOTS_ANNOTATION: str(assumed.slots),
+            },
+        )
+        try:
+            await self._api.bind(binding)
+        except OutcomeUnknown as error:
+            if not await self._is_bound(pod, assumed.node):
+                raise Conflict(409, "NotBound", f"the Binding had no effect: {error.message}") from error
+        self._cache.delete(pod.uid)
+
+    def revert(self, assumed: AssumedPod) -> None:
+        """See VReplicaBinder."""
+        known = self._caches.pods.get(assumed.pod.key)
+        if known is not None and known.assumed and known.uid == assumed.pod.uid:
+            self._caches.pods.restore(assumed.pod.key)
+        self._release(assumed.pod.pool, assumed.pod.uid, assumed.carry.planned)
+
+    def delete(self, pod_uid: str) -> None:
+        """See VReplicaBinder."""
+        self._cache.delete(pod_uid)
+
+    def _carry(self, pod: AdapterPod) -> Carry:
+        pool = self._caches.state.pool(pod.pool)
+        return carry_of(pool, pod, slots=slots_of(self._caches.state, pod), with_planned=self._is_leader())
+
+    def _assume_pod(self, assumed: AssumedPod) -> None:
+        carry, pod = assumed.carry, assumed.pod
+        try:
+            self._caches.pods.assume(
+                replace(pod, node=assumed.node, ledger=carry.ledger, slots=assumed.slots, assumed=True)
+            )
+        except AssumeError as error:
+            raise BindRefused(ConflictReason.POD_CHANGED, str(error)) from error
+
+    def _release(self, pool: str, pod_uid: str, keys: Mapping[str, object]) -> None:
+        for key in keys:
+            self._caches.state.release(("bind", pod_uid), pool, key)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """The watch has confirmed a bind, or the pod is gone: its reservations and decisions have served."""
+        if new is not None and (not new.node or new.assumed):
+            return
+        pod = new or old
+        if pod is None:
+            return
+        self._cache.delete(pod.uid)
+        pool = self._caches.state.pool(pod.pool)
+        state = pool.pods.get(pod.name)
+        owner = ("bind", pod.uid)
+        for key in [
+            k for k, claim in (state.claims.items() if state is not None else ()) if claim.owner == owner
+        ]:
+            pool.release(owner, key)
+
+    async def _is_bound(self, pod: AdapterPod, node: str) -> bool:
+        try:
+            known = pod_from(await self._api.get(PODS, pod.namespace, pod.name))
+        except NotFound:
+            return False
+        return known.uid == pod.uid and known.node == node
+
+
+class PodBinder:
+    """One bind request from beginning to end: read, assume, write; again where only the pod's version was stale."""
+
+    ATTEMPTS_MAX: Final = 3
+
+    def __init__(self, api: Api, caches: Caches, binder: VReplicaBinder) -> None:
+        self._api = api
+        self._caches = caches
+        self._binder = binder
+        self._in_flight: dict[str, asyncio.Lock] = {}
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Bind the pod to the node; a pod that is there already is success (I5). Raises BindRefused, ApiError.
+
+        Nothing in the request is believed: the pod is looked up, and read again wherever the cache may be behind.
+        """
+        lock = self._in_flight.setdefault(uid, asyncio.Lock())
+        try:
+            async with lock:
+                await self._bind(namespace, name, uid, node)
+        finally:
+            if not lock.locked():
+                self._in_flight.pop(uid, None)
+
+    async def _bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        pod = self._caches.pods.latest(f"{namespace}/{name}")
+        if pod is None or pod.uid != uid:
+            pod = await self._read(namespace, name)
+        for attempt in range(self.ATTEMPTS_MAX):
+            if self._settled(pod, uid, node):
+                return
+            assumed = self._binder.assume(pod, node)
+            try:
+                await self._binder.bind(assumed)
+            except OutcomeUnknown:
+                # Nobody knows: what is assumed stays until the watch tells or the reservation expires.
+                raise
+            except Conflict:
+                self._binder.revert(assumed)
+                if attempt + 1 == self.ATTEMPTS_MAX:
+                    raise
+                pod = await self._read(namespace, name)
+            except BaseException:
+                self._binder.revert(assumed)
+                raise
+            else:
+                return
+
+    def _settled(self, pod: AdapterPod, uid: str, node: str) -> bool:
+        if pod.uid != uid:
+            raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is another one now")
+        if pod.node and pod.node != node:
+            raise BindRefused(ConflictReason.POD_ALREADY_BOUND, f"pod {pod.key} is on node {pod.node}")
+        if pod.deleting or pod.finished:
+            raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is being deleted or has finished")
+        return bool(pod.node)
+
+    async def _read(self, namespace: str, name: str) -> AdapterPod:
+        pod = pod_from(await self._api.get(PODS, namespace, name))
+        self._caches.pods.written(pod)
+        return pod

@@ -1,0 +1,293 @@
+"""``Committer``: decisions become writes, in the one order that survives a crash at any point (DESIGN 3).
+
+For a batch of decisions of one pool:
+
+1. *ledgers up*: one compare-and-swap patch a pod with everything that the batch adds there (group commit);
+2. *statuses*: one patch a vpod, of what step 1 really achieved;
+3. *ledgers down*: one patch a pod with everything that has left it.
+
+So a status never publishes what no ledger covers (I2), a move is on its new pod before it leaves the old one, and a
+crash in between leaves a ledger larger than the status, which the next leader adopts or releases.
+
+A ledger write compares the whole annotation with the text that the decision knew, and the pod's UID: whoever else
+wrote, another leader included, makes it fail instead of overcommitting (I1). Reservations of the batch are released at
+the end, when the caches hold what was written; only after a write whose outcome nobody knows they stay until they expire.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.core.decode import pod_from, vpod_from
+from extender.core.errors import LedgerTooLarge
+from extender.core.ledger import Ledger, Share, encode_ledger, ledger_slots
+from extender.core.model import AdapterPod, object_key, placement_order
+from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.core.plan import Decision
+from extender.core.verbs import slots_of
+from extender.kube.api import (
+    PODS,
+    VPODS,
+    Api,
+    ApiError,
+    Conflict,
+    Invalid,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+)
+from extender.service.caches import Caches
+from extender.service.status import status_patch
+
+WRITES_IN_FLIGHT_MAX: Final = 32
+RESERVATION_TTL_S: Final = 30.0
+"""I5: as long as kube-scheduler keeps an assumed pod."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """One ``commit`` at work. ``failed``: vpod key -> why not all of its decision was written."""
+
+    decisions: dict[str, Decision]
+    failed: dict[str, str] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
+    """vpods with a write whose outcome is unknown: their reservations must not be released."""
+    short: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(vpod, pod) -> vreplicas that its ledger has after all, where the write of more failed."""
+
+    def target_of(self, key: str, published: Mapping[str, int]) -> dict[str, int]:
+        """Pod name -> vreplicas to publish: the decision, less what no ledger took.
+
+        What a failed move did not get on its new pod stays published on the old one, whose ledger still has it.
+        """
+        decided = self.decisions[key].target
+        target = {name: min(count, self.short.get((key, name), count)) for name, count in decided.items()}
+        missing = sum(decided.values()) - sum(target.values())
+        for name, count in published.items():
+            back = min(missing, count - target.get(name, 0))
+            if back > 0:
+                target[name] = target.get(name, 0) + back
+                missing -= back
+        return {name: target[name] for name in sorted(target, key=placement_order) if target[name]}
+
+
+class Committer:
+    """Writes decisions. One batch of a pool at a time (the placer sees to it); pools are independent."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        leading: Callable[[], bool],
+    ) -> None:
+        self._api = api
+        self._caches = caches
+        self._clock = clock
+        self._now = now
+        self._leading = leading
+        self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self.conflicts = 0
+        """Ledger writes that lost their compare-and-swap."""
+
+    def reserve(self, owner: object, decision: Decision) -> None:
+        """Assume a decision: from now on nobody else is promised its slots."""
+        pool = self._caches.state.pool(decision.pool)
+        shares = decision.shares(pool.placed_of(decision.vpod))
+        pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
+
+    async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> dict[str, str]:
+        """Write decisions already reserved by ``owner``; vpod key -> error for those to be decided again."""
+        batch = Batch({decision.vpod: decision for decision in decisions})
+        try:
+            for step in (self._write_ups, self._write_statuses, self._write_downs):
+                if not self._leading():
+                    # Paused for longer than the lease lasts: somebody else decides by now.
+                    batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
+                    break
+                await step(pool, batch)
+        finally:
+            for key in batch.decisions:
+                if key not in batch.unknown:
+                    self._caches.state.release(owner, pool, key)
+        return batch.failed
+
+    async def _write_ups(self, pool: str, batch: Batch) -> None:
+        await self._ledgers(pool, batch, self._ups(pool, batch))
+
+    async def _write_statuses(self, _pool: str, batch: Batch) -> None:
+        await self._all(self._status(batch, key) for key in batch.decisions)
+
+    async def _write_downs(self, pool: str, batch: Batch) -> None:
+        await self._ledgers(pool, batch, self._downs(pool, batch))
+
+    # -- what to write ------------------------------------------------------------------------------------------
+
+    def _ups(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
+        """Pod name -> vpod key -> share, where a bound pod's ledger does not cover the decision yet."""
+        ups: dict[str, dict[str, Share]] = {}
+        pool = self._caches.state.pool(pool_key)
+        for key, decision in batch.decisions.items():
+            claims = pool.claims_of(key)
+            for name, count in decision.target.items():
+                share = Share(count, decision.weight)
+                state = pool.pods.get(name)
+                if state is None or not state.bound or (state.pod is not None and state.pod.assumed):
+                    continue
+                known = claims[name].ledger if name in claims else Share(0)
+                if share.vreplicas > known.vreplicas or share.slots > known.slots:
+                    ups.setdefault(name, {})[key] = share
+        return ups
+
+    def _downs(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
+        """Pod name -> vpod key -> share, where a ledger has more than is published now."""
+        downs: dict[str, dict[str, Share]] = {}
+        pool = self._caches.state.pool(pool_key)
+        for key, decision in batch.decisions.items():
+            if key in batch.failed:
+                continue
+            target = batch.decisions[key].target
+            for name, claim in pool.claims_of(key).items():
+                share = Share(target.get(name, 0), decision.weight)
+                state = pool.pods[name].pod
+                if (
+                    claim.ledger.vreplicas
+                    and claim.ledger != share
+                    and state is not None
+                    and not state.assumed
+                ):
+                    downs.setdefault(name, {})[key] = share
+        return downs
+
+    # -- ledgers ------------------------------------------------------------------------------------------------
+
+    async def _ledgers(self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]) -> None:
+        namespace = pool.partition("/")[0]
+        await self._all(
+            self._ledger(object_key(namespace, name), batch, change) for name, change in changes.items()
+        )
+
+    async def _ledger(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
+        pod = self._caches.pods.latest(pod_key)
+        if pod is None or not pod.node:
+            self._fall_short(batch, pod_key, change, None, "pod is gone")
+            return
+        try:
+            patch = ledger_patch(pod, merged(pod.ledger, change), slots_of(self._caches.state, pod))
+        except (LedgerTooLarge, OverflowError) as error:
+            self._fall_short(batch, pod_key, change, pod, str(error))
+            return
+        try:
+            async with self._slots:
+                reply = await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)
+            self._written(reply)
+        except ApiError as error:
+            await self._ledger_failed(pod, batch, change, error)
+
+    async def _ledger_failed(
+        self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
+    ) -> None:
+        known: AdapterPod | None = pod
+        if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
+            # Read what is really there: our own write may have arrived, or somebody else's did.
+            try:
+                known = self._written(await self._api.get(PODS, pod.namespace, pod.name))
+            except NotFound:
+                known = None
+            except ApiError:
+                batch.unknown.update(change if isinstance(error, OutcomeUnknown) else ())
+        elif isinstance(error, NotFound):
+            known = None
+        if isinstance(error, (Invalid, Conflict)):
+            self.conflicts += 1
+        if known is not None and known.uid == pod.uid and _covers(known.ledger, change):
+            return
+        self._fall_short(batch, pod.key, change, known, str(error))
+
+    def _fall_short(
+        self, batch: Batch, pod_key: str, change: Mapping[str, Share], pod: AdapterPod | None, why: str
+    ) -> None:
+        name = pod_key.rpartition("/")[2]
+        ledger: Ledger = pod.ledger if pod is not None else {}
+        for key, share in change.items():
+            batch.failed.setdefault(key, why)
+            there = ledger.get(key, Share(0)).vreplicas
+            if there < share.vreplicas:
+                batch.short[(key, name)] = there
+
+    def _written(self, reply: Obj) -> AdapterPod:
+        pod = pod_from(reply)
+        self._caches.pods.written(pod)
+        return pod
+
+    # -- statuses -----------------------------------------------------------------------------------------------
+
+    async def _status(self, batch: Batch, key: str) -> None:
+        vpod = self._caches.vpods.latest(key)
+        if vpod is None:
+            return
+        decision = batch.decisions[key]
+        patch = status_patch(vpod, decision, batch.target_of(key, vpod.placements), self._now())
+        if patch is None:
+            return
+        try:
+            async with self._slots:
+                reply = await self._api.patch(
+                    VPODS, vpod.namespace, vpod.name, patch, patch_type=PatchType.MERGE, subresource="status"
+                )
+            self._caches.vpods.written(vpod_from(reply))
+        except ApiError as error:
+            batch.failed[key] = str(error)
+            if isinstance(error, OutcomeUnknown):
+                batch.unknown.add(key)
+
+    async def _all(self, writes: Iterable[Coroutine[None, None, None]]) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for write in writes:
+                tasks.create_task(write)
+
+
+def merged(ledger: Ledger, change: Mapping[str, Share]) -> dict[str, Share]:
+    """A ledger with some shares replaced; a share of 0 leaves it."""
+    result = {**ledger, **change}
+    return {key: share for key, share in result.items() if share.vreplicas}
+
+
+def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
+    """The JSON patch that swaps a pod's ledger, if the pod and its ledger are still as known.
+
+    Raises LedgerTooLarge, and OverflowError where the ledger grows beyond ``slots``: never written, however it came about.
+    """
+    total = ledger_slots(ledger)
+    if total > slots and total > ledger_slots(pod.ledger):
+        raise OverflowError(f"ledger of {total} slots is over the pod's {slots}")
+    path = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.replace("/", "~1")
+    patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
+    if pod.ledger_text is None:
+        # There is no text to compare with, so compare the version: nobody else may have begun a ledger.
+        patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version})
+    else:
+        patch.append({"op": "test", "path": path, "value": pod.ledger_text})
+    if not pod.has_annotations:
+        patch.append({"op": "add", "path": "/metadata/annotations", "value": {}})
+    patch.append({"op": "add", "path": path, "value": encode_ledger(ledger)})
+    if pod.slots is None:
+        patch.append(
+            {
+                "op": "add",
+                "path": "/metadata/annotations/" + SLOTS_ANNOTATION.replace("/", "~1"),
+                "value": str(slots),
+            }
+        )
+    return patch
+
+
+def _covers(ledger: Ledger, change: Mapping[str, Share]) -> bool:
+    return all(
+        ledger.get(key, Share(0)) == share or (not share.vreplicas and key not in ledger)
+        for key, share in change.items()
+    )

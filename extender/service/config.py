@@ -1,0 +1,213 @@
+"""``VReplicaSchedulerConfiguration``: the service's configuration file, read strictly.
+
+.. code-block:: yaml
+
+    apiVersion: config.vreplica.dev/v1alpha1
+    kind: VReplicaSchedulerConfiguration
+    server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, tls: {certFile: "", keyFile: "", clientCAFile: ""}}
+    leaderElection: {leaderElect: true, resourceNamespace: vreplica-system, resourceName: vreplica-scheduler,
+                     leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2}
+    clientConnection: {kubeconfig: "", context: "", qps: 200, burst: 400}
+
+Everything but apiVersion and kind has a default. An unknown field, a wrong type or a value out of its range is an
+InvalidObject that names the field: a typing error must not silently become a default.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from extender.core.errors import InvalidObject
+from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, LEASE_NAME
+
+CONFIG_BYTES_MAX: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """Serving certificate; with ``client_ca_file`` only clients with a certificate of that CA are served."""
+
+    cert_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Where the extender's verbs are served. ``deadline_s`` must stay below kube-scheduler's httpTimeout (5 s)."""
+
+    host: str = "127.0.0.1"
+    port: int = 10261
+    deadline_s: float = 4.0
+    tls: TlsConfig = field(default_factory=TlsConfig)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElectionConfig:
+    """The Lease. Without ``leader_elect`` this replica always leads: for a single one, and for development."""
+
+    leader_elect: bool = True
+    resource_namespace: str = "vreplica-system"
+    resource_name: str = LEASE_NAME
+    lease_duration_s: int = 15
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConnectionConfig:
+    """How to reach the API server; an empty kubeconfig is the in-cluster one. qps and burst are requests."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    qps: float = 200.0
+    burst: int = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole file."""
+
+    server: ServerConfig = field(default_factory=ServerConfig)
+    leader_election: LeaderElectionConfig = field(default_factory=LeaderElectionConfig)
+    client_connection: ClientConnectionConfig = field(default_factory=ClientConnectionConfig)
+
+
+def load_config(path: str) -> Config:
+    """Read a file. Raises InvalidObject, also where it cannot be opened."""
+    try:
+        raw = Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidObject(path, "", f"cannot be read: {error.strerror}") from error
+    if len(raw) > CONFIG_BYTES_MAX:
+        raise InvalidObject(path, "", f"is larger than {CONFIG_BYTES_MAX} bytes")
+    try:
+        document = yaml.safe_load(raw)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidObject(path, "", f"is not YAML: {error}") from error
+    return config_from(document, path)
+
+
+def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
+    """Read a document. Raises InvalidObject, naming ``subject``."""
+    root = _Section(subject, "", document)
+    for name, expected in (("apiVersion", CONFIG_API_VERSION), ("kind", CONFIG_KIND)):
+        if root.text(name, "") != expected:
+            raise InvalidObject(subject, name, f"must be {expected}")
+    server = root.section("server")
+    tls = server.section("tls")
+    election = root.section("leaderElection")
+    client = root.section("clientConnection")
+    config = Config(
+        server=ServerConfig(
+            host=server.text("host", "127.0.0.1"),
+            port=int(server.number("port", 10261, 0, 65535)),
+            deadline_s=server.number("deadlineSeconds", 4.0, 0.1, 60.0),
+            tls=TlsConfig(
+                cert_file=tls.text("certFile", ""),
+                key_file=tls.text("keyFile", ""),
+                client_ca_file=tls.text("clientCAFile", ""),
+            ),
+        ),
+        leader_election=LeaderElectionConfig(
+            leader_elect=election.flag("leaderElect", default=True),
+            resource_namespace=election.text("resourceNamespace", "vreplica-system"),
+            resource_name=election.text("resourceName", LEASE_NAME),
+            lease_duration_s=int(election.number("leaseDurationSeconds", 15, 1, 3600)),
+            renew_deadline_s=election.number("renewDeadlineSeconds", 10.0, 0.1, 3600),
+            retry_period_s=election.number("retryPeriodSeconds", 2.0, 0.1, 3600),
+        ),
+        client_connection=ClientConnectionConfig(
+            kubeconfig=client.text("kubeconfig", ""),
+            context=client.text("context", ""),
+            qps=client.number("qps", 200.0, 1.0, 1e6),
+            burst=int(client.number("burst", 400, 1, 1_000_000)),
+        ),
+    )
+    for section in (root, server, tls, election, client):
+        section.refuse_unknown()
+    _check(config, subject)
+    return config
+
+
+def _check(config: Config, subject: str) -> None:
+    tls, election = config.server.tls, config.leader_election
+    if bool(tls.cert_file) != bool(tls.key_file):
+        raise InvalidObject(subject, "server.tls", "certFile and keyFile go together")
+    if tls.client_ca_file and not tls.cert_file:
+        raise InvalidObject(subject, "server.tls.clientCAFile", "needs certFile and keyFile")
+    if not tls.client_ca_file and config.server.host not in {"127.0.0.1", "::1", "localhost"}:
+        raise InvalidObject(
+            subject,
+            "server.host",
+            "beyond loopback the extender must be served with TLS and client certificates: set server.tls",
+        )
+    if election.lease_duration_s <= election.renew_deadline_s:
+        raise InvalidObject(
+            subject, "leaderElection.leaseDurationSeconds", "must be greater than renewDeadlineSeconds"
+        )
+    if election.renew_deadline_s <= 1.2 * election.retry_period_s:
+        raise InvalidObject(
+            subject, "leaderElection.renewDeadlineSeconds", "must be greater than 1.2 retryPeriodSeconds"
+        )
+
+
+class _Section:
+    """One mapping of the file, which remembers what was asked of it."""
+
+    def __init__(self, subject: str, path: str, raw: object) -> None:
+        if raw is None:
+            raw = {}
+        if not isinstance(raw, Mapping):
+            raise InvalidObject(subject, path, "must be a mapping")
+        self._subject = subject
+        self._path = path
+        self._raw = raw
+        self._asked: set[str] = set()
+
+    def section(self, name: str) -> "_Section":
+        return _Section(self._subject, self._field(name), self._take(name))
+
+    def text(self, name: str, default: str) -> str:
+        value = self._take(name)
+        if value is None:
+            return default
+        if not isinstance(value, str):
+            raise InvalidObject(self._subject, self._field(name), "must be a string")
+        return value
+
+    def number(self, name: str, default: float, minimum: float, maximum: float) -> float:
+        value = self._take(name)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not minimum <= value <= maximum:
+            raise InvalidObject(
+                self._subject, self._field(name), f"must be a number from {minimum:g} to {maximum:g}"
+            )
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        value = self._take(name)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise InvalidObject(self._subject, self._field(name), "must be true or false")
+        return value
+
+    def refuse_unknown(self) -> None:
+        for name in self._raw:
+            if name not in self._asked:
+                known = ", ".join(sorted(self._asked))
+                raise InvalidObject(
+                    self._subject, self._field(str(name)), f"is not a known field (known: {known})"
+                )
+
+    def _take(self, name: str) -> object:
+        self._asked.add(name)
+        return self._raw.get(name)
+
+    def _field(self, name: str) -> str:
+        return f"{self._path}.{name}" if self._path else name

@@ -1,0 +1,153 @@
+"""``Informers``: the reflectors that fill the caches, one a kind, and when they may be relied on.
+
+The order of the first lists matters. A bind gives a returning ordinal what vpods publish there, so the vpods' list must
+not be older than the pods': pods are listed first, and whenever their watch has a gap (a relist), vpods are listed
+again. Between two lists the pods' own watch shows every ledger that an ordinal had, which is kept for its next pod.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+from extender.core import decode
+from extender.core.errors import InvalidObject
+from extender.core.model import object_key
+from extender.core.names import POOL_LABEL
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    EVERYWHERE,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Api,
+    ListOptions,
+    Obj,
+    Resource,
+    WatchEvent,
+    WatchEventType,
+)
+from extender.kube.reflector import Reflector
+from extender.service.caches import Caches
+
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Cache(Protocol[T]):
+    """What all our caches have in common."""
+
+    def get(self, key: str) -> T | None:
+        """The object under a key."""
+        ...
+
+    def update(self, obj: T) -> None:
+        """An object came or changed."""
+        ...
+
+    def delete(self, obj: T) -> None:
+        """An object went."""
+        ...
+
+    def replace(self, objects: list[T], resource_version: str) -> None:
+        """The whole list as of a version."""
+        ...
+
+
+class CacheSink(Generic[T]):
+    """Decodes a reflector's objects into a cache. An object that cannot be read leaves what the cache had of it."""
+
+    def __init__(
+        self,
+        decode_object: Callable[[Obj], T],
+        cache: Cache[T],
+        *,
+        on_replaced: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._decode = decode_object
+        self._cache = cache
+        self._on_replaced = on_replaced
+
+    def replace(self, objects: list[Obj], resource_version: str) -> None:
+        """See reflector.Sink."""
+        decoded = []
+        for obj in objects:
+            try:
+                decoded.append(self._decode(obj))
+            except InvalidObject as error:
+                log.warning("listed object cannot be read, keeping what is known of it: %s", error)
+                known = self._cache.get(_key(obj))
+                if known is not None:
+                    decoded.append(known)
+        self._cache.replace(decoded, resource_version)
+        self._on_replaced()
+
+    def apply(self, event: WatchEvent) -> None:
+        """See reflector.Sink. Raises InvalidObject, which the reflector reports."""
+        obj = self._decode(event.object)
+        if event.type is WatchEventType.DELETED:
+            self._cache.delete(obj)
+        else:
+            self._cache.update(obj)
+
+
+class Informers:
+    """All reflectors of the service. ``run`` them in one task; ``synced`` once every first list is in."""
+
+    def __init__(self, api: Api, caches: Caches, *, rng: random.Random) -> None:
+        def reflector(resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE) -> Reflector:
+            return Reflector(api, resource, sink, rng=rng, options=options)
+
+        self._vpods = reflector(VPODS, CacheSink(decode.vpod_from, caches.vpods))
+        self._pods = reflector(
+            PODS,
+            CacheSink(decode.pod_from, caches.pods, on_replaced=self._pods_listed),
+            ListOptions(label_selector=POOL_LABEL),
+        )
+        self._others = [
+            reflector(NODES, CacheSink(decode.node_from, caches.nodes)),
+            reflector(NAMESPACES, CacheSink(decode.namespace_from, caches.namespaces)),
+            reflector(STATEFULSETS, CacheSink(decode.stateful_set_from, caches.stateful_sets)),
+            reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools)),
+        ]
+
+    @property
+    def reflectors(self) -> list[Reflector]:
+        """All of them."""
+        return [self._pods, self._vpods, *self._others]
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been listed."""
+        return all(reflector.is_synced for reflector in self.reflectors)
+
+    def not_synced(self) -> list[str]:
+        """Plurals of the kinds still to be listed."""
+        return [r.resource.plural for r in self.reflectors if not r.is_synced]
+
+    async def wait_synced(self) -> None:
+        """Wait until every kind has been listed."""
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+
+    async def run(self) -> None:
+        """List and watch everything until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pods.run(), name="reflector pods")
+            for reflector in self._others:
+                tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
+            await self._pods.synced.wait()
+            tasks.create_task(self._vpods.run(), name="reflector vpods")
+
+    def _pods_listed(self) -> None:
+        if self._vpods.is_synced:
+            self._vpods.request_relist()
+
+
+def _key(obj: Obj) -> str:
+    metadata = decode.mapping(obj, "metadata")
+    return object_key(decode.text(metadata, "namespace"), decode.text(metadata, "name"))

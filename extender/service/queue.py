@@ -1,0 +1,128 @@
+"""``VPodQueue``: the vpods of one pool that wait to be placed, in kube-scheduler's three parts.
+
+- *active*: to be decided now, first come first served;
+- *backoff*: a write failed; back in active after 1 s, doubling to 10 s per vpod;
+- *parked*: placed as far as there is room. Events that may help (``activate``) bring all of them back at once.
+
+A key is in at most one part, and never handed out twice before ``done``: what happens to it meanwhile is remembered
+and puts it back. Everything is synchronous except ``pop_batch``, which waits.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from typing import Final
+
+BACKOFF_INITIAL_S: Final = 1.0
+BACKOFF_MAX_S: Final = 10.0
+
+
+class VPodQueue:
+    """Keys of vpods. ``clock`` is the event loop's time, in seconds."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        backoff_initial_s: float = BACKOFF_INITIAL_S,
+        backoff_max_s: float = BACKOFF_MAX_S,
+    ) -> None:
+        self._clock = clock
+        self._backoff_initial_s = backoff_initial_s
+        self._backoff_max_s = backoff_max_s
+        self._active: dict[str, None] = {}
+        self._backoff: list[tuple[float, str]] = []
+        self._backing_off: dict[str, float] = {}
+        self._parked: dict[str, None] = {}
+        self._in_flight: dict[str, bool] = {}
+        """Key -> whether it was added again while in flight."""
+        self._attempts: dict[str, int] = {}
+        self._wake = asyncio.Event()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of vpods by part, as kube-scheduler's pending_pods metric has it."""
+        return {
+            "active": len(self._active),
+            "backoff": len(self._backing_off),
+            "unschedulable": len(self._parked),
+        }
+
+    def add(self, key: str) -> None:
+        """Decide this vpod now: it has changed itself."""
+        if key in self._in_flight:
+            self._in_flight[key] = True
+            return
+        self._parked.pop(key, None)
+        self._backing_off.pop(key, None)
+        self._active.setdefault(key)
+        self._wake.set()
+
+    def activate(self) -> None:
+        """Something changed that may give room: bring back all that is parked."""
+        for key in self._in_flight:
+            self._in_flight[key] = True
+        if self._parked:
+            self._active.update(self._parked)
+            self._parked.clear()
+            self._wake.set()
+
+    def done(self, key: str) -> None:
+        """Placed and written."""
+        self._attempts.pop(key, None)
+        self._finish(key)
+
+    def park(self, key: str) -> None:
+        """Not all of it has a place: wait for an event that may help."""
+        self._attempts.pop(key, None)
+        if not self._finish(key):
+            self._parked.setdefault(key)
+
+    def retry(self, key: str) -> None:
+        """A write failed: again after a while."""
+        self._in_flight.pop(key, None)
+        attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
+        delay = min(self._backoff_initial_s * 2 ** min(attempts - 1, 30), self._backoff_max_s)
+        self._active.pop(key, None)
+        self._parked.pop(key, None)
+        self._backing_off[key] = self._clock() + delay
+        heapq.heappush(self._backoff, (self._backing_off[key], key))
+        self._wake.set()
+
+    def forget(self, key: str) -> None:
+        """The vpod is gone from this pool."""
+        for part in (self._active, self._parked, self._backing_off, self._attempts):
+            part.pop(key, None)
+
+    async def pop_batch(self, keys_max: int) -> list[str]:
+        """Wait until something is active; up to ``keys_max`` keys, now in flight."""
+        while True:
+            self._flush_backoff()
+            if self._active:
+                batch = list(self._active)[:keys_max]
+                for key in batch:
+                    del self._active[key]
+                    self._in_flight[key] = False
+                return batch
+            self._wake.clear()
+            delay = max(0.0, self._backoff[0][0] - self._clock()) if self._backoff else None
+            try:
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _finish(self, key: str) -> bool:
+        """End a flight; True if the key went straight back to active."""
+        again = self._in_flight.pop(key, False)
+        if again:
+            self.add(key)
+        return again
+
+    def _flush_backoff(self) -> None:
+        now = self._clock()
+        while self._backoff and self._backoff[0][0] <= now:
+            due, key = heapq.heappop(self._backoff)
+            if self._backing_off.get(key) == due:
+                del self._backing_off[key]
+                self._active.setdefault(key)

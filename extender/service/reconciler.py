@@ -1,0 +1,135 @@
+"""``Reconciler``: puts right what no event will (DESIGN 4, last paragraph). The leader's, each period and on events.
+
+- a pod that slipped past the webhook, or was bound by another scheduler: it has no slots annotation and no ledger;
+  it gets both, with what vpods already publish there;
+- a ledger that cannot be read: rewritten from the statuses;
+- a ledger and a status that differ, a claim of a vpod that is gone: the vpod is decided again;
+- a reservation that no write confirmed: dropped.
+
+Every repair is counted and told in an event.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from extender.core.carry import standing_of
+from extender.core.decode import pod_from
+from extender.core.errors import LedgerTooLarge
+from extender.core.model import AdapterPod
+from extender.core.verbs import pod_problem, slots_of
+from extender.kube.api import PODS, Api, ApiError, PatchType
+from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.metrics import Metrics
+from extender.service.caches import Caches
+from extender.service.committer import ledger_patch
+from extender.service.placer import Placer
+
+log: Final = logging.getLogger(__name__)
+
+PERIOD_S: Final = 60.0
+SETTLE_S: Final = 0.2
+"""How long after an event: several come together."""
+
+
+class Reconciler:
+    """Repairs until cancelled."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        placer: Placer,
+        *,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        clock: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._caches = caches
+        self._placer = placer
+        self._recorder = recorder
+        self._metrics = metrics
+        self._clock = clock
+        self._wake = asyncio.Event()
+        caches.pods.add_event_handler(self._pod_changed)
+        caches.pools.add_event_handler(lambda _old, _new: self._wake.set())
+        caches.stateful_sets.add_event_handler(lambda _old, _new: self._wake.set())
+
+    def _pod_changed(self, _old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if new is not None and _needs_repair(new):
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Reconcile on events and each period, until cancelled."""
+        while True:
+            await self.reconcile()
+            try:
+                async with asyncio.timeout(PERIOD_S):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            await asyncio.sleep(SETTLE_S)
+
+    async def reconcile(self) -> None:
+        """One pass over everything."""
+        self._wake.clear()
+        for pool, key in self._caches.state.expire(self._clock()):
+            self._metrics.repairs.labels("ReservationExpired").inc()
+            self._placer.queue(pool).add(key)
+        self._requeue_differences()
+        for pod in list(self._caches.pods.list()):
+            if _needs_repair(pod):
+                await self._repair_pod(pod)
+
+    def _requeue_differences(self) -> None:
+        for pool in list(self._caches.state.pools.values()):
+            for key, claims in list(pool.placements.items()):
+                apart = any(
+                    claim.reserved is None and claim.ledger != claim.status
+                    for name, claim in claims.items()
+                    if pool.pods[name].bound
+                )
+                if apart or key not in pool.vpods:
+                    self._placer.queue(pool.key).add(key)
+            for key in list(pool.unplaced):
+                self._placer.queue(pool.key).add(key)
+
+    async def _repair_pod(self, pod: AdapterPod) -> None:
+        pool = self._caches.state.pools.get(pod.pool)
+        if pool is None or pool.pool is None or pod_problem(self._caches.state, pod) is not None:
+            return
+        kind = "LedgerUnreadable" if pod.ledger_error else "WebhookBypassed"
+        slots = slots_of(self._caches.state, pod)
+        standing = standing_of(pool, pod.name, slots)
+        ledger = standing if pod.ledger_error or pod.ledger_text is None else dict(pod.ledger)
+        try:
+            patch = ledger_patch(pod, ledger, slots)
+            self._caches.pods.written(
+                pod_from(
+                    await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)
+                )
+            )
+        except (ApiError, LedgerTooLarge, OverflowError) as error:
+            log.warning("pod %s was not repaired (%s), trying again: %s", pod.key, kind, error)
+            return
+        self._metrics.repairs.labels(kind).inc()
+        log.info("pod %s repaired: %s", pod.key, kind)
+        self._recorder.event(
+            ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
+            type=EventType.WARNING,
+            reason=kind,
+            action="Repairing",
+            note=f"annotations written again with {len(ledger)} vpods' placements; "
+            + (
+                pod.ledger_error
+                or f"the pod was bound by {pod.scheduler_name} without passing through the webhook"
+            ),
+        )
+
+
+def _needs_repair(pod: AdapterPod) -> bool:
+    """Whether a bound pod's annotations are not as our bind writes them."""
+    standing = bool(pod.node) and not (pod.assumed or pod.finished or pod.deleting)
+    return standing and (pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error))

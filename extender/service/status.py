@@ -1,0 +1,82 @@
+"""The status of a VPod as we publish it: placements, counts and the Scheduled condition."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from extender.core.model import Condition, VPod
+from extender.core.plan import Decision
+from extender.core.reasons import ConflictReason
+from extender.kube.api import Obj
+
+SCHEDULED: Final = "Scheduled"
+ALL_PLACED: Final = "AllPlaced"
+_MESSAGE_CHARS_MAX: Final = 1024
+
+
+def timestamp(now: float) -> str:
+    """RFC 3339 of epoch seconds, whole seconds, as metav1.Time."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def scheduled_condition(decision: Decision, published: int) -> Condition:
+    """The Scheduled condition after ``published`` vreplicas have been written."""
+    explanation = decision.explanation
+    missing = max(0, explanation.wanted - published)
+    if not missing and not decision.left:
+        return Condition(SCHEDULED, "True", ALL_PLACED, f"all {published} vreplicas are placed")
+    reason = explanation.reason or ConflictReason.INSUFFICIENT_SLOTS
+    message = (
+        explanation.outcome()
+        if decision.left
+        else f"{missing} of {explanation.wanted} vreplicas are not written yet"
+    )
+    return Condition(SCHEDULED, "False", str(reason), message[:_MESSAGE_CHARS_MAX])
+
+
+def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> Obj | None:
+    """The merge patch of status that publishes ``placements``; None where it says so already.
+
+    The version is a precondition: a spec that has changed since the decision makes it a Conflict. A condition whose
+    message alone differs is not worth a write: it counts pods, and would be rewritten with every pod that comes.
+    """
+    published = sum(placements.values())
+    condition = scheduled_condition(decision, published)
+    known = next((item for item in vpod.conditions if item.type == SCHEDULED), None)
+    if (
+        dict(vpod.placements) == dict(placements)
+        and vpod.scheduled_vreplicas == published
+        and vpod.observed_generation == vpod.generation
+        and known is not None
+        and (known.status, known.reason) == (condition.status, condition.reason)
+    ):
+        return None
+    since = known.last_transition_time if known is not None and known.status == condition.status else ""
+    written: Obj = {
+        "type": SCHEDULED,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "observedGeneration": vpod.generation,
+        "lastTransitionTime": since or timestamp(now),
+    }
+    others = [_plain(item) for item in vpod.conditions if item.type != SCHEDULED]
+    return {
+        "metadata": {"resourceVersion": vpod.resource_version, "uid": vpod.uid},
+        "status": {
+            "observedGeneration": vpod.generation,
+            "placements": [{"podName": name, "vreplicas": count} for name, count in placements.items()],
+            "scheduledVReplicas": published,
+            "conditions": [*others, written],
+        },
+    }
+
+
+def _plain(condition: Condition) -> Obj:
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+        "lastTransitionTime": condition.last_transition_time,
+    }

@@ -1,0 +1,137 @@
+"""The API server's refusals in its own words, as the errors of ``extender.kube.api``.
+
+Users, kubectl and tests match on these texts, so they are those of k8s.io/apimachinery ``api/errors``.
+"""
+
+from collections.abc import Sequence
+
+from extender.kube.api import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    Resource,
+)
+
+
+def qualified_resource(resource: Resource) -> str:
+    """``pods``, ``statefulsets.apps``: a GroupResource as the API server writes it."""
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def qualified_kind(resource: Resource) -> str:
+    """``Pod``, ``StatefulSet.apps``: a GroupKind as the API server writes it."""
+    return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+
+
+def not_found(resource: Resource, name: str) -> NotFound:
+    """404 for one object."""
+    return NotFound(404, "NotFound", f'{qualified_resource(resource)} "{name}" not found')
+
+
+def no_such_resource() -> NotFound:
+    """404 for a path that serves nothing, as before a CustomResourceDefinition exists."""
+    return NotFound(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(resource: Resource, name: str) -> AlreadyExists:
+    """409 for a create."""
+    return AlreadyExists(409, "AlreadyExists", f'{qualified_resource(resource)} "{name}" already exists')
+
+
+def conflict(resource: Resource, name: str, why: str) -> Conflict:
+    """409 for a write that came too late."""
+    words = f'Operation cannot be fulfilled on {qualified_resource(resource)} "{name}": {why}'
+    return Conflict(409, "Conflict", words)
+
+
+def modified(resource: Resource, name: str) -> Conflict:
+    """409 for a stale resourceVersion."""
+    return conflict(
+        resource,
+        name,
+        "the object has been modified; please apply your changes to the latest version and try again",
+    )
+
+
+def precondition_failed(resource: Resource, name: str, what: str, wanted: str, found: str) -> Conflict:
+    """409 for a UID or ResourceVersion (``what``) precondition."""
+    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    return conflict(resource, name, why)
+
+
+def invalid(resource: Resource, name: str, problems: Sequence[str]) -> Invalid:
+    """422 with every problem of the object, each as ``field.path: What: why``."""
+    what = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+    return Invalid(422, "Invalid", f'{qualified_kind(resource)} "{name}" is invalid: {what}')
+
+
+def unprocessable_patch(why: str) -> Invalid:
+    """422 for a patch that cannot be applied; the real server says only the first half."""
+    words = "the server rejected our request due to an error in our request"
+    return Invalid(422, "Invalid", f"{words}: {why}")
+
+
+def bad_request(message: str) -> ApiError:
+    """400."""
+    return ApiError(400, "BadRequest", message)
+
+
+def forbidden(resource: Resource, name: str, why: str) -> Forbidden:
+    """403 by a built-in admission plugin."""
+    return Forbidden(403, "Forbidden", f'{qualified_resource(resource)} "{name}" is forbidden: {why}')
+
+
+def method_not_allowed() -> ApiError:
+    """405 for a subresource or verb that the resource does not have."""
+    words = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", words)
+
+
+def unsupported_media_type(content_type: str) -> ApiError:
+    """415."""
+    words = f"the body of the request was in an unknown format - accepted media types do not include: {content_type}"
+    return ApiError(415, "UnsupportedMediaType", words)
+
+
+def expired_continue() -> Expired:
+    """410 for a continue token whose version is no longer in history."""
+    words = "The provided continue parameter is too old to display a consistent list result."
+    return Expired(410, "Expired", words)
+
+
+def expired_watch(wanted: int, oldest: int) -> Expired:
+    """410 for a watch from before the history."""
+    return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
+
+
+def version_in_future(wanted: int, current: int) -> ApiError:
+    """504 for a version that does not exist yet."""
+    return ApiError(504, "Timeout", f"Too large resource version: {wanted}, current: {current}")
+
+
+def internal(message: str) -> ApiError:
+    """500."""
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}")
+
+
+def status_body(error: ApiError) -> Obj:
+    """The metav1.Status that answers a request with ``error``."""
+    code = 504 if isinstance(error, OutcomeUnknown) and not error.status else error.status
+    body: Obj = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": error.message,
+        "reason": error.reason,
+        "code": code,
+    }
+    if error.retry_after_s is not None:
+        body["details"] = {"retryAfterSeconds": int(error.retry_after_s)}
+    return body
