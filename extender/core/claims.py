@@ -111,15 +111,15 @@ class PodState:
         """In a few words, why the pod takes no new vreplicas; "" if it does."""
         pod = self.pod
         if pod is None:
-            return "pod does not exist"
+            return "does not exist"
         checks = (
-            (pod.finished, "pod is finished"),
-            (pod.deleting, "pod is being deleted"),
-            (not pod.node or pod.assumed, "pod is not bound"),
-            (pod.unschedulable, "pod is marked unschedulable"),
-            (bool(pod.ledger_error), "ledger is unreadable"),
-            (self.node is None, "node is unknown"),
-            (self.node is not None and self.node.cordoned, "node is cordoned"),
-            (self.node is not None and not self.node.ready, "node is not ready"),
+            (pod.finished, "finished"),
+            (pod.deleting, "being deleted"),
+            (not pod.node or pod.assumed, "not bound"),
+            (pod.unschedulable, "marked unschedulable"),
+            (bool(pod.ledger_error), "ledger unreadable"),
+            (self.node is None, "node unknown"),
+            (self.node is not None and self.node.cordoned, "node cordoned"),
+            (self.node is not None and not self.node.ready, "node not ready"),
         )
         return next((why for holds, why in checks if holds), "")

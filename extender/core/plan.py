@@ -209,7 +209,7 @@ class _Plan:
         return Decision(self.vpod.key, self.pool.key, target, self.vpod.weight, left, explanation)
 
     def _refused(self) -> tuple[tuple[str, int], ...]:
-        refused = Counter(pod.why_unschedulable() or "pod has no free slots" for pod in self.pool.members())
+        refused = Counter(pod.why_unschedulable() or "no free slots" for pod in self.pool.members())
         return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
 
 

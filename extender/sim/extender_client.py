@@ -361,11 +361,11 @@ class HTTPExtender:
                 raise ExtenderError(str(error)) from error
             if entry is None:
                 raise ExtenderError(f"extender: {self.name} answers null victims for node: {name}")
-            uids = [pod["UID"] if pod is not None else None for pod in entry.get("Pods") or ()]
+            uids = [str(pod["UID"]) if pod is not None else "" for pod in entry.get("Pods") or ()]
             for uid in uids:
                 if uid not in node.pods:
                     raise ExtenderError(
-                        f"extender: {self.name} claims to preempt pod (UID: &{{{uid or ''}}}) on node: {name}, "
+                        f"extender: {self.name} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
                         "but the pod is not found on that node"
                     )
             found[name] = Victims(

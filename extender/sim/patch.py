@@ -20,7 +20,9 @@ _ABSENT: Final = object()
 def json_patch(document: Obj, operations: Sequence[Mapping[str, Any]]) -> Obj:
     """Apply every operation in order. Raises Invalid (422) for a failing ``test`` or a path that is not there."""
     if len(operations) > OPERATIONS_MAX:
-        raise bad_request(f"the JSON patch has {len(operations)} operations, at most {OPERATIONS_MAX} are allowed")
+        raise bad_request(
+            f"the JSON patch has {len(operations)} operations, at most {OPERATIONS_MAX} are allowed"
+        )
     root: Any = document
     for operation in operations:
         apply = _OPERATIONS.get(str(operation.get("op")))
@@ -35,7 +37,9 @@ def json_patch(document: Obj, operations: Sequence[Mapping[str, Any]]) -> Obj:
 def _pointer(operation: Mapping[str, Any], member: str = "path") -> list[str]:
     text = operation.get(member)
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise bad_request(f"error decoding patch: {member!r} of {operation.get('op')!r} is not a JSON pointer")
+        raise bad_request(
+            f"error decoding patch: {member!r} of {operation.get('op')!r} is not a JSON pointer"
+        )
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
 
 

@@ -237,7 +237,16 @@ def _is_micro_time(value: object) -> bool:
 
 
 def _event_change(old: Obj, new: Obj) -> Iterator[str]:
-    fixed = ("reportingController", "reportingInstance", "action", "reason", "regarding", "related", "note", "type")
+    fixed = (
+        "reportingController",
+        "reportingInstance",
+        "action",
+        "reason",
+        "regarding",
+        "related",
+        "note",
+        "type",
+    )
     for field in fixed:
         if not same_json(old.get(field), new.get(field)):
             yield f"{field}: Invalid value: field is immutable"
@@ -279,7 +288,7 @@ def _node_change(old: Obj, new: Obj) -> Iterator[str]:
     for field in ("providerID", "podCIDR"):
         before, after = old["spec"].get(field), new["spec"].get(field)
         if before and before != after:
-            yield f"spec.{field}: Forbidden: node updates may not change {field} except from \"\" to valid"
+            yield f'spec.{field}: Forbidden: node updates may not change {field} except from "" to valid'
 
 
 _CONTENT: Final[Mapping[tuple[str, str], Callable[[Obj], Iterator[str]]]] = {

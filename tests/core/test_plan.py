@@ -5,7 +5,7 @@ import pytest
 from extender.core.ledger import Share
 from extender.core.plan import KNATIVE_RULES, place, release_all
 from extender.core.reasons import ConflictReason
-from tests.support.builders import Scene, a_vpod
+from tests.support.builders import Scene, a_node, a_vpod
 
 
 def target(scene: Scene, name: str = "a", **options) -> dict[int, int]:
@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_left_over_and_what_fits_is_placed():
     assert (decision.scheduled, decision.left) == (4, 3)
     assert decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
     assert decision.explanation.outcome() == (
-        "3 of 7 vreplicas are not placed (InsufficientSlots): 0/2 pods have room: 2 pod has no free slots"
+        "3 of 7 vreplicas are not placed (InsufficientSlots): 0/2 pods have room: 2 no free slots"
     )
 
 
@@ -63,8 +63,6 @@ def test_placements_stay_on_a_pod_that_takes_no_new_work(fields):
 
 def test_a_failing_node_takes_no_new_vreplicas_and_loses_none():
     scene = Scene().pods(0, 1).pod(2, {"tenant/a": 2}, node="bad").vpod("a", 4, {2: 2})
-    from tests.support.builders import a_node
-
     scene.node(a_node("bad", ready=False))
     assert target(scene) == {0: 1, 1: 1, 2: 2}
 

@@ -1,0 +1,147 @@
+"""A ``State`` from ordinary manifests, for ``vreplica plan``: the same objects as a cluster has, read from files. Pure.
+
+What files usually leave out is filled in: a namespace is ``default``; a pod without our label belongs to the pool whose
+StatefulSet its name comes from; a node that no file shows is taken as healthy; a namespace without one has no labels
+but its name. Ledgers on pods count as reservations, exactly as in a cluster.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from extender.core import decode
+from extender.core.errors import InvalidObject
+from extender.core.model import (
+    AdapterPod,
+    AdapterPool,
+    Namespace,
+    Node,
+    StatefulSet,
+    VPod,
+    object_key,
+)
+from extender.core.names import API_VERSION, POOL_LABEL, UNKNOWN_ZONE
+from extender.core.state import State
+
+Json = Mapping[str, object]
+
+KINDS: Final = {
+    "StatefulSet": "apps/v1",
+    "Pod": "v1",
+    "Node": "v1",
+    "Namespace": "v1",
+    "AdapterPool": API_VERSION,
+    "VPod": API_VERSION,
+}
+"""Kinds that are read, with their apiVersion; all others are skipped."""
+LIST_DEPTH_MAX: Final = 4
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What was read, by kind. ``skipped``: ``kind name`` of what plays no part."""
+
+    stateful_sets: list[StatefulSet] = field(default_factory=list)
+    pods: list[Json] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    namespaces: list[Namespace] = field(default_factory=list)
+    pools: list[AdapterPool] = field(default_factory=list)
+    vpods: list[VPod] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+
+    def add(self, document: object, source: str) -> None:
+        """Read one document, or all items of a List. Raises InvalidObject, which names ``source`` or the object."""
+        for item in _items(document, source, LIST_DEPTH_MAX):
+            self._add_object(item, source)
+
+    def _add_object(self, obj: Json, source: str) -> None:
+        kind, name = decode.text(obj, "kind"), decode.text(obj, "metadata", "name")
+        if KINDS.get(kind) != decode.text(obj, "apiVersion"):
+            self.skipped.append(f"{kind} {name}")
+            return
+        if not name:
+            raise InvalidObject(source, "metadata.name", f"is required for a {kind}")
+        obj = _with_namespace(obj) if kind not in {"Node", "Namespace"} else obj
+        match kind:
+            case "StatefulSet":
+                self.stateful_sets.append(decode.stateful_set_from(obj))
+            case "Pod":
+                self.pods.append(obj)
+            case "Node":
+                self.nodes.append(decode.node_from(obj))
+            case "Namespace":
+                self.namespaces.append(decode.namespace_from(obj))
+            case "AdapterPool":
+                self.pools.append(decode.pool_from(obj))
+            case _:
+                self.vpods.append(decode.vpod_from(obj))
+
+    def adapter_pods(self) -> Iterator[AdapterPod]:
+        """The pods of the pools."""
+        owners = {pool.stateful_set_key: pool.key for pool in self.pools}
+        for obj in self.pods:
+            pod = decode.pod_from(obj)
+            by_name = owners.get(object_key(pod.namespace, pod.name.rpartition("-")[0]))
+            if decode.text(obj, "metadata", "labels", POOL_LABEL):
+                yield pod
+            elif by_name is not None:
+                yield replace(pod, pool=by_name)
+
+    def state(self) -> State:
+        """The state that a service would have. Raises InvalidObject for an object that is there twice."""
+        state = State()
+        pods = list(self.adapter_pods())
+        shown = {node.name for node in self.nodes}
+        unseen = sorted({pod.node for pod in pods if pod.node} - shown)
+        for node in [*self.nodes, *(Node(name=name, zone=UNKNOWN_ZONE) for name in unseen)]:
+            state.node_changed(None, node)
+        known = {namespace.name for namespace in self.namespaces}
+        tenants = sorted({vpod.namespace for vpod in self.vpods} - known)
+        implied = [Namespace(name=name, labels={"kubernetes.io/metadata.name": name}) for name in tenants]
+        for namespace in [*self.namespaces, *implied]:
+            state.namespace_changed(None, namespace)
+        for kind, objects in (
+            ("StatefulSet", self.stateful_sets),
+            ("AdapterPool", self.pools),
+            ("Pod", pods),
+            ("VPod", self.vpods),
+        ):
+            _refuse_doubles(kind, [obj.key for obj in objects])
+        for stateful_set in self.stateful_sets:
+            state.stateful_set_changed(None, stateful_set)
+        for pool in self.pools:
+            state.adapter_pool_changed(None, pool)
+        for pod in pods:
+            state.pod_changed(None, pod)
+        for vpod in self.vpods:
+            state.vpod_changed(None, vpod)
+        return state
+
+
+def _items(document: object, source: str, depth: int) -> Iterator[Json]:
+    if document is None:
+        return
+    if not isinstance(document, Mapping):
+        raise InvalidObject(source, "", f"expected a Kubernetes object, found {type(document).__name__}")
+    if decode.text(document, "kind").endswith("List") and isinstance(document.get("items"), list):
+        if not depth:
+            raise InvalidObject(source, "items", "lists are nested too deep")
+        for item in decode.sequence(document, "items"):
+            yield from _items(item, source, depth - 1)
+        return
+    if not decode.text(document, "kind") or not decode.text(document, "apiVersion"):
+        raise InvalidObject(source, "", "a document without apiVersion and kind is not a Kubernetes object")
+    yield document
+
+
+def _with_namespace(obj: Json) -> Json:
+    metadata = decode.mapping(obj, "metadata")
+    return {**obj, "metadata": {**metadata, "namespace": decode.text(metadata, "namespace") or "default"}}
+
+
+def _refuse_doubles(kind: str, keys: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for key in keys:
+        if key in seen:
+            raise InvalidObject(f"{kind} {key}", "", "is there twice")
+        seen.add(key)

@@ -1,0 +1,164 @@
+"""``vreplica plan``: what one round of placing would do to the objects in some files. Reads no cluster, writes nothing.
+
+The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and ``plan_compaction``. Vpods are
+taken in order of namespace and name; each decision is reserved before the next one is made.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from extender.core.compaction import plan_compaction
+from extender.core.errors import InvalidObject
+from extender.core.manifests import Manifests
+from extender.core.model import VPod, split_key
+from extender.core.plan import Decision, place
+from extender.core.pool_state import PoolState
+from extender.core.scaling import plan_scale
+from extender.core.state import State
+
+FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+Row = dict[str, object]
+
+
+def run_plan(files: Sequence[str], *, output: str, autoscale: bool, compact: bool) -> int:
+    """Read the files, plan, print. Raises InvalidObject."""
+    manifests = Manifests()
+    for name in files:
+        for document in _documents(name):
+            manifests.add(document, "standard input" if name == "-" else name)
+    if manifests.skipped:
+        print(f"vreplica plan: skipped {', '.join(manifests.skipped[:10])}"[:500], file=sys.stderr)
+    result = plan(manifests, autoscale=autoscale, compact=compact)
+    if output == "json":
+        print(json.dumps(result))
+    else:
+        _print_tables(result)
+    return 0
+
+
+def plan(manifests: Manifests, *, autoscale: bool, compact: bool) -> dict[str, list[Row]]:
+    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``."""
+    state = manifests.state()
+    vpods = sorted(manifests.vpods, key=lambda vpod: (vpod.namespace, vpod.name))
+    rows = [_vpod_row(vpod, _decide(state, vpod)) for vpod in vpods]
+    keys = sorted(pool.key for pool in manifests.pools)
+    return {
+        "vpods": rows,
+        "pools": [_pool_row(state.pool(key), autoscale=autoscale, compact=compact) for key in keys],
+    }
+
+
+def _decide(state: State, vpod: VPod) -> Decision:
+    pool = state.pool(vpod.pool)
+    allowed = pool.pool is None or state.allows(pool.pool, vpod.namespace)
+    decision = place(pool, vpod, allowed=allowed)
+    shares = decision.shares(pool.placed_of(vpod.key))
+    pool.reserve("plan", vpod.key, shares, expires_at=float("inf"))
+    return decision
+
+
+def _vpod_row(vpod: VPod, decision: Decision) -> Row:
+    explanation = decision.explanation
+    reasons = [str(explanation.reason)] if explanation.reason is not None else []
+    return {
+        "namespace": vpod.namespace,
+        "name": vpod.name,
+        "placements": [{"podName": name, "vreplicas": count} for name, count in decision.target.items()],
+        "unplaced": decision.left,
+        "reasons": reasons + [f"{count} {text}" for text, count in explanation.refused],
+    }
+
+
+def _pool_row(pool: PoolState, *, autoscale: bool, compact: bool) -> Row:
+    namespace, name = split_key(pool.key)
+    replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
+    scale = plan_scale(pool) if autoscale else None
+    budget = pool.pool.moves_per_period if pool.pool is not None else 0
+    evictions = plan_compaction(pool, budget=budget) if compact else []
+    return {
+        "namespace": namespace,
+        "name": name,
+        "replicas": replicas,
+        "wantedReplicas": scale.wanted if scale is not None else replicas,
+        "freeSlots": pool.free_slots(),
+        "evictions": [
+            {
+                "vpod": move.vpod,
+                "podName": move.pod_name,
+                "vreplicas": move.vreplicas,
+                "reason": str(move.reason),
+            }
+            for move in evictions
+        ],
+    }
+
+
+def _documents(name: str) -> list[object]:
+    """All documents of a file, YAML or JSON (which is YAML)."""
+    try:
+        raw = sys.stdin.buffer.read(FILE_BYTES_MAX + 1) if name == "-" else _read(name)
+    except OSError as error:
+        raise InvalidObject(name, "", f"cannot be read: {error.strerror}") from error
+    if len(raw) > FILE_BYTES_MAX:
+        raise InvalidObject(name, "", f"is larger than {FILE_BYTES_MAX} bytes")
+    try:
+        if raw.lstrip()[:1] == b"{":
+            return [json.loads(raw)]
+    except ValueError:
+        pass  # several JSON documents, or YAML in flow style
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return list(yaml.load_all(raw, Loader=loader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InvalidObject(name, "", f"is neither YAML nor JSON: {str(error)[:300]}") from error
+
+
+def _read(name: str) -> bytes:
+    with Path(name).open("rb") as file:
+        return file.read(FILE_BYTES_MAX + 1)
+
+
+def _print_tables(result: dict[str, list[Row]]) -> None:
+    console = Console()
+    vpods = Table("VPOD", "PLACEMENTS", "UNPLACED", "REASONS", title="vpods", title_justify="left")
+    for row in result["vpods"]:
+        vpods.add_row(
+            f"{row['namespace']}/{row['name']}",
+            _placements(row["placements"]),
+            str(row["unplaced"]),
+            "; ".join(_texts(row["reasons"])),
+        )
+    pools = Table(
+        "POOL", "REPLICAS", "WANTED", "FREE SLOTS", "EVICTIONS", title="pools", title_justify="left"
+    )
+    for row in result["pools"]:
+        moves = [
+            f"{m['vreplicas']} of {m['vpod']} off {m['podName']} ({m['reason']})"
+            for m in _rows(row["evictions"])
+        ]
+        name = f"{row['namespace']}/{row['name']}"
+        pools.add_row(
+            name, str(row["replicas"]), str(row["wantedReplicas"]), str(row["freeSlots"]), "\n".join(moves)
+        )
+    console.print(vpods)
+    console.print(pools)
+
+
+def _placements(value: object) -> str:
+    return " ".join(f"{item['podName']}={item['vreplicas']}" for item in _rows(value))
+
+
+def _rows(value: object) -> list[Row]:
+    return value if isinstance(value, list) else []
+
+
+def _texts(value: object) -> list[str]:
+    return [str(item) for item in value] if isinstance(value, list) else []

@@ -1,0 +1,147 @@
+"""What the webhook knows: pools, vpods and namespaces, each fed by a reflector, read without waiting.
+
+A review has 3 s and stands in the way of the user, so it never asks the API server: it is answered from memory, as
+old as the watches are (milliseconds). Before the first lists are in, everything is simply not known yet.
+
+One object that cannot be decoded keeps its last good form, is logged, and disturbs no other.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from extender.core.decode import mapping, namespace_from, pool_from, text, vpod_from
+from extender.core.errors import InvalidObject
+from extender.core.ledger import Ledger
+from extender.core.model import AdapterPool, Namespace, VPod, object_key
+from extender.core.standing import StandingPlacements
+from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS, Obj, Resource, WatchEvent, WatchEventType
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Keyed(Protocol):
+    """What a cache holds."""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or ``name``."""
+        ...
+
+
+T = TypeVar("T", bound=Keyed)
+
+
+class ObjectCache(Generic[T]):
+    """The objects of one kind by key; a ``Sink`` of its reflector.
+
+    ``changed(old, new)`` is called after each change, old None for a new object, new None for one that went.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        decode: Callable[[Mapping[str, Any]], T],
+        changed: Callable[[T | None, T | None], None] | None = None,
+    ) -> None:
+        self._kind = kind
+        self._decode = decode
+        self._changed = changed
+        self._objects: dict[str, T] = {}
+        self.synced = False
+        self.undecodable = 0
+        """Objects that could not be decoded so far, for the metric."""
+
+    @property
+    def objects(self) -> Mapping[str, T]:
+        """Key to object."""
+        return self._objects
+
+    def get(self, key: str) -> T | None:
+        """The object of that key."""
+        return self._objects.get(key)
+
+    def replace(self, objects: list[Obj], resource_version: str) -> None:
+        """Take a whole list: what is not in it is gone."""
+        listed = {_key_of(obj) for obj in objects}
+        for key in [key for key in self._objects if key not in listed]:
+            self._store(key, None)
+        for obj in objects:
+            self._take(obj)
+        _log.info("%s: %d objects at version %s", self._kind, len(self._objects), resource_version)
+        self.synced = True
+
+    def apply(self, event: WatchEvent) -> None:
+        """Take one event; bookmarks say nothing here."""
+        match event.type:
+            case WatchEventType.ADDED | WatchEventType.MODIFIED:
+                self._take(event.object)
+            case WatchEventType.DELETED:
+                self._store(_key_of(event.object), None)
+            case WatchEventType.BOOKMARK:
+                pass
+
+    def _take(self, obj: Obj) -> None:
+        try:
+            decoded = self._decode(obj)
+        except InvalidObject as error:
+            self.undecodable += 1
+            _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
+            return
+        self._store(decoded.key, decoded)
+
+    def _store(self, key: str, new: T | None) -> None:
+        old = self._objects.pop(key, None)
+        if new is not None:
+            self._objects[key] = new
+        if self._changed is not None and (old is not None or new is not None):
+            self._changed(old, new)
+
+
+def _key_of(obj: Obj) -> str:
+    metadata = mapping(obj, "metadata")
+    return object_key(text(metadata, "namespace"), text(metadata, "name"))
+
+
+class WebhookCaches:
+    """All caches and the indexes over them: the ``View`` that stamping and validation read."""
+
+    def __init__(self) -> None:
+        self._standing = StandingPlacements()
+        self.pools = ObjectCache("AdapterPool", pool_from)
+        self.vpods = ObjectCache("VPod", vpod_from, self._standing.vpod_changed)
+        self.namespaces = ObjectCache("Namespace", namespace_from)
+
+    @property
+    def sinks(
+        self,
+    ) -> Mapping[Resource, ObjectCache[AdapterPool] | ObjectCache[VPod] | ObjectCache[Namespace]]:
+        """What to reflect, and where to."""
+        return {ADAPTERPOOLS: self.pools, VPODS: self.vpods, NAMESPACES: self.namespaces}
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache has had its first list."""
+        return all(sink.synced for sink in self.sinks.values())
+
+    def pool(self, key: str) -> AdapterPool | None:
+        """The pool of that key."""
+        return self.pools.get(key)
+
+    def pools_of(self, stateful_set_key: str) -> Sequence[AdapterPool]:
+        """The pools that name this StatefulSet, by key. Pools are few; this is asked when one is written."""
+        found = [pool for pool in self.pools.objects.values() if pool.stateful_set_key == stateful_set_key]
+        return sorted(found, key=lambda pool: pool.key)
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace of that name."""
+        return self.namespaces.get(name)
+
+    def heaviest_vpod(self, pool_key: str) -> VPod | None:
+        """The vpod of that pool whose vreplica takes the most slots; one pass, asked when a pool is written."""
+        found = [vpod for vpod in self.vpods.objects.values() if vpod.pool == pool_key]
+        return min(found, key=lambda vpod: (-vpod.weight, vpod.key), default=None)
+
+    def standing(self, pool_key: str, pod_name: str, *, slots: int) -> Ledger:
+        """What a pod of that name should carry (``StandingPlacements.ledger_for``)."""
+        return self._standing.ledger_for(pool_key, pod_name, slots=slots)

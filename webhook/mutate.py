@@ -1,0 +1,178 @@
+"""What an adapter pod is stamped with when it is created: a pure function to RFC 6902 operations.
+
+    label vreplica.dev/pool?  --no-->  nothing at all
+        | yes
+    spec.schedulerName           ours, where it is empty or the default one
+    annotation .../slots         the pool's slotsPerPod             } only with a known pool
+    annotation .../placements    what the statuses say of this name }   (else "{}")
+    resource vreplica.dev/slots  request = limit = slots, first container; "0" without a known pool
+
+The resource is how kube-scheduler's ``managedResources`` picks the pods that it asks our extender about, and it looks
+at the resource's name only. So a pod whose pool is unknown gets it with quantity "0": without it kube-scheduler would
+place the pod without asking us, and nobody would ever say PoolNotFound.
+
+Running it on its own result yields nothing (``reinvocationPolicy: IfNeeded`` does that, and so does a pod template
+that was copied from a stamped pod). It never reads what a client wrote into our annotations: only we write those.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from extender.core import names
+from extender.core.decode import Json, mapping, quantity, sequence, text
+from extender.core.errors import LedgerTooLarge
+from extender.core.ledger import EMPTY_LEDGER, Ledger, encode_ledger
+from extender.core.model import AdapterPool, object_key
+from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
+
+NO_PLACEMENTS_TEXT: Final = "{}"
+_REPLACED_SCHEDULERS: Final = frozenset({"", names.DEFAULT_SCHEDULER_NAME})
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation:
+    """Operations in order of application, none if the pod is as it should be, and warnings for the client."""
+
+    ops: tuple[PatchOp, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+NOTHING: Final = Mutation()
+
+
+class View(Protocol):
+    """The caches, as far as stamping needs them. An unsynced cache is one that knows less."""
+
+    def pool(self, key: str) -> AdapterPool | None:
+        """The pool of that key."""
+        ...
+
+    def standing(self, pool_key: str, pod_name: str, *, slots: int) -> Ledger:
+        """What a pod of that name should carry (``StandingPlacements.ledger_for``)."""
+        ...
+
+
+def stamp(request: AdmissionRequest, view: View) -> Verdict:
+    """The verdict of ``/mutate``: always allowed, with a patch for an adapter pod that is being created."""
+    pod = request.object
+    if pod is None or (request.group, request.resource, request.subresource) != ("", "pods", ""):
+        return ALLOWED
+    pool_name = pool_name_of(pod)
+    if request.operation != "CREATE" or pool_name is None:
+        return ALLOWED
+    pool = view.pool(object_key(request.namespace or text(pod, "metadata", "namespace"), pool_name))
+    standing = EMPTY_LEDGER
+    if pool is not None:
+        pod_name = text(pod, "metadata", "name") or request.name
+        standing = view.standing(pool.key, pod_name, slots=pool.slots_per_pod)
+    mutation = mutate(pod, pool, standing)
+    return Verdict(patch=mutation.ops, warnings=mutation.warnings)
+
+
+def pool_name_of(pod: Json) -> str | None:
+    """The pool that a pod's label names ("" for an empty label); None where the pod is not an adapter."""
+    labels = mapping(pod, "metadata", "labels")
+    return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
+
+
+def mutate(pod: Json, pool: AdapterPool | None, standing: Ledger = EMPTY_LEDGER) -> Mutation:
+    """How ``pod`` (v1 Pod as JSON) is to be changed.
+
+    ``pool`` is the pool that its label names, None where none is known; ``standing`` what the pod's name should carry
+    (at most ``pool.slots_per_pod`` slots). Never raises; reads nothing but its arguments.
+    """
+    pool_name = pool_name_of(pod)
+    if pool_name is None:
+        return NOTHING
+    warnings: list[str] = []
+    placements = NO_PLACEMENTS_TEXT
+    if pool is None:
+        warnings.append(
+            f"AdapterPool {pool_name!r} is not known (label {names.POOL_LABEL}): the pod will not be scheduled "
+            "until it exists in the pod's namespace"
+        )
+    else:
+        try:
+            placements = encode_ledger(standing)
+        except LedgerTooLarge as error:
+            warnings.append(f"{names.PLACEMENTS_ANNOTATION} starts empty: {error}")
+    slots = None if pool is None else str(pool.slots_per_pod)
+    annotations = {names.SLOTS_ANNOTATION: slots, names.PLACEMENTS_ANNOTATION: placements}
+    return Mutation(
+        ops=(*_scheduler_ops(pod), *_annotation_ops(pod, annotations), *_resource_ops(pod, slots or "0")),
+        warnings=tuple(warnings),
+    )
+
+
+def _scheduler_ops(pod: Json) -> list[PatchOp]:
+    spec = pod.get("spec")
+    if not isinstance(spec, Mapping) or text(spec, "schedulerName") not in _REPLACED_SCHEDULERS:
+        return []
+    return [_add("/spec/schedulerName", names.SCHEDULER_NAME)]
+
+
+def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp]:
+    """Operations that make the annotations as ``wanted``; None means absent."""
+    present = mapping(pod, "metadata").get("annotations")
+    if not isinstance(present, Mapping):
+        return [
+            _add("/metadata/annotations", {key: value for key, value in wanted.items() if value is not None})
+        ]
+    ops: list[PatchOp] = []
+    for key, value in wanted.items():
+        path = f"/metadata/annotations/{_escaped(key)}"
+        if value is None:
+            if key in present:
+                ops.append({"op": "remove", "path": path})
+        elif present.get(key) != value:
+            ops.append(_add(path, value))
+    return ops
+
+
+def _resource_ops(pod: Json, slots: str) -> list[PatchOp]:
+    """The resource on the first container and on no other: the extender reads their sum as the pod's slots."""
+    ops: list[PatchOp] = []
+    for kind in ("containers", "initContainers"):
+        for index, container in enumerate(sequence(pod, "spec", kind)):
+            if not isinstance(container, Mapping):
+                continue
+            path = f"/spec/{kind}/{index}/resources"
+            if kind == "containers" and index == 0:
+                ops += _set_resource_ops(container, path, slots)
+            else:
+                ops += _remove_resource_ops(container, path)
+    return ops
+
+
+def _set_resource_ops(container: Json, path: str, slots: str) -> list[PatchOp]:
+    resources = container.get("resources")
+    amount = {names.SLOTS_RESOURCE: slots}
+    if not isinstance(resources, Mapping):
+        return [_add(path, {"limits": amount, "requests": amount})]
+    ops: list[PatchOp] = []
+    for part in ("limits", "requests"):
+        present = resources.get(part)
+        if not isinstance(present, Mapping):
+            ops.append(_add(f"{path}/{part}", amount))
+        elif quantity(present.get(names.SLOTS_RESOURCE)) != int(slots):
+            ops.append(_add(f"{path}/{part}/{_escaped(names.SLOTS_RESOURCE)}", slots))
+    return ops
+
+
+def _remove_resource_ops(container: Json, path: str) -> list[PatchOp]:
+    return [
+        {"op": "remove", "path": f"{path}/{part}/{_escaped(names.SLOTS_RESOURCE)}"}
+        for part in ("limits", "requests")
+        if names.SLOTS_RESOURCE in mapping(container, "resources", part)
+    ]
+
+
+def _add(path: str, value: object) -> PatchOp:
+    """``add`` replaces what is there, and needs only the parent: right for set whatever the pod has."""
+    return {"op": "add", "path": path, "value": value}
+
+
+def _escaped(key: str) -> str:
+    """A key as one token of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")

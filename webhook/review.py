@@ -1,0 +1,175 @@
+"""AdmissionReview v1 (admission.k8s.io): bytes of the API server -> ``AdmissionRequest``, ``Verdict`` -> bytes.
+
+Strict in what a decision depends on (a wrong type there is refused with the field's name), tolerant of everything
+else: unknown fields, absent optional ones and ``null`` are what other versions of the API server send. Whatever the
+bytes are, decoding either succeeds or raises ``ReviewError``; a webhook that crashes on a body would answer 500, and
+the API server would report that as its own trouble and not as the sender's.
+"""
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from extender.core.decode import Json, mapping
+from extender.core.errors import VReplicaError
+
+REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
+REVIEW_KIND: Final = "AdmissionReview"
+WARNING_CHARACTERS_MAX: Final = 256
+"""Longer ones may be truncated by the API server."""
+WARNINGS_MAX: Final = 8
+MESSAGE_CHARACTERS_MAX: Final = 2_000
+_UID_CHARACTERS_MAX: Final = 256
+
+PatchOp = dict[str, object]
+"""One RFC 6902 operation."""
+
+
+class ReviewError(VReplicaError):
+    """A body that is not an AdmissionReview v1 request. ``status`` is the HTTP status to answer."""
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionRequest:
+    """What we read of a review's request. ``object`` is None for DELETE, ``old_object`` for CREATE."""
+
+    uid: str
+    group: str = ""
+    """API group of ``resource``, "" for the core group."""
+    resource: str
+    """Plural, as in URLs."""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    """"" when the API server is to generate it."""
+    operation: str
+    """CREATE, UPDATE, DELETE or CONNECT."""
+    username: str = ""
+    object: Json | None = None
+    old_object: Json | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The answer. ``message`` tells the user why not; ``warnings`` are shown by kubectl also when allowed."""
+
+    allowed: bool = True
+    message: str = ""
+    code: int = 403
+    """HTTP status that the API server gives its own client when not allowed."""
+    patch: Sequence[PatchOp] = ()
+    warnings: Sequence[str] = ()
+
+
+ALLOWED: Final = Verdict()
+
+
+def denied(message: str, *, code: int = 403, warnings: Sequence[str] = ()) -> Verdict:
+    """Not allowed. ``code`` 403 for what this user may not do, 422 for what is wrong with the object."""
+    return Verdict(allowed=False, message=message, code=code, warnings=warnings)
+
+
+def decode_review(body: bytes) -> AdmissionRequest:
+    """Read a review. Raises ReviewError, saying which field is wrong and what was expected."""
+    try:
+        review = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise ReviewError(f"the body is not JSON: {error}") from error
+    if not isinstance(review, dict):
+        raise ReviewError(f"the body is not a JSON object but {_type(review)}")
+    version, kind = review.get("apiVersion"), review.get("kind")
+    if version != REVIEW_API_VERSION or kind != REVIEW_KIND:
+        raise ReviewError(
+            f"expected kind {REVIEW_KIND} of apiVersion {REVIEW_API_VERSION}, not {kind!r:.80} of {version!r:.80}"
+        )
+    request = review.get("request")
+    if not isinstance(request, dict):
+        raise ReviewError(f"request: expected an object, not {_type(request)}")
+    uid = _string(request, "uid")
+    if not uid or len(uid) > _UID_CHARACTERS_MAX:
+        raise ReviewError(f"request.uid: expected 1 to {_UID_CHARACTERS_MAX} characters")
+    resource = mapping(request, "resource")
+    plural = _string(resource, "resource", "request.resource.")
+    operation = _string(request, "operation")
+    if not plural or not operation:
+        raise ReviewError("request.resource.resource and request.operation: expected, but absent")
+    return AdmissionRequest(
+        uid=uid,
+        group=_string(resource, "group", "request.resource."),
+        resource=plural,
+        subresource=_string(request, "subResource"),
+        namespace=_string(request, "namespace"),
+        name=_string(request, "name"),
+        operation=operation,
+        username=_string(mapping(request, "userInfo"), "username", "request.userInfo."),
+        object=_object(request, "object"),
+        old_object=_object(request, "oldObject"),
+        dry_run=request.get("dryRun") is True,
+    )
+
+
+def encode_review(uid: str, verdict: Verdict) -> bytes:
+    """Write the answer to the request ``uid``."""
+    response: dict[str, object] = {"uid": uid, "allowed": verdict.allowed}
+    if verdict.patch:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(orjson.dumps(list(verdict.patch))).decode()
+    if not verdict.allowed:
+        response["status"] = {
+            "code": verdict.code,
+            "reason": "Invalid" if verdict.code == 422 else "Forbidden",
+            "message": _printable(verdict.message, MESSAGE_CHARACTERS_MAX),
+        }
+    if verdict.warnings:
+        response["warnings"] = [
+            _printable(warning, WARNING_CHARACTERS_MAX) for warning in verdict.warnings[:WARNINGS_MAX]
+        ]
+    return orjson.dumps({"apiVersion": REVIEW_API_VERSION, "kind": REVIEW_KIND, "response": response})
+
+
+def _printable(text: str, characters_max: int) -> str:
+    """One line without control characters: parts of it come from tenants' objects and end in terminals."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return line if len(line) <= characters_max else line[: characters_max - 1] + "…"
+
+
+def _string(obj: Json, field: str, prefix: str = "request.") -> str:
+    value = obj.get(field)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ReviewError(f"{prefix}{field}: expected a string, not {_type(value)}")
+    return value
+
+
+def _object(request: Json, field: str) -> Json | None:
+    value = request.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise ReviewError(f"request.{field}: expected an object, not {_type(value)}")
+    return value
+
+
+def _type(value: object) -> str:
+    match value:
+        case None:
+            return "null or absent"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

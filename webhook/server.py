@@ -1,0 +1,218 @@
+"""The HTTPS face: ``POST /mutate``, ``POST /validate``, ``GET /livez``, ``/readyz`` and ``/metrics``.
+
+A request is read (bounded in bytes, in time and in how many at once), decoded, decided in memory and answered; nothing
+waits for the API server, so the only slow part is the sender. What is wrong with a request is said in plain text with
+status 400 (not an AdmissionReview), 408 (body too slow), 413 (body too long) or 503 (too many at once); every
+AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before the caches are synced too: the
+pod is then stamped with what is known, and ``/readyz`` keeps the Service from sending more of them.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+
+from webhook import mutate, validate
+from webhook.caches import ObjectCache, WebhookCaches
+from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
+
+_log: Final = logging.getLogger(__name__)
+_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one server."""
+
+    body_bytes_max: int = 3 * 1024 * 1024
+    """The API server's own limit for a request; a review of an update holds two objects of at most 1.5 MiB."""
+    deadline_s: float = 2.0
+    """For reading a body. The API server gives up after 3 s (timeoutSeconds in the manifests)."""
+    in_flight_max: int = 400
+    """The API server's default for its own mutating requests is 200."""
+    shutdown_timeout_s: float = 3.0
+
+
+class Metrics:
+    """Counters of one server, in a registry of its own."""
+
+    def __init__(self, caches: WebhookCaches, not_after: Callable[[], float]) -> None:
+        self.registry = CollectorRegistry()
+        self.duration = Histogram(
+            "vreplica_webhook_request_duration_seconds",
+            "Time to answer a review, from its last byte to the answer.",
+            ["path"],
+            buckets=_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.requests = Counter(
+            "vreplica_webhook_requests",
+            "Requests by path and result: allowed, patched, denied, refused (no AdmissionReview).",
+            ["path", "result"],
+            registry=self.registry,
+        )
+        objects = Gauge(
+            "vreplica_webhook_cache_objects", "Objects in a cache.", ["kind"], registry=self.registry
+        )
+        unreadable = Gauge(
+            "vreplica_webhook_cache_unreadable_objects",
+            "Objects that could not be decoded since the start.",
+            ["kind"],
+            registry=self.registry,
+        )
+        for resource, cache in caches.sinks.items():
+            objects.labels(resource.kind).set_function(partial(_count_of, cache))
+            unreadable.labels(resource.kind).set_function(partial(_unreadable_of, cache))
+        Gauge(
+            "vreplica_webhook_caches_synced",
+            "1 once every cache has had its first list.",
+            registry=self.registry,
+        ).set_function(lambda: float(caches.synced))
+        Gauge(
+            "vreplica_webhook_certificate_not_after_timestamp_seconds",
+            "When the serving certificate ends.",
+            registry=self.registry,
+        ).set_function(not_after)
+
+
+def _count_of(cache: ObjectCache[Any]) -> float:
+    return float(len(cache.objects))
+
+
+def _unreadable_of(cache: ObjectCache[Any]) -> float:
+    return float(cache.undecodable)
+
+
+class WebhookServer:
+    """The server. ``tls`` None serves plain HTTP, for tests."""
+
+    def __init__(
+        self,
+        caches: WebhookCaches,
+        rules: validate.Rules,
+        *,
+        tls: ssl.SSLContext | None,
+        not_after: Callable[[], float] = lambda: 0.0,
+        limits: Limits | None = None,
+    ) -> None:
+        self._caches = caches
+        self._rules = rules
+        self._tls = tls
+        self._limits = limits or Limits()
+        self._in_flight = 0
+        self._runner: web.AppRunner | None = None
+        self.metrics = Metrics(caches, not_after)
+        self.draining = False
+        """Set before shutdown: ``/readyz`` says no, reviews are still answered."""
+
+    def application(self) -> web.Application:
+        """The routes."""
+        app = web.Application(client_max_size=self._limits.body_bytes_max)
+        app.router.add_post("/mutate", self._mutate)
+        app.router.add_post("/validate", self._validate)
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        return app
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen, and return the port (of the system's choice for 0). Raises OSError."""
+        # Go's client keeps idle connections for 90 s: ours must live longer, or a request meets a closing one.
+        self._runner = web.AppRunner(
+            self.application(),
+            access_log=None,
+            keepalive_timeout=120.0,
+            shutdown_timeout=self._limits.shutdown_timeout_s,
+        )
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port, ssl_context=self._tls)
+        await site.start()
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """Stop listening, answer what is in flight for ``shutdown_timeout_s`` at most, and close."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    # -- reviews -----------------------------------------------------------------------------------------------
+
+    async def _mutate(self, http: web.Request) -> web.Response:
+        return await self._review(http, lambda request: mutate.stamp(request, self._caches))
+
+    async def _validate(self, http: web.Request) -> web.Response:
+        return await self._review(http, lambda request: validate.validate(request, self._caches, self._rules))
+
+    async def _review(self, http: web.Request, decide: Callable[[AdmissionRequest], Verdict]) -> web.Response:
+        if self._in_flight >= self._limits.in_flight_max:
+            return self._refused(http, 503, f"{self._in_flight} reviews are in flight already")
+        self._in_flight += 1
+        try:
+            body = await self._body(http)
+            started = asyncio.get_running_loop().time()
+            request = decode_review(body)
+            verdict = decide(request)
+            answer = encode_review(request.uid, verdict)
+        except ReviewError as error:
+            return self._refused(http, error.status, str(error))
+        finally:
+            self._in_flight -= 1
+        result = "denied" if not verdict.allowed else "patched" if verdict.patch else "allowed"
+        if not verdict.allowed:
+            _log.info("denied for %r: %r", request.username, verdict.message)
+        self.metrics.requests.labels(http.path, result).inc()
+        self.metrics.duration.labels(http.path).observe(asyncio.get_running_loop().time() - started)
+        return web.Response(body=answer, content_type="application/json")
+
+    async def _body(self, http: web.Request) -> bytes:
+        if http.content_type != "application/json":
+            raise ReviewError(f"Content-Type: expected application/json, not {http.content_type!r:.100}")
+        too_long = f"the body is longer than {self._limits.body_bytes_max} bytes"
+        if (http.content_length or 0) > self._limits.body_bytes_max:
+            raise ReviewError(too_long, 413)
+        try:
+            async with asyncio.timeout(self._limits.deadline_s):
+                return await http.read()
+        except TimeoutError as error:
+            raise ReviewError(f"the body did not arrive within {self._limits.deadline_s} s", 408) from error
+        except web.HTTPRequestEntityTooLarge as error:
+            raise ReviewError(too_long, 413) from error
+
+    def _refused(self, http: web.Request, status: int, message: str) -> web.Response:
+        self.metrics.requests.labels(http.path, "refused").inc()
+        _log.warning("refused a request to %s from %s: %d %s", http.path, http.remote, status, message)
+        response = web.Response(status=status, text=message + "\n")
+        if status in {408, 413}:
+            response.force_close()  # the rest of the body is not wanted
+        return response
+
+    # -- health ------------------------------------------------------------------------------------------------
+
+    async def _livez(self, _http: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _readyz(self, _http: web.Request) -> web.Response:
+        checks = {
+            **{f"cache {resource.plural}": cache.synced for resource, cache in self._caches.sinks.items()},
+            "not shutting down": not self.draining,
+        }
+        lines = [f"[{'+' if good else '-'}] {name}" for name, good in checks.items()]
+        return web.Response(status=200 if all(checks.values()) else 503, text="\n".join(lines) + "\n")
+
+    async def _metrics(self, _http: web.Request) -> web.Response:
+        return web.Response(
+            body=generate_latest(self.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
+        )

@@ -1,0 +1,308 @@
+"""What ``/validate`` refuses: a pure function of one request, the caches as they are, and the configured rules.
+
+It holds only what schema and CEL rules cannot see: who writes (pods), and other objects (AdapterPools, VPods).
+
+Pods: the ledger and slots annotations are ours. A user who could write them could make the scheduler believe anything
+about a pod, so only the service's own account may. An update that leaves them alone (a kubelet's status) passes, and
+so does a created pod that carries what ``/mutate`` stamps: at creation both run in the same request, under the name
+of whoever creates the pod. An unbound pod's ledger claims nothing, so there the check is on form and size; a pod
+that is created on a node already would make its ledger count, so there it must be what the statuses say.
+
+AdapterPools and VPods: a rule is applied when the object is created or when the field that it is about changes. An
+object that came to break it in another way (the pool shrank later) can still be edited, labelled and finalized.
+Caches lag a little: what they do not know yet is a warning, never a refusal, and the placer checks again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from extender.core import names
+from extender.core.decode import Json, mapping, mappings, pool_from, quantity, sequence, text, vpod_from
+from extender.core.errors import InvalidObject, LedgerUnreadable
+from extender.core.ledger import Ledger, decode_ledger, ledger_slots
+from extender.core.model import AdapterPool, Namespace, VPod, object_key
+from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
+
+DEFAULT_PROFILES: Final = frozenset({"default", "pack", "spread", "ha"})
+SOURCE_PRESETS: Final = frozenset({"knative-consumergroup", "knative-kafkasource"})
+DEFAULT_WRITERS: Final = frozenset({"system:serviceaccount:vreplica-system:vreplica-scheduler"})
+GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION)
+
+
+class View(Protocol):
+    """The caches, read-only. A request is answered from one consistent moment: nothing awaits in between."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether every cache has had its first list; before that an absent object may exist."""
+        ...
+
+    def pool(self, key: str) -> AdapterPool | None:
+        """The pool of that key."""
+        ...
+
+    def pools_of(self, stateful_set_key: str) -> Sequence[AdapterPool]:
+        """The pools that name this StatefulSet, by key."""
+        ...
+
+    def namespace(self, name: str) -> Namespace | None:
+        """The namespace of that name."""
+        ...
+
+    def heaviest_vpod(self, pool_key: str) -> VPod | None:
+        """The vpod of that pool whose vreplica takes the most slots, the first by key of several."""
+        ...
+
+    def standing(self, pool_key: str, pod_name: str, *, slots: int) -> Ledger:
+        """What a pod of that name should carry (``StandingPlacements.ledger_for``)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is configured."""
+
+    writers: frozenset[str] = DEFAULT_WRITERS
+    """Usernames that may write the guarded annotations."""
+    profiles: frozenset[str] = DEFAULT_PROFILES
+    source_presets: frozenset[str] = SOURCE_PRESETS
+
+
+DEFAULT_RULES: Final = Rules()
+
+
+def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
+    """The verdict on one request. Requests about anything else, and deletions, are allowed. Never raises."""
+    if request.object is None or request.operation not in {"CREATE", "UPDATE"}:
+        return ALLOWED
+    match (request.group, request.resource, request.subresource):
+        case ("", "pods", "" | "status"):
+            return _pod(request, request.object, view, rules)
+        case (names.GROUP, "adapterpools", ""):
+            return _custom_resource(request, request.object, view, rules)
+        case (names.GROUP, "vpods", ""):
+            return _custom_resource(request, request.object, view, rules)
+        case _:
+            return ALLOWED
+
+
+# -- pods ----------------------------------------------------------------------------------------------------------
+
+
+def _pod(request: AdmissionRequest, pod: Json, view: View, rules: Rules) -> Verdict:
+    if request.username in rules.writers:
+        return ALLOWED
+    if request.operation == "CREATE" or request.old_object is None:
+        problem = _created_pod_problem(request, pod, view)
+    else:
+        problem = _updated_pod_problem(request.old_object, pod)
+    if not problem:
+        return ALLOWED
+    return denied(f"Pod {_name_of(request, pod)}: {problem} (user {request.username or 'unknown'!r:.200})")
+
+
+def _updated_pod_problem(old: Json, new: Json) -> str:
+    before, after = mapping(old, "metadata", "annotations"), mapping(new, "metadata", "annotations")
+    changed = [key for key in GUARDED_ANNOTATIONS if before.get(key) != after.get(key)]
+    if changed:
+        return (
+            f"only the scheduler service may change annotation {' and '.join(changed)}; to give a tenant more or "
+            f"fewer vreplicas change its VPod, to drain the pod set annotation {names.UNSCHEDULABLE_ANNOTATION}"
+        )
+    # A pod that joins a pool brings its ledger along: that is a way to write one without touching the annotation.
+    if _pool_label(old) != _pool_label(new) and any(key in after for key in GUARDED_ANNOTATIONS):
+        return (
+            f"label {names.POOL_LABEL} cannot be changed on a pod that carries {' or '.join(GUARDED_ANNOTATIONS)}; "
+            "delete the pod, its StatefulSet creates it anew with the label of its template"
+        )
+    return ""
+
+
+def _created_pod_problem(request: AdmissionRequest, pod: Json, view: View) -> str:
+    label = _pool_label(pod)
+    if label is None:
+        return ""
+    pool_key = object_key(request.namespace or text(pod, "metadata", "namespace"), label)
+    pool = view.pool(pool_key)
+    annotations = mapping(pod, "metadata", "annotations")
+    return _created_slots_problem(annotations, pool) or _created_ledger_problem(annotations, pod, pool, view)
+
+
+def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
+    value = annotations.get(names.SLOTS_ANNOTATION)
+    slots = quantity(value)
+    if value is None or (slots is not None and (pool is None or pool.slots_per_pod == slots)):
+        return ""
+    wanted = (
+        "a count" if pool is None else f"{pool.slots_per_pod}, spec.slotsPerPod of AdapterPool {pool.key}"
+    )
+    return (
+        f"annotation {names.SLOTS_ANNOTATION} is {value!r:.80}, expected {wanted}; "
+        "remove it from the pod (template): the webhook writes it"
+    )
+
+
+def _created_ledger_problem(annotations: Json, pod: Json, pool: AdapterPool | None, view: View) -> str:
+    fix = "remove it from the pod (template): the webhook writes it"
+    try:
+        ledger = decode_ledger(text(annotations, names.PLACEMENTS_ANNOTATION))
+    except LedgerUnreadable as error:
+        return f"annotation {names.PLACEMENTS_ANNOTATION} is {error}; {fix}"
+    if not ledger:
+        return ""
+    name, taken = text(pod, "metadata", "name"), ledger_slots(ledger)
+    if text(pod, "spec", "nodeName") and (
+        pool is None or view.standing(pool.key, name, slots=pool.slots_per_pod) != ledger
+    ):
+        return (
+            f"annotation {names.PLACEMENTS_ANNOTATION} of a pod that is created with spec.nodeName differs from what "
+            f"the VPods' statuses say; {fix}"
+        )
+    if pool is not None and taken > pool.slots_per_pod:
+        return (
+            f"annotation {names.PLACEMENTS_ANNOTATION} takes {taken} slots, AdapterPool {pool.key} has "
+            f"{pool.slots_per_pod} a pod; {fix}"
+        )
+    if pool is None and view.synced:
+        return f"annotation {names.PLACEMENTS_ANNOTATION} has vreplicas, but the pod's AdapterPool does not exist; {fix}"
+    return ""
+
+
+def _pool_label(pod: Json) -> str | None:
+    labels = mapping(pod, "metadata", "labels")
+    return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
+
+
+# -- our own kinds -------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Findings:
+    problems: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def _custom_resource(request: AdmissionRequest, obj: Json, view: View, rules: Rules) -> Verdict:
+    if mapping(obj, "metadata").get("deletionTimestamp"):
+        return ALLOWED  # what goes away must be able to lose its finalizers
+    obj = _named(request, obj)
+    old = request.old_object
+    findings = _Findings()
+    try:
+        if request.resource == "vpods":
+            subject = "VPod"
+            _vpod(vpod_from(obj), _decoded_vpod(old), view, findings)
+        else:
+            subject = "AdapterPool"
+            _pool(pool_from(obj), _decoded_pool(old), view, rules, findings)
+            _sources(obj, old, rules, findings)
+    except InvalidObject as error:
+        return denied(str(error), code=422)
+    if findings.problems:
+        problems = "; and ".join(findings.problems)
+        return denied(
+            f"{subject} {_name_of(request, obj)}: {problems}", code=422, warnings=tuple(findings.warnings)
+        )
+    return Verdict(warnings=tuple(findings.warnings))
+
+
+def _pool(new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, findings: _Findings) -> None:
+    if old is None or old.stateful_set != new.stateful_set:
+        others = [pool.key for pool in view.pools_of(new.stateful_set_key) if pool.key != new.key]
+        if others:
+            findings.problems.append(
+                f"spec.statefulSet {new.stateful_set!r} is already the one of AdapterPool {others[0]}; a StatefulSet "
+                "has one pool: delete that pool, or name another StatefulSet"
+            )
+    if (old is None or old.profile != new.profile) and new.profile not in rules.profiles:
+        findings.problems.append(
+            f"spec.profile {new.profile!r:.80} is not known; known are {_listed(rules.profiles)}"
+        )
+    heaviest = view.heaviest_vpod(new.key)
+    if heaviest is not None and heaviest.weight > new.slots_per_pod:
+        findings.warnings.append(
+            f"VPod {heaviest.key} needs {heaviest.weight} slots for one vreplica, more than spec.slotsPerPod "
+            f"{new.slots_per_pod}: it cannot be placed"
+        )
+
+
+def _sources(obj: Json, old: Json | None, rules: Rules, findings: _Findings) -> None:
+    if old is not None and sequence(obj, "spec", "sources") == sequence(old, "spec", "sources"):
+        return
+    for index, source in enumerate(mappings(obj, "spec", "sources")):
+        preset = text(source, "preset")
+        if preset and preset not in rules.source_presets:
+            findings.problems.append(
+                f"spec.sources[{index}].preset {preset!r:.80} is not known; known are "
+                f"{_listed(rules.source_presets)}"
+            )
+
+
+def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
+    pool = view.pool(new.pool)
+    if pool is None:
+        findings.warnings.append(
+            f"AdapterPool {new.pool} (spec.poolRef) does not exist: nothing is placed until it does"
+            if view.synced
+            else f"AdapterPool {new.pool} (spec.poolRef) could not be checked: the webhook has just started"
+        )
+        return
+    joins = old is None or old.pool != new.pool
+    if (joins or (old is not None and old.weight != new.weight)) and new.weight > pool.slots_per_pod:
+        findings.problems.append(
+            f"one vreplica takes {new.weight} slots (spec.slotsPerVReplica), but a pod of AdapterPool {pool.key} has "
+            f"{pool.slots_per_pod} (spec.slotsPerPod); lower the former or raise the latter"
+        )
+    if joins:
+        _tenant(new, pool, view, findings)
+
+
+def _tenant(new: VPod, pool: AdapterPool, view: View, findings: _Findings) -> None:
+    namespace = view.namespace(new.namespace)
+    labels: Mapping[str, str] = {} if namespace is None else namespace.labels
+    if pool.namespace_selector.matches(labels):
+        return
+    if namespace is None:
+        findings.warnings.append(
+            f"whether AdapterPool {pool.key} may be used from namespace {new.namespace} could not be checked: "
+            "the webhook does not know that namespace yet"
+        )
+        return
+    findings.problems.append(
+        f"AdapterPool {pool.key} does not select namespace {new.namespace} (spec.namespaceSelector); label the "
+        "namespace as the selector asks, or reference another pool in spec.poolRef"
+    )
+
+
+def _decoded_vpod(old: Json | None) -> VPod | None:
+    """The old object; None where it cannot be read, so that an edit which repairs it is checked as a new one."""
+    try:
+        return None if old is None else vpod_from(old)
+    except InvalidObject:
+        return None
+
+
+def _decoded_pool(old: Json | None) -> AdapterPool | None:
+    try:
+        return None if old is None else pool_from(old)
+    except InvalidObject:
+        return None
+
+
+def _named(request: AdmissionRequest, obj: Json) -> Json:
+    """The object with the namespace and, where it is generated, a name: both may be in the request alone."""
+    metadata = mapping(obj, "metadata")
+    name = text(metadata, "name") or request.name or text(metadata, "generateName")
+    namespace = text(metadata, "namespace") or request.namespace
+    return {**obj, "metadata": {**metadata, "name": name, "namespace": namespace}}
+
+
+def _name_of(request: AdmissionRequest, obj: Json) -> str:
+    metadata = mapping(obj, "metadata")
+    name = text(metadata, "name") or request.name or text(metadata, "generateName")
+    return object_key(request.namespace or text(metadata, "namespace"), name)
+
+
+def _listed(known: frozenset[str]) -> str:
+    return ", ".join(sorted(known))
