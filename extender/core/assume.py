@@ -24,13 +24,14 @@ than the stored object and has another UID is ignored: it is the late end of a p
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Final, Generic, Protocol, TypeVar
 
 from extender.core.errors import AssumeError, NotFound, VersionConflict, WrongType
 
-EVENTS_MAX: Final = 100_000
-"""Undelivered events; more can only come from handlers that cause events without end."""
+EVENTS_MAX: Final = 1_000_000
+"""Events delivered within one call; more can only come from handlers that cause events without end."""
 
 
 class Versioned(Protocol):
@@ -103,13 +104,13 @@ class Notifier(Generic[T]):
         """Register ``handler`` and deliver it what is there already."""
         self._handlers.append(handler)
         for obj in initial:
-            self._queue(lambda obj=obj: handler.on_add(obj, True))  # type: ignore[misc]
+            self._events.append(partial(handler.on_add, obj, True))
         self.deliver()
 
     def changed(self, old: T | None, new: T | None) -> None:
         """Queue the change from ``old`` to ``new`` (None: not there) for all handlers, and deliver."""
         for handler in self._handlers:
-            self._queue(lambda handler=handler: _tell(handler, old, new))  # type: ignore[misc]
+            self._events.append(partial(_tell, handler, old, new))
         self.deliver()
 
     def deliver(self) -> None:
@@ -117,18 +118,15 @@ class Notifier(Generic[T]):
         if self._delivering:
             return
         self._delivering = True
+        delivered = 0
         try:
             while self._events:
+                if delivered >= EVENTS_MAX:
+                    raise AssumeError(f"a handler causes events without end: {delivered} so far", "")
+                delivered += 1
                 self._events.popleft()()
         finally:
             self._delivering = False
-
-    def _queue(self, event: Callable[[], None]) -> None:
-        if len(self._events) >= EVENTS_MAX:
-            raise AssumeError(
-                f"more than {EVENTS_MAX} undelivered events: a handler causes events without end", ""
-            )
-        self._events.append(event)
 
 
 def _tell(handler: EventHandler[T], old: T | None, new: T | None) -> None:

@@ -40,6 +40,8 @@ class Rules:
     zero_means_none: bool = True
 
 
+PROFILES: Final = ("default",)
+"""Names that AdapterPool.spec.profile may have."""
 DEFAULT_RULES: Final = Rules()
 KNATIVE_RULES: Final = Rules(keep_on_unavailable=False, drain_waits_for_room=False, zero_means_none=False)
 

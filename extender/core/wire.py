@@ -236,10 +236,10 @@ def _refuse_doubled(body: bytes, found: list[str]) -> None:
 
     The exact look costs a slow parse, so it is only taken where a key's text occurs more than once or is escaped.
     """
+    texts = [b'"%b"' % key.encode() for key in found]
     suspicious = any(part.startswith(_LETTER_ESCAPES) for part in body.split(b"\\")[1:]) or any(
-        body.count(b'"%b"' % key.encode()) > 1
-        and len(re.findall(rb'"%b"\s*:' % re.escape(key.encode()), body)) > 1
-        for key in found
+        body.find(text) != body.rfind(text) and len(re.findall(rb"%b\s*:" % re.escape(text), body)) > 1
+        for text in texts
     )
     if suspicious:
         try:

@@ -23,6 +23,8 @@ log: Final = logging.getLogger(__name__)
 
 PERIOD_S: Final = 10.0
 RETRY_S: Final = 1.0
+SETTLE_S: Final = 0.1
+"""How long after a trigger: a burst of vpods becomes one change of replicas, not one each."""
 
 
 class Autoscaler:
@@ -63,6 +65,7 @@ class Autoscaler:
             except TimeoutError:
                 for pool in self._caches.pools.list():
                     self._triggered.setdefault(pool.key)
+            await asyncio.sleep(SETTLE_S)
 
     async def _scale_pool(self, key: str) -> None:
         try:

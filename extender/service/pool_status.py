@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from extender.core.model import AdapterPool
+from extender.core.plan import PROFILES
 from extender.core.pool_state import PoolState
 from extender.core.scaling import plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
@@ -39,14 +40,8 @@ def pool_conditions(state: PoolState) -> list[tuple[str, bool, str, str]]:
     over = sorted(pod.name for pod in state.overcommitted())
     plan = plan_scale(state)
     limited = plan is not None and plan.limited
-    known = state.stateful_set is not None
     return [
-        (
-            "Ready",
-            known,
-            "StatefulSetFound" if known else "StatefulSetNotFound",
-            "" if known else "the StatefulSet does not exist",
-        ),
+        ("Ready", *_readiness(state)),
         ("Overcommitted", bool(over), "LedgerOverSlots" if over else "WithinSlots", ", ".join(over)[:1024]),
         (
             "ScalingLimited",
@@ -55,6 +50,19 @@ def pool_conditions(state: PoolState) -> list[tuple[str, bool, str, str]]:
             f"{plan.unlimited} pods are needed" if plan is not None and limited else "",
         ),
     ]
+
+
+def _readiness(state: PoolState) -> tuple[bool, str, str]:
+    if state.stateful_set is None:
+        return False, "StatefulSetNotFound", "the StatefulSet does not exist"
+    profile = state.pool.profile if state.pool is not None else PROFILES[0]
+    if profile not in PROFILES:
+        return (
+            False,
+            "ProfileUnknown",
+            f"vpods are placed by {PROFILES[0]}: the profiles are {', '.join(PROFILES)}",
+        )
+    return True, "StatefulSetFound", ""
 
 
 class PoolStatusWriter:

@@ -56,6 +56,9 @@ class ExtenderVerbs:
         self._reactivator = reactivator
         self._recorder = recorder
         self._metrics = metrics
+        self.binds = 0
+        """Bind requests answered with success."""
+        self.bind_errors = 0
 
     def filter(self, body: bytes) -> tuple[bytes, str]:
         """Which nodes the pod may go to. A pod without our label is none of our business: every node passes."""
@@ -95,6 +98,7 @@ class ExtenderVerbs:
             log.info(
                 "bind of pod %s/%s to %s refused: %s", args.pod_namespace, args.pod_name, args.node, error
             )
+            self.bind_errors += 1
             self._metrics.refused(str(error.reason) if isinstance(error, BindRefused) else "ApiError")
             self._recorder.event(
                 ObjectReference("v1", "Pod", args.pod_namespace, args.pod_name, args.pod_uid),
@@ -104,6 +108,7 @@ class ExtenderVerbs:
                 note=f"bind to node {args.node} refused: {error}",
             )
             return encode_binding_result(str(error)[:1024]), ERROR
+        self.binds += 1
         return encode_binding_result(), SUCCESS
 
     def preempt(self, body: bytes) -> tuple[bytes, str]:

@@ -1,0 +1,365 @@
+"""The conformance runner on small made-up folders, and the suites' ways to say no."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance import assumecache_cases, schedule_cases, state_cases
+from tests.conformance.result import Case, Difference
+from tests.conformance.runner import lines, main, run_folder, suites
+
+RULE = Difference("a rule", "its reason")
+
+
+def by_field(case: Case) -> str | Difference | None:
+    """A suite: the case says what to answer."""
+    return {"agrees": None, "differs": RULE, "fails": "no match"}[case["answer"]]
+
+
+def folder(path: Path, **files: object) -> Path:
+    for name, content in files.items():
+        (path / f"{name}.json").write_text(json.dumps(content))
+    return path
+
+
+def cases(*answers: str) -> list[Case]:
+    return [{"id": f"{answer} #{number}", "answer": answer} for number, answer in enumerate(answers)]
+
+
+def printed(path: Path | None) -> list[str]:
+    return list(lines(run_folder(path, {"a.json": by_field, "b.json": by_field})))
+
+
+def test_outcomes_are_counted_per_file_and_differences_by_rule(tmp_path: Path) -> None:
+    folder(tmp_path, a=cases("agrees", "differs", "differs"), b=cases("agrees"), c=cases("fails"))
+    assert printed(tmp_path) == [
+        "a.json: 1 agree, 2 named difference, 0 fail",
+        "       2 a rule: its reason",
+        "b.json: 1 agree, 0 named difference, 0 fail",
+        "c.json: no suite yet, not counted",
+        "2 passed, 0 failed, 2 skipped",
+    ]
+
+
+def test_failures_are_told_at_the_end(tmp_path: Path) -> None:
+    output = printed(folder(tmp_path, a=cases("agrees", "fails")))
+    assert output[-3:] == ["FAIL a.json fails #1", "    no match", "1 passed, 1 failed, 0 skipped"]
+
+
+def test_only_the_first_failures_are_told_in_full(tmp_path: Path) -> None:
+    output = printed(folder(tmp_path, a=cases(*["fails"] * 25)))
+    assert sum(line.startswith("FAIL") for line in output) == 20
+    assert output[-2:] == ["... and 5 more failures", "0 passed, 25 failed, 0 skipped"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param([{"id": "x", "answer": "unknown"}], id="suite raises"),
+        pytest.param([{}], id="case without fields"),
+        pytest.param(["text"], id="case is no object"),
+        pytest.param({"cases": []}, id="file is no list"),
+    ],
+)
+def test_what_cannot_be_read_is_a_failure(tmp_path: Path, content: object) -> None:
+    assert printed(folder(tmp_path, a=content))[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_a_file_that_is_no_json_is_a_failure(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("[")
+    assert printed(tmp_path)[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_nothing_to_run_says_why_and_passes(tmp_path: Path) -> None:
+    for path, reason in ((None, "no folder"), (tmp_path, "no case files"), (tmp_path / "x", "not a folder")):
+        output = printed(path)
+        assert reason in output[0]
+        assert output[1:] == ["0 passed, 0 failed, 0 skipped"]
+    written: list[str] = []
+    assert (
+        main([], written.append) == main([""], written.append) == main([str(tmp_path)], written.append) == 0
+    )
+
+
+def test_the_exit_status_is_1_where_a_case_fails(tmp_path: Path) -> None:
+    folder(tmp_path, assumecache=[{"id": "x", "suite": "unheard of", "steps": []}])
+    written: list[str] = []
+    assert main([str(tmp_path)], written.append) == 1
+    assert written[-1] == "0 passed, 1 failed, 0 skipped"
+
+
+def test_every_suite_is_found() -> None:
+    assert {
+        "assumecache.json",
+        "schedule_v_new.json",
+        "schedule_v_new_observed.json",
+        "state_v_new.json",
+    } <= (suites().keys())
+
+
+# -- assumecache ------------------------------------------------------------------------------------------------------
+
+
+def item(ref: str, version: int, **fields: object) -> dict[str, Any]:
+    return {"ref": ref, "name": "x", "namespace": "ns", "resourceVersion": str(version), **fields}
+
+
+def script(*steps: dict[str, Any], suite: str = "util/assumecache", index: str | None = None) -> Case:
+    return {"id": "made up", "suite": suite, "index": index, "steps": list(steps)}
+
+
+ADD = {"op": "add", "object": item("o", 5)}
+HANDLER = {"op": "add_handler", "handler": "h"}
+
+
+def get(ref: str, op: str = "get") -> dict[str, Any]:
+    return {"op": op, "key": "ns/x", "expect": {"ref": ref}}
+
+
+def events(*expected: dict[str, Any]) -> dict[str, Any]:
+    return {"op": "events", "handler": "h", "ordered": True, "expect": list(expected)}
+
+
+ASSUME_7 = {"op": "assume", "object": item("n", 7), "expect": {"error": None}}
+UPDATE_6 = {"op": "update", "object": item("w", 6)}
+PASSIVE = "volumebinding/passive_assume_cache"
+
+
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        pytest.param(script(ADD, get("o")), None, id="agrees"),
+        pytest.param(script(ADD, get("o"), suite=PASSIVE), None, id="agrees, passive"),
+        pytest.param(
+            script(HANDLER, {"op": "delete", "object": item("o", 5)}, events({"what": "add", "obj": None})),
+            "delete of an unknown key tells nobody",
+            id="delete of unknown",
+        ),
+        pytest.param(
+            script(ADD, HANDLER, events(), index="namespace"),
+            "an indexed cache has an initial list too",
+            id="handler of indexed",
+        ),
+        pytest.param(
+            script(ADD, ASSUME_7, UPDATE_6, get("o", "get_api")),
+            "the watch is recorded behind an assumption",
+            id="event behind an assumption",
+        ),
+        pytest.param(
+            script(
+                {"op": "add", "object": item("o", 5, uid="new")},
+                {"op": "delete", "object": item("p", 4, uid="old")},
+                {"op": "get", "key": "ns/x", "expect": {"error": "not_found"}},
+            ),
+            "the late delete of a previous incarnation is ignored",
+            id="late delete",
+        ),
+        pytest.param(
+            script(suite="volumebinding/binder"), "not ours: volumebinding/binder", id="outside this project"
+        ),
+    ],
+)
+def test_assume_cache_scripts_agree_or_differ_by_rule(case: Case, rule: str | None) -> None:
+    outcome = assumecache_cases.check(case)
+    assert (outcome.rule if isinstance(outcome, Difference) else outcome) == rule
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        pytest.param(script(ADD, get("other")), "expected {'ref': 'other'}", id="wrong object"),
+        pytest.param(script({"op": "jump"}), "unknown op 'jump'", id="unknown op"),
+        pytest.param(script({"op": "jump"}, suite=PASSIVE), "unknown op 'jump'", id="unknown op, passive"),
+        pytest.param(script(suite="util/other"), "unknown suite", id="unknown suite"),
+        pytest.param(
+            script({**ASSUME_7, "expect": {"error": "any"}}, ADD, {**ASSUME_7, "expect": {"error": "any"}}),
+            "expected error any, found None",
+            id="no error",
+        ),
+        pytest.param(
+            script(ADD, ASSUME_7, UPDATE_6, {"op": "jump"}), "unknown op", id="unknown op where a rule holds"
+        ),
+    ],
+)
+def test_assume_cache_scripts_fail(case: Case, told: str) -> None:
+    outcome = assumecache_cases.check(case)
+    assert isinstance(outcome, str)
+    assert told in outcome
+
+
+# -- state and schedule -----------------------------------------------------------------------------------------------
+
+
+def world(*statuses: dict[str, int], wanted: int = 2, pods: int = 2, **fields: Any) -> Case:
+    """A case of ``pods`` pods of 10 slots and, for every status, a vpod v0, v1, ... that wants ``wanted``."""
+    return {
+        "id": "made up",
+        "statefulset": {"namespace": "ns", "name": "s"},
+        "capacity": 10,
+        "min_replicas": 0,
+        "replicas": pods,
+        "pods": [{"name": f"s-{ordinal}", "node": "n"} for ordinal in range(pods)],
+        "vpods": [
+            {
+                "namespace": "t",
+                "name": f"v{number}",
+                "vreplicas": wanted,
+                "placements": [{"podName": pod, "vreplicas": count} for pod, count in status.items()],
+            }
+            for number, status in enumerate(statuses)
+        ],
+        "reserved": None,
+        **fields,
+    }
+
+
+def expecting(case: Case, *answers: tuple[str, dict[str, int], int]) -> Case:
+    """A sequence with Knative's answers: vpod, placements, left."""
+    vpods = case["vpods"]
+    state = state_cases.derived(state_cases.World.of(case, vpods))
+    free = state.pop("freeCapacity")
+    steps = [
+        {
+            "key": f"t/{name}",
+            "placements": [{"podName": pod, "vreplicas": count} for pod, count in answer.items()],
+            "left": left,
+        }
+        for name, answer, left in answers
+    ]
+    return {
+        **case,
+        "kind": "schedule_sequence",
+        "informer_replicas": case.get("informer_replicas", case["replicas"]),
+        "schedule": [step["key"] for step in steps],
+        "expected": {"state": state, "free_capacity": free, "steps": steps},
+    }
+
+
+DOWN = [{"name": "s-0", "node": ""}, {"name": "s-1", "node": "n"}]
+ANNOTATED = [{"name": "s-0", "node": "n", "unschedulable": True}]
+
+
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [
+        pytest.param(
+            expecting(world({}, {}), ("v0", {"s-0": 1, "s-1": 1}, 0), ("v1", {"s-0": 1, "s-1": 1}, 0)),
+            None,
+            id="agrees",
+        ),
+        pytest.param(
+            expecting(world({"s-1": 2}, reserved={}), ("v0", {"s-0": 1, "s-1": 1}, 0)),
+            "the published status counts",
+            id="status without reservation",
+        ),
+        pytest.param(
+            expecting(world({}, wanted=0, min_replicas=2), ("v0", {"s-0": 1, "s-1": 1}, 0)),
+            "a vpod of 0 vreplicas gets none",
+            id="wants nothing",
+        ),
+        pytest.param(
+            expecting(world({"s-0": 2}) | {"pods": DOWN}, ("v0", {"s-1": 2}, 0)),
+            "placements outlive a restart of their pod",
+            id="pod is pending",
+        ),
+        pytest.param(
+            expecting(world({"s-0": 2}, pods=1) | {"pods": ANNOTATED}, ("v0", {}, 2)),
+            "draining waits for room",
+            id="pod is annotated",
+        ),
+        pytest.param(
+            expecting(world({}, informer_replicas=1), ("v0", {"s-0": 2}, 0)),
+            "one count of replicas",
+            id="stale watch",
+        ),
+        pytest.param(
+            expecting(world({"s-1": 0}, wanted=1), ("v0", {"s-1": 1}, 0)),
+            "a placement of no vreplicas is no placement",
+            id="zero entry",
+        ),
+    ],
+)
+def test_schedule_cases_agree_or_differ_by_rule(case: Case, rule: str | None) -> None:
+    outcome = schedule_cases.check_sequence(case)
+    assert (outcome.rule if isinstance(outcome, Difference) else outcome) == rule
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        pytest.param(expecting(world({}), ("v0", {"s-0": 2}, 0)), "without any rule", id="no rule holds"),
+        pytest.param(
+            expecting(world({"s-1": 2}, reserved={}), ("v0", {"s-0": 2}, 0)),
+            "without the published status counts: expected",
+            id="a rule holds but does not explain it",
+        ),
+        pytest.param({**expecting(world({})), "kind": "dance"}, "unknown kind", id="unknown kind"),
+        pytest.param({**expecting(world({})), "schedule": ["t/v0"]}, "not those of the schedule", id="steps"),
+    ],
+)
+def test_schedule_cases_fail(case: Case, told: str) -> None:
+    outcome = schedule_cases.check_sequence(case)
+    assert isinstance(outcome, str)
+    assert told in outcome
+
+
+def test_a_row_of_the_table_agrees_with_its_reservations() -> None:
+    case = world({"s-0": 2})
+    case["vpod"], case["other_vpods"] = case.pop("vpods")[0], []
+    answer = {"placements": [{"podName": "s-0", "vreplicas": 2}], "error_detail": None}
+    assert schedule_cases.check_table({**case, "expected": answer}) is None
+    assert isinstance(schedule_cases.check_table({**case, "expected": answer, "kind": "x"}), str)
+
+
+STATE = {
+    "freeCap": [7, 10],
+    "schedulablePods": [0, 1],
+    "capacity": 10,
+    "replicas": 2,
+    "statefulSetName": "s",
+    "podSpread": {"t/v0": {"s-0": 3}},
+    "pending": {"t/v0": 0},
+    "expectedVReplicas": {"t/v0": 2},
+    "freeCapacity": 17,
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "changed", "rule"),
+    [
+        pytest.param(world({"s-0": 3}), {}, None, id="agrees"),
+        pytest.param(
+            world({"s-0": 3, "s-1": 0}),
+            {"podSpread": {"t/v0": {"s-0": 3, "s-1": 0}}, "freeCap": [7, 10]},
+            "a placement of no vreplicas is no placement",
+            id="zero entry",
+        ),
+        pytest.param(
+            world({"s-0": 3}, nodes=[{"name": "n", "unschedulable": True, "taints": []}]),
+            {},
+            "a bad node takes no new work",
+            id="cordoned",
+        ),
+    ],
+)
+def test_state_cases_agree_or_differ_by_rule(
+    case: Case, changed: dict[str, object], rule: str | None
+) -> None:
+    expected = {**STATE, **changed}
+    outcome = state_cases.check({**case, "expected": expected})
+    assert (outcome.rule if isinstance(outcome, Difference) else outcome) == rule
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        pytest.param({"freeCapacity": 16}, "freeCapacity: expected 16, found 17", id="other value"),
+        pytest.param({"novelty": 1}, "novelty: expected 1", id="unknown field"),
+    ],
+)
+def test_state_cases_fail(changed: dict[str, object], told: str) -> None:
+    outcome = state_cases.check({**world({"s-0": 3}), "expected": {**STATE, **changed}})
+    assert isinstance(outcome, str)
+    assert told in outcome
