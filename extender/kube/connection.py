@@ -151,7 +151,7 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
         return Connection(configuration, load)
     except _BROKEN as error:
         source = f"kubeconfig {path}" if path else "service account of the pod"
-        raise ConnectError(f"{source}: {error}") from error
+        raise ConnectError(f"{source}: {type(error).__name__}: {error}") from error
 
 
 def _kubeconfig_path(kubeconfig: str, context: str) -> str:

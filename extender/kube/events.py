@@ -57,6 +57,8 @@ TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 RETRY_MAX_S: Final = 60.0
 CACHE_ITEMS_MAX: Final = 4096
+TIMER_RESOLUTION_S: Final = 0.001
+"""A timer may wake us this much too soon."""
 DEFAULT_NAMESPACE: Final = "default"
 
 _NOT_DNS: Final = re.compile(r"[^a-z0-9.-]+")
@@ -181,10 +183,10 @@ class EventRecorder:
         loop = asyncio.get_running_loop()
         finish_at, refresh_at = loop.time() + SERIES_FINISH_S, loop.time() + SERIES_REFRESH_S
         while True:
-            if loop.time() >= refresh_at:
+            if loop.time() >= refresh_at - TIMER_RESOLUTION_S:
                 refresh_at += SERIES_REFRESH_S
                 self._refresh()
-            if loop.time() >= finish_at:
+            if loop.time() >= finish_at - TIMER_RESOLUTION_S:
                 finish_at += SERIES_FINISH_S
                 self._finish()
             try:

@@ -37,6 +37,8 @@ from extender.kube.api import LEASES, AlreadyExists, Api, ApiError, Conflict, No
 
 JITTER_FACTOR: Final = 1.2
 """client-go's: a candidate waits 1 to 2.2 retry periods between tries."""
+TIMER_RESOLUTION_S: Final = 0.001
+"""A timer may wake us this much too soon."""
 
 _log = logging.getLogger(__name__)
 
@@ -172,10 +174,9 @@ class LeaderElector:
         slack_s = self._lease.duration_s - self._lease.renew_deadline_s
         while True:
             deadline = self.fenced_until - slack_s
-            await asyncio.sleep(min(self._lease.retry_period_s, max(0.0, deadline - loop.time())))
-            if loop.time() >= deadline:
-                break
-            if await self._try_within(deadline - loop.time()) is _Try.OTHER:
+            await asyncio.sleep(min(self._lease.retry_period_s, deadline - loop.time()))
+            left_s = deadline - loop.time()
+            if left_s < TIMER_RESOLUTION_S or await self._try_within(left_s) is _Try.OTHER:
                 break
         _log.warning("leadership lost, the holder is %r", self.leader_identity)
 

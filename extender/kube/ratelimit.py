@@ -18,6 +18,8 @@ from extender.kube.api import TooManyRequests
 
 PAUSE_MAX_S: Final = 60.0
 """A Retry-After beyond this is cut: a broken proxy must not silence us for a day."""
+TIMER_RESOLUTION_S: Final = 0.001
+"""Less is not slept for, since a timer may wake us so much too soon; the bucket goes below zero by it instead."""
 
 
 class TokenBucket:
@@ -57,7 +59,7 @@ class TokenBucket:
     async def _wait_as_head(self) -> None:
         loop = asyncio.get_running_loop()
         # A loop and not one sleep: pause() may be called while the head sleeps.
-        while (wait_s := self._missing_s(loop.time())) > 0:
+        while (wait_s := self._missing_s(loop.time())) > TIMER_RESOLUTION_S:
             before = loop.time()
             await asyncio.sleep(wait_s)
             self.delayed_s += loop.time() - before
@@ -71,8 +73,7 @@ class TokenBucket:
         if self._filled_at is not None:
             self._tokens = min(float(self._burst), self._tokens + (now - self._filled_at) * self._qps)
         self._filled_at = now
-        # 1e-9: a sum of binary fractions may fall short of the token by a hair, and a sleep of 1e-17 s moves no clock.
-        missing = 0.0 if self._tokens >= 1.0 - 1e-9 else (1.0 - self._tokens) / self._qps
+        missing = (1.0 - self._tokens) / self._qps
         return max(missing, self._closed_until - now)
 
 

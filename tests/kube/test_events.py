@@ -1,0 +1,291 @@
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, strategies as st
+
+from extender.kube.api import Api, ApiError, Forbidden, NotFound, Obj, OutcomeUnknown, TooManyRequests
+from extender.kube.events import NOTE_BYTES_MAX, EventRecorder, EventType, ObjectReference, clean_note
+from tests.kube.fakes import StoreApi, wall
+
+POD = ObjectReference("v1", "Pod", "tenant", "dispatcher-0", "uid-0", "7")
+NODE = ObjectReference("v1", "Node", "", "node-1", "uid-1")
+
+
+@pytest.fixture
+def api() -> StoreApi:
+    return StoreApi()
+
+
+_RUNNING: set["asyncio.Task[None]"] = set()
+
+
+def start(api: Api, *, now: Callable[[], float] = wall, queue_items_max: int = 1000) -> EventRecorder:
+    """A recorder that runs until the test's loop ends. Not a fixture: those do not live in virtual time."""
+    recorder = EventRecorder(api, reporting_instance="replica-1", now=now, queue_items_max=queue_items_max)
+    task = asyncio.create_task(recorder.run())
+    _RUNNING.add(task)
+    task.add_done_callback(_RUNNING.discard)
+    return recorder
+
+
+def tell(recorder: EventRecorder, regarding: ObjectReference = POD, **more: Any) -> None:
+    fields = {
+        "type": EventType.WARNING,
+        "reason": "InsufficientSlots",
+        "action": "Placing",
+        "note": "2 are left",
+    }
+    recorder.event(regarding, **(fields | more))
+
+
+def stored(api: StoreApi) -> list[Obj]:
+    return [obj for (plural, _, _), obj in api.objects.items() if plural == "events"]
+
+
+@pytest.mark.looptime
+async def test_an_event_is_written_as_events_v1_wants_it(api: StoreApi):
+    recorder = start(api)
+    tell(recorder, related=NODE)
+    assert await recorder.drain(1)
+    (event,) = stored(api)
+    name = event["metadata"].pop("name")
+    assert name.startswith("dispatcher-0.")
+    assert event.pop("eventTime").endswith("Z")
+    assert event == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"namespace": "tenant", "resourceVersion": "1"},
+        "type": "Warning",
+        "reason": "InsufficientSlots",
+        "action": "Placing",
+        "note": "2 are left",
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "tenant",
+            "name": "dispatcher-0",
+            "uid": "uid-0",
+            "resourceVersion": "7",
+        },
+        "related": {"apiVersion": "v1", "kind": "Node", "name": "node-1", "uid": "uid-1"},
+        "reportingController": "vreplica-scheduler",
+        "reportingInstance": "replica-1",
+    }
+
+
+@pytest.mark.looptime
+async def test_events_of_what_has_no_namespace_go_to_default(api: StoreApi):
+    recorder = start(api)
+    tell(recorder, NODE)
+    assert await recorder.drain(1)
+    assert [event["metadata"]["namespace"] for event in stored(api)] == ["default"]
+
+
+@pytest.mark.looptime
+async def test_repetitions_become_a_series_written_twice_and_then_once_it_is_over(api: StoreApi):
+    recorder = start(api)
+    for _ in range(5):
+        tell(recorder, ObjectReference("v1", "Pod", "tenant", "p", "u", str(_)), note=f"try {_}")
+        await asyncio.sleep(60)
+    (event,) = stored(api)
+    assert event["note"] == "try 0"
+    assert event["series"]["count"] == 2
+    await asyncio.sleep(500)
+    (event,) = stored(api)
+    assert event["series"]["count"] == 5
+    assert (api.count("create"), api.count("patch")) == (1, 2)
+    tell(recorder, ObjectReference("v1", "Pod", "tenant", "p", "u"))
+    assert await recorder.drain(1)
+    assert len(stored(api)) == 2
+
+
+@pytest.mark.looptime
+async def test_a_long_series_is_written_every_half_hour_so_that_it_lives_on(api: StoreApi):
+    recorder = start(api)
+    for _ in range(70):
+        tell(recorder)
+        await asyncio.sleep(60)
+    (event,) = stored(api)
+    assert api.count("patch") == 3
+    assert event["series"]["count"] > 50
+
+
+@pytest.mark.looptime
+async def test_an_event_that_the_server_forgot_is_created_again_with_its_count(api: StoreApi):
+    recorder = start(api)
+    tell(recorder)
+    assert await recorder.drain(1)
+    api.objects.clear()
+    tell(recorder)
+    assert await recorder.drain(1)
+    (event,) = stored(api)
+    assert event["series"]["count"] == 2
+
+
+@pytest.mark.looptime
+async def test_equal_events_of_one_moment_are_one_write(api: StoreApi):
+    recorder = start(api)
+    for _ in range(1000):
+        tell(recorder)
+    assert await recorder.drain(1)
+    (event,) = stored(api)
+    assert event["series"]["count"] == 1000
+    assert len(api.calls) == 1
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"reason": "Other"}, id="reason"),
+        pytest.param({"action": "Binding"}, id="action"),
+        pytest.param({"type": EventType.NORMAL}, id="type"),
+        pytest.param({"related": NODE}, id="related"),
+        pytest.param({"regarding": NODE}, id="regarding"),
+    ],
+)
+async def test_events_that_differ_in_more_than_their_note_stay_apart(api: StoreApi, other: dict[str, Any]):
+    recorder = start(api)
+    tell(recorder)
+    tell(recorder, **other)
+    assert await recorder.drain(1)
+    assert len(stored(api)) == 2
+
+
+@pytest.mark.looptime
+async def test_a_full_queue_drops_and_counts_and_does_not_block(api: StoreApi):
+    recorder = start(api, queue_items_max=3)
+    for number in range(10):
+        tell(recorder, reason=f"Reason{number}")
+    assert recorder.dropped == 7
+    assert await recorder.drain(1)
+    tell(recorder, reason="Reason9")
+    assert await recorder.drain(1)
+    assert len(stored(api)) == 4
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(
+            Forbidden(403, "Forbidden", "namespace is being terminated"), id="namespace terminating"
+        ),
+        pytest.param(NotFound(404, "NotFound", "no namespace"), id="namespace gone"),
+        pytest.param(ApiError(400, "BadRequest", "no"), id="refused"),
+    ],
+)
+async def test_a_refused_event_is_counted_and_forgotten_and_the_next_one_written(
+    api: StoreApi, error: ApiError
+):
+    recorder = start(api)
+    api.fail["create"].append(error)
+    tell(recorder)
+    assert await recorder.drain(1)
+    assert recorder.failed == {type(error).__name__: 1}
+    tell(recorder)
+    assert await recorder.drain(1)
+    assert ["series" in event for event in stored(api)] == [False]
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("error", "after_s"),
+    [
+        pytest.param(OutcomeUnknown(0, "Timeout", ""), 10, id="timeout"),
+        pytest.param(ApiError(503, "ServiceUnavailable", ""), 10, id="unavailable"),
+        pytest.param(TooManyRequests(429, "TooManyRequests", "", retry_after_s=30), 30, id="retry after"),
+    ],
+)
+async def test_failures_that_may_pass_are_waited_out(api: StoreApi, error: ApiError, after_s: float):
+    recorder = start(api)
+    api.fail["create"].append(error)
+    tell(recorder)
+    assert not await recorder.drain(after_s - 0.5)
+    assert stored(api) == []
+    tell(recorder)
+    assert await recorder.drain(1)
+    assert [event["series"]["count"] for event in stored(api)] == [2]
+
+
+@pytest.mark.looptime
+async def test_a_create_whose_answer_was_lost_is_not_written_twice(api: StoreApi):
+    recorder = start(api)
+    api.lose["create"] = 1
+    tell(recorder)
+    assert await recorder.drain(15)
+    assert len(stored(api)) == 1
+    assert recorder.written == 1
+    assert not recorder.failed
+
+
+@pytest.mark.looptime
+async def test_a_server_that_stays_away_costs_the_event_and_not_the_recorder(api: StoreApi):
+    recorder = start(api)
+    api.down = True
+    tell(recorder)
+    assert await recorder.drain(200)
+    assert recorder.failed == {"OutcomeUnknown": 1}
+    assert len(api.calls) == 12
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("name", "stem"),
+    [
+        pytest.param("System:Node.X", "system-node.x", id="colon and capitals"),
+        pytest.param("-a-.-.b_", "a.b", id="labels that end badly"),
+        pytest.param("ÄÖ", "event", id="nothing left"),
+        pytest.param("a" * 253, "a" * 236, id="too long"),
+    ],
+)
+async def test_event_names_are_dns_safe_and_within_253_characters(api: StoreApi, name: str, stem: str):
+    recorder = start(api)
+    tell(recorder, ObjectReference("v1", "Pod", "tenant", name, "u"))
+    assert await recorder.drain(1)
+    (event,) = stored(api)
+    found, _, suffix = event["metadata"]["name"].rpartition(".")
+    assert found == stem
+    assert int(suffix, 16) > 0
+    assert len(event["metadata"]["name"]) <= 253
+
+
+@pytest.mark.looptime
+async def test_two_events_in_the_same_nanosecond_have_two_names(api: StoreApi):
+    recorder = start(api, now=lambda: 1.7e9)
+    tell(recorder)
+    tell(recorder, reason="Other")
+    assert await recorder.drain(1)
+    assert len(stored(api)) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        pytest.param("a\nb\r\nc\td", "a b  c d", id="line breaks"),
+        pytest.param("\x1b[31mred", "\ufffd[31mred", id="terminal escape"),
+        pytest.param("a\u202eb\u2066c", "a\ufffdb\ufffdc", id="text direction"),
+        pytest.param("a\u2028b", "a\ufffdb", id="line separator"),
+        pytest.param("\ud800x", "\ufffdx", id="lone surrogate"),
+        pytest.param("é" * 1000, "é" * 512, id="cut at a character"),
+        pytest.param("a" + "é" * 1000, "a" + "é" * 511, id="cut before a character that does not fit"),
+        pytest.param("", "", id="empty"),
+    ],
+)
+def test_notes_are_one_clean_line_of_at_most_1024_bytes(text: str, cleaned: str):
+    assert clean_note(text) == cleaned
+
+
+@given(st.text(max_size=1500))
+def test_any_text_becomes_a_note_that_the_api_takes(text: str):
+    note = clean_note(text)
+    assert len(note.encode()) <= NOTE_BYTES_MAX
+    assert "\n" not in note
+    assert clean_note(note) == note
+
+
+def test_the_fake_is_an_api(api: StoreApi):
+    as_api: Api = api
+    assert as_api is api

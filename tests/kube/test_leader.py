@@ -1,0 +1,306 @@
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from extender.kube.api import LEASES, ApiError, Conflict
+from extender.kube.leader import LeaderElector, LeadStuck, LeaseConfig, new_identity
+from tests.kube.fakes import StoreApi, wall
+
+pytestmark = pytest.mark.looptime
+
+LEASE = LeaseConfig(namespace="ns")
+KEY = ("leases", "ns", "vreplica-scheduler")
+
+
+class Replica:
+    """One process: an elector, and what its lead() did."""
+
+    def __init__(self, api: Any, identity: str, seed: int = 1) -> None:
+        self.elector = LeaderElector(api, LEASE, identity=identity, now=wall, rng=random.Random(seed))
+        self.log: list[str] = []
+        self.task = asyncio.create_task(self.elector.run(self.lead))
+
+    async def lead(self) -> None:
+        self.log.append("start")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.log.append("stop")
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+    def kill(self) -> None:
+        """End without a word to the API server."""
+        self.elector._api = StoreApi(down=True)
+        self.task.cancel()
+
+
+@pytest.fixture
+def api() -> StoreApi:
+    return StoreApi(delay_s=0.01)
+
+
+async def start_two(api: StoreApi) -> list[Replica]:
+    """The first of them leads. Not a fixture: those do not live in virtual time."""
+    pair = [Replica(api, "one"), Replica(api, "two", 2)]
+    await asyncio.sleep(0.5)
+    return pair
+
+
+def leads(replica: Replica) -> bool:
+    return replica.elector.is_leader
+
+
+def spec(api: StoreApi) -> dict[str, Any]:
+    found = api.objects[KEY]["spec"]
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_of_two_candidates_one_leads_and_the_other_knows_who(api: StoreApi):
+    replicas = await start_two(api)
+    one, two = replicas
+    assert [r.elector.is_leader for r in replicas] == [True, False]
+    await asyncio.sleep(5)
+    assert two.elector.leader_identity == "one"
+    assert one.log == ["start"]
+    assert two.log == []
+    assert spec(api) | {"renewTime": "", "acquireTime": ""} == {
+        "holderIdentity": "one",
+        "leaseDurationSeconds": 15,
+        "leaseTransitions": 0,
+        "renewTime": "",
+        "acquireTime": "",
+    }
+
+
+async def test_the_leader_renews_every_two_seconds_and_keeps_its_acquire_time(api: StoreApi):
+    replicas = await start_two(api)
+    acquired = spec(api)["acquireTime"]
+    updates = api.count("update")
+    await asyncio.sleep(100)
+    assert 48 <= api.count("update") - updates <= 51
+    assert spec(api)["acquireTime"] == acquired
+    assert spec(api)["renewTime"] > acquired
+    assert replicas[0].log == ["start"]
+
+
+async def test_a_cancelled_leader_stops_first_and_then_gives_the_lease_up(api: StoreApi):
+    replicas = await start_two(api)
+    one, two = replicas
+    await one.stop()
+    assert one.log == ["start", "stop"]
+    assert not leads(one)
+    assert (spec(api)["holderIdentity"], spec(api)["leaseDurationSeconds"]) == ("", 1)
+    await asyncio.sleep(4.5)
+    assert leads(two)
+    assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("two", 1)
+
+
+async def test_a_killed_leader_is_followed_after_its_lease_has_run_out(api: StoreApi):
+    replicas = await start_two(api)
+    one, two = replicas
+    await asyncio.sleep(10)
+    one.kill()
+    await asyncio.sleep(12)
+    assert not leads(two)
+    await asyncio.sleep(8)
+    assert leads(two)
+
+
+async def test_anothers_clock_does_not_matter(api: StoreApi):
+    spec = {"holderIdentity": "old", "leaseDurationSeconds": 15, "leaseTransitions": 4}
+    past_and_future = [
+        {"renewTime": "1999-01-01T00:00:00.000000Z"},
+        {"renewTime": "2999-01-01T00:00:00.000000Z"},
+    ]
+    for times in past_and_future:
+        api.objects[KEY] = {"metadata": {"name": KEY[2], "resourceVersion": "0"}, "spec": spec | times}
+        replica = Replica(api, "new")
+        await asyncio.sleep(14.5)
+        assert not leads(replica)
+        await asyncio.sleep(5)
+        assert leads(replica)
+        await replica.stop()
+
+
+async def test_cut_off_from_the_server_the_leader_stops_before_another_can_start(api: StoreApi):
+    replicas = await start_two(api)
+    one, two = replicas
+    await asyncio.sleep(10)
+    one.elector._api = StoreApi(down=True)
+    await asyncio.sleep(10.5)
+    assert one.log == ["start", "stop"]
+    assert not leads(two)
+    await asyncio.sleep(10)
+    assert leads(two)
+    one.elector._api = api
+    await asyncio.sleep(10)
+    assert not leads(one)
+    assert one.elector.leader_identity == "two"
+
+
+async def test_a_short_outage_does_not_end_leadership(api: StoreApi):
+    replicas = await start_two(api)
+    await asyncio.sleep(10)
+    api.down = True
+    await asyncio.sleep(7)
+    api.down = False
+    await asyncio.sleep(20)
+    assert replicas[0].log == ["start"]
+    assert replicas[0].elector.errors >= 3
+
+
+async def test_a_renewal_whose_answer_is_lost_does_not_end_leadership(api: StoreApi):
+    replicas = await start_two(api)
+    api.lose["update"] = 2
+    await asyncio.sleep(20)
+    assert replicas[0].log == ["start"]
+    assert replicas[0].elector.still_leading()
+
+
+async def test_a_process_that_slept_through_its_lease_knows_before_it_acts(api: StoreApi):
+    replicas = await start_two(api)
+    one = replicas[0].elector
+    assert one.still_leading()
+    one.fenced_until = asyncio.get_running_loop().time() - 0.001
+    assert one.is_leader
+    assert not one.still_leading()
+
+
+async def test_a_suspended_machine_whose_monotonic_clock_stood_still_knows_too(api: StoreApi):
+    ahead_s = 0.0
+    elector = LeaderElector(api, LEASE, identity="one", now=lambda: wall() + ahead_s, rng=random.Random(1))
+    task = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
+    await asyncio.sleep(1)
+    assert elector.still_leading()
+    ahead_s = 20.0
+    assert not elector.still_leading()
+    await asyncio.sleep(3)
+    assert elector.still_leading()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_seeing_another_holder_ends_leadership_at_once_and_it_competes_again(api: StoreApi):
+    replicas = await start_two(api)
+    usurped = {**api.objects[KEY], "spec": spec(api) | {"holderIdentity": "person"}}
+    await api.update(LEASES, "ns", KEY[2], usurped)
+    await asyncio.sleep(2.5)
+    assert replicas[0].log == ["start", "stop"]
+    assert replicas[0].elector.leader_identity == "person"
+    await asyncio.sleep(20)
+    assert sum(r.elector.is_leader for r in replicas) == 1
+
+
+async def test_lead_that_returns_releases_the_lease_and_ends_the_run(api: StoreApi):
+    async def lead() -> None:
+        await asyncio.sleep(5)
+
+    elector = LeaderElector(api, LEASE, identity="one", now=wall, rng=random.Random(1))
+    await elector.run(lead)
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_lead_that_raises_releases_the_lease_and_raises_from_run(api: StoreApi):
+    async def lead() -> None:
+        raise ZeroDivisionError
+
+    elector = LeaderElector(api, LEASE, identity="one", now=wall, rng=random.Random(1))
+    with pytest.raises(ZeroDivisionError):
+        await elector.run(lead)
+    assert spec(api)["holderIdentity"] == ""
+
+
+async def test_lead_that_will_not_stop_ends_the_run_with_the_lease_still_held(api: StoreApi):
+    async def stubborn() -> None:
+        for _ in range(2):
+            try:
+                await asyncio.sleep(1000)
+            except asyncio.CancelledError:
+                continue
+
+    elector = LeaderElector(api, LEASE, identity="one", now=wall, rng=random.Random(1))
+    task = asyncio.create_task(elector.run(stubborn))
+    await asyncio.sleep(1)
+    task.cancel()
+    with pytest.raises(LeadStuck):
+        await task
+    assert not elector.still_leading()
+    assert spec(api)["holderIdentity"] == "one"
+
+
+async def test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_what_it_got(api: StoreApi):
+    elector = LeaderElector(api, LEASE, identity="one", now=wall, rng=random.Random(1))
+    api.lose["create"] = 1
+    task = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
+    await asyncio.sleep(0.5)
+    assert spec(api)["holderIdentity"] == "one"
+    assert not elector.is_leader
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert spec(api)["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("error", [Conflict(409, "Conflict", ""), ApiError(500, "InternalError", "")])
+async def test_a_failed_try_is_repeated(api: StoreApi, error: ApiError):
+    api.fail["create"].append(error)
+    replica = Replica(api, "one")
+    await asyncio.sleep(5)
+    assert leads(replica)
+    await replica.stop()
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_under_random_outages_never_two_lead_and_in_the_end_one_does(seed: int):
+    rng = random.Random(seed)
+    stores = StoreApi(delay_s=0.05)
+
+    class Flaky(StoreApi):
+        """A way of its own to the shared store, up or down."""
+
+        async def _enter(self, verb: str) -> None:
+            await super()._enter(verb)
+            if rng.random() < 0.1:
+                stores.lose["update"] = 1
+
+    ways = [Flaky(objects=stores.objects, lose=stores.lose, delay_s=0.05) for _ in range(3)]
+    for way in ways:
+        way._store = stores._store  # type: ignore[method-assign]
+    group = [Replica(way, f"r{i}", seed * 10 + i) for i, way in enumerate(ways)]
+    for _ in range(200):
+        await asyncio.sleep(rng.random() * 2)
+        if rng.random() < 0.1:
+            way = rng.choice(ways)
+            way.down = not way.down
+        assert sum(r.elector.still_leading() for r in group) <= 1
+        assert sum(r.log.count("start") - r.log.count("stop") for r in group) <= 1
+    for way in ways:
+        way.down = False
+    await asyncio.sleep(60)
+    assert sum(r.elector.still_leading() for r in group) == 1
+    for replica in group:
+        await replica.stop()
+    assert stores.objects[KEY]["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param({"duration_s": 10}, id="a lease no longer than the renew deadline"),
+        pytest.param({"renew_deadline_s": 2.4}, id="a renew deadline within the jitter of one retry"),
+        pytest.param({"retry_period_s": 0}, id="no pause between tries"),
+    ],
+)
+def test_times_that_do_not_go_together_are_refused(times: dict[str, Any]):
+    with pytest.raises(ValueError, match="must be greater"):
+        LeaseConfig(namespace="ns", **times)
+
+
+def test_identities_differ_between_processes_on_one_host():
+    rng = random.Random(1)
+    assert new_identity("host", rng) != new_identity("host", rng)
