@@ -11,10 +11,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from typing import Final
 
 from extender import __version__
-from extender.core.errors import VReplicaError
+from extender.core.errors import InvalidObject, VReplicaError
 
 EXIT_USAGE: Final = 2
 
@@ -67,9 +68,6 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="run kube-scheduler's loop with this file",
     )
-    cluster.add_argument(
-        "--kubelet", action=argparse.BooleanOptionalAction, default=True, help="run pods that are bound"
-    )
     cluster.add_argument("--seed", type=int, default=1)
     cluster.set_defaults(command=_cluster)
 
@@ -103,16 +101,23 @@ def _run(options: argparse.Namespace) -> int:
 def _cluster(options: argparse.Namespace) -> int:
     from extender.demo import run_cluster  # noqa: PLC0415
 
+    configs = [_text_of(name) for name in options.scheduler_config]
     return _asyncio_run(
         lambda: run_cluster(
             host=options.host,
             port=options.port,
             kubeconfig_out=options.kubeconfig_out,
-            scheduler_configs=options.scheduler_config,
-            kubelet=options.kubelet,
+            scheduler_configs=configs,
             seed=options.seed,
         )
     )
+
+
+def _text_of(name: str) -> str:
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidObject(name, "", f"cannot be read: {error}") from error
 
 
 def _plan(options: argparse.Namespace) -> int:

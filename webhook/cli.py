@@ -58,6 +58,7 @@ class Webhook:
             settings.rules,
             tls=self._certificates.context,
             not_after=lambda: self._certificates.not_after,
+            scheduler_name=settings.scheduler_name,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -130,7 +131,11 @@ async def serve(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     api = await KubeApi.connect(
-        kubeconfig=settings.kubeconfig, user_agent="vreplica-webhook", qps=settings.qps, burst=settings.burst
+        kubeconfig=settings.kubeconfig,
+        context=settings.context,
+        user_agent="vreplica-webhook",
+        qps=settings.qps,
+        burst=settings.burst,
     )
     try:
         await Webhook(settings, api).run(stop)

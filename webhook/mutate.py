@@ -2,7 +2,9 @@
 
     label vreplica.dev/pool?  --no-->  nothing at all
         | yes
-    spec.schedulerName           ours, where it is empty or the default one
+    spec.schedulerName           ours, where it is empty or the default one; may be configured to be the default one,
+                                 for a cluster whose own kube-scheduler calls the extender (a Policy file can do
+                                 nothing else)
     annotation .../slots         the pool's slotsPerPod             } only with a known pool
     annotation .../placements    what the statuses say of this name }   (else "{}")
     resource vreplica.dev/slots  request = limit = slots, first container; "0" without a known pool
@@ -53,7 +55,7 @@ class View(Protocol):
         ...
 
 
-def stamp(request: AdmissionRequest, view: View) -> Verdict:
+def stamp(request: AdmissionRequest, view: View, *, scheduler_name: str = names.SCHEDULER_NAME) -> Verdict:
     """The verdict of ``/mutate``: always allowed, with a patch for an adapter pod that is being created."""
     pod = request.object
     if pod is None or (request.group, request.resource, request.subresource) != ("", "pods", ""):
@@ -66,7 +68,7 @@ def stamp(request: AdmissionRequest, view: View) -> Verdict:
     if pool is not None:
         pod_name = text(pod, "metadata", "name") or request.name
         standing = view.standing(pool.key, pod_name, slots=pool.slots_per_pod)
-    mutation = mutate(pod, pool, standing)
+    mutation = mutate(pod, pool, standing, scheduler_name=scheduler_name)
     return Verdict(patch=mutation.ops, warnings=mutation.warnings)
 
 
@@ -76,11 +78,18 @@ def pool_name_of(pod: Json) -> str | None:
     return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
 
 
-def mutate(pod: Json, pool: AdapterPool | None, standing: Ledger = EMPTY_LEDGER) -> Mutation:
+def mutate(
+    pod: Json,
+    pool: AdapterPool | None,
+    standing: Ledger = EMPTY_LEDGER,
+    *,
+    scheduler_name: str = names.SCHEDULER_NAME,
+) -> Mutation:
     """How ``pod`` (v1 Pod as JSON) is to be changed.
 
     ``pool`` is the pool that its label names, None where none is known; ``standing`` what the pod's name should carry
-    (at most ``pool.slots_per_pod`` slots). Never raises; reads nothing but its arguments.
+    (at most ``pool.slots_per_pod`` slots), ``scheduler_name`` which
+    kube-scheduler profile calls our extender. Never raises; reads nothing but its arguments.
     """
     pool_name = pool_name_of(pod)
     if pool_name is None:
@@ -100,16 +109,21 @@ def mutate(pod: Json, pool: AdapterPool | None, standing: Ledger = EMPTY_LEDGER)
     slots = None if pool is None else str(pool.slots_per_pod)
     annotations = {names.SLOTS_ANNOTATION: slots, names.PLACEMENTS_ANNOTATION: placements}
     return Mutation(
-        ops=(*_scheduler_ops(pod), *_annotation_ops(pod, annotations), *_resource_ops(pod, slots or "0")),
+        ops=(
+            *_scheduler_ops(pod, scheduler_name),
+            *_annotation_ops(pod, annotations),
+            *_resource_ops(pod, slots or "0"),
+        ),
         warnings=tuple(warnings),
     )
 
 
-def _scheduler_ops(pod: Json) -> list[PatchOp]:
+def _scheduler_ops(pod: Json, wanted: str) -> list[PatchOp]:
     spec = pod.get("spec")
-    if not isinstance(spec, Mapping) or text(spec, "schedulerName") not in _REPLACED_SCHEDULERS:
+    present = text(mapping(pod, "spec"), "schedulerName")
+    if not isinstance(spec, Mapping) or present not in _REPLACED_SCHEDULERS or present == wanted:
         return []
-    return [_add("/spec/schedulerName", names.SCHEDULER_NAME)]
+    return [_add("/spec/schedulerName", wanted)]
 
 
 def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp]:

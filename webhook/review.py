@@ -7,7 +7,7 @@ the API server would report that as its own trouble and not as the sender's.
 """
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,7 +24,7 @@ WARNINGS_MAX: Final = 8
 MESSAGE_CHARACTERS_MAX: Final = 2_000
 _UID_CHARACTERS_MAX: Final = 256
 
-PatchOp = dict[str, object]
+PatchOp = Mapping[str, object]
 """One RFC 6902 operation."""
 
 
@@ -121,7 +121,7 @@ def encode_review(uid: str, verdict: Verdict) -> bytes:
     response: dict[str, object] = {"uid": uid, "allowed": verdict.allowed}
     if verdict.patch:
         response["patchType"] = "JSONPatch"
-        response["patch"] = base64.b64encode(orjson.dumps(list(verdict.patch))).decode()
+        response["patch"] = base64.b64encode(orjson.dumps([dict(op) for op in verdict.patch])).decode()
     if not verdict.allowed:
         response["status"] = {
             "code": verdict.code,

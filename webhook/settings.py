@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from extender.core.errors import VReplicaError
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
+from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, SCHEDULER_NAME
 from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
 
 _CONFIG_BYTES_MAX: Final = 1024 * 1024
@@ -26,6 +26,7 @@ class Settings:
 
     kubeconfig: str = ""
     """"" is the ServiceAccount of the pod."""
+    context: str = ""
     qps: float = 50.0
     burst: int = 100
     host: str = "0.0.0.0"
@@ -35,6 +36,7 @@ class Settings:
     service: tuple[str, str] = ("vreplica-system", "vreplica-webhook")
     url: str = ""
     rules: Rules = DEFAULT_RULES
+    scheduler_name: str = SCHEDULER_NAME
     shutdown_delay_s: float = 0.0
     log_level: str = "INFO"
 
@@ -79,6 +81,9 @@ def parser() -> argparse.ArgumentParser:
         f"(default: {', '.join(sorted(DEFAULT_WRITERS))})")  # fmt: skip
     add("--profile", metavar="NAME", nargs="+", action="extend", default=[],
         help=f"profiles that AdapterPools may name (default: {', '.join(sorted(DEFAULT_PROFILES))})")  # fmt: skip
+    add("--scheduler-name", metavar="NAME", default=_DEFAULTS.scheduler_name,
+        help="profile of the kube-scheduler that calls the extender; default-scheduler where the cluster's own does, "
+        "which is all that a Policy file can do (default: %(default)s)")  # fmt: skip
     add("--shutdown-delay-seconds", type=float, default=_DEFAULTS.shutdown_delay_s, metavar="S",
         help="keep answering for so long after SIGTERM (default: %(default)s)")  # fmt: skip
     add("--log-level", default=_DEFAULTS.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
@@ -101,6 +106,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         raise SettingsError(f"{options.config}: clientConnection: {error}") from error
     return Settings(
         kubeconfig=options.kubeconfig or str(client.get("kubeconfig") or ""),
+        context=str(client.get("context") or ""),
         qps=qps,
         burst=burst,
         host=options.host,
@@ -110,6 +116,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         service=_pair("--service", options.service),
         url=options.url,
         rules=Rules(writers=writers, profiles=profiles),
+        scheduler_name=options.scheduler_name,
         shutdown_delay_s=max(0.0, options.shutdown_delay_seconds),
         log_level=options.log_level,
     )

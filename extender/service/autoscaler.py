@@ -54,11 +54,6 @@ class Autoscaler:
         for pool in self._caches.pools.list():
             self.trigger(pool.key)
         while True:
-            while self._triggered:
-                key = next(iter(self._triggered))
-                del self._triggered[key]
-                await self._scale_pool(key)
-            self._wake.clear()
             try:
                 async with asyncio.timeout(PERIOD_S * self._rng.uniform(0.9, 1.1)):
                     await self._wake.wait()
@@ -66,6 +61,11 @@ class Autoscaler:
                 for pool in self._caches.pools.list():
                     self._triggered.setdefault(pool.key)
             await asyncio.sleep(SETTLE_S)
+            self._wake.clear()
+            triggered = list(self._triggered)
+            self._triggered.clear()
+            for key in triggered:
+                await self._scale_pool(key)
 
     async def _scale_pool(self, key: str) -> None:
         try:
@@ -81,7 +81,7 @@ class Autoscaler:
 
     async def _again(self, key: str, after_s: float | None = None) -> None:
         await asyncio.sleep((after_s or RETRY_S) * self._rng.uniform(0.8, 1.2))
-        self._triggered.setdefault(key)
+        self.trigger(key)
 
     async def _scale_up(self, key: str) -> None:
         state = self._caches.state.pools.get(key)

@@ -48,6 +48,9 @@ class User:
         return {"username": self.name, "uid": self.name, "groups": list(self.groups)}
 
 
+ADMIN: Final = User()
+
+
 @dataclass(frozen=True, slots=True)
 class WebhookCall:
     """One call to make: POST ``review`` to where ``client_config`` says, within ``timeout_s``."""

@@ -14,15 +14,14 @@ Field management (server-side apply) and CEL are not implemented.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from extender.kube.api import (
     CRDS,
     NAMESPACES,
     PODS,
-    ApiError,
     Binding,
     ListOptions,
     ListPage,
@@ -43,45 +42,15 @@ from extender.sim import (
     validation,
     watching,
 )
-from extender.sim.admission import Admission, Attributes, User, WebhookCaller, no_caller
-from extender.sim.patch import json_patch, merge_patch, same_json, strategic_merge_patch
+from extender.sim.admission import Admission, Attributes, WebhookCaller, no_caller
+from extender.sim.intake import Change, Request, Target, check_wanted, own_request, patch_change, received
 from extender.sim.registry import PRIORITYCLASSES, Kind, Registry
 from extender.sim.selectors import compile_options
-from extender.sim.store import Collection, Entry, Key, Store, own
+from extender.sim.store import Collection, Entry, Key, Store, identical, own
 from extender.sim.watching import View
 
 ATTEMPTS_MAX: Final = 5
-OBJECT_BYTES_MAX: Final = 1_572_864
-"""etcd's limit of a request."""
-STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-Change = Callable[[Obj], Obj]
-"""Stored object (a copy, to be changed in place or not) -> the object wanted. May raise ApiError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Who asks, and whether nothing is to be stored."""
-
-    user: User = User()
-    dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The object that a request names. ``subresource`` is "", "status", "scale" or "binding"."""
-
-    kind: Kind
-    collection: Collection
-    key: Key
-    subresource: str = ""
-
-    def entry(self) -> Entry:
-        """What is stored. Raises NotFound."""
-        entry = self.collection.entries.get(self.key)
-        if entry is None:
-            raise statuses.not_found(self.kind.resource, self.key[1])
-        return entry
 
 
 class ApiServer:
@@ -156,7 +125,7 @@ class ApiServer:
         """As ``Api.create``."""
         await asyncio.sleep(0)
         kind = self.registry.resolve(resource)
-        new = self._received(kind, namespace, obj)
+        new = received(kind, namespace, obj)
         metadata = new["metadata"]
         self._check_namespace(kind, metadata.get("namespace", ""))
         self._fill_in(kind, new)
@@ -184,26 +153,6 @@ class ApiServer:
             return new
         entry = self._put(kind, collection, key, new, None)
         return entry.copy()
-
-    def _received(self, kind: Kind, namespace: str, obj: Obj) -> Obj:
-        """The request's object, our own copy, with its type and namespace settled. Raises ApiError 400."""
-        new = _own(obj)
-        resource = kind.resource
-        if not isinstance(new, dict) or not isinstance(new.setdefault("metadata", {}), dict):
-            raise statuses.bad_request("the object provided is unrecognized: it has no metadata")
-        for field, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-            if new.setdefault(field, wanted) != wanted:
-                words = f"the object provided is unrecognized (must be of type {resource.kind})"
-                raise statuses.bad_request(f"{words}: {field} is {new[field]!r}, wanted {wanted!r}")
-        metadata = new["metadata"]
-        if not resource.namespaced:
-            metadata.pop("namespace", None)
-            return new
-        if metadata.setdefault("namespace", namespace) != namespace or not namespace:
-            raise statuses.bad_request(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
-        return new
 
     def _check_namespace(self, kind: Kind, namespace: str) -> None:
         """NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out."""
@@ -256,7 +205,9 @@ class ApiServer:
             found += validation.finalizer_problems(old["metadata"], metadata)
         if kind.schema is not None:
             found += schema.problems(new, kind.schema)
-        found += validation.object_problems(kind, new)
+        # A write that leaves the spec alone (most do) needs no second look at it.
+        if old is None or "spec" not in new or old.get("spec") != new["spec"]:
+            found += validation.object_problems(kind, new)
         if old is not None:
             found += validation.change_problems(kind, old, new)
         if found:
@@ -274,8 +225,8 @@ class ApiServer:
         """As ``Api.update``."""
         await asyncio.sleep(0)
         if target.subresource == "scale":
-            return await self._write_scale(request, target, lambda _: _own(obj))
-        new = self._received(target.kind, target.key[0], obj)
+            return await self._write_scale(request, target, lambda _: own_request(obj))
+        new = received(target.kind, target.key[0], obj)
         if new["metadata"].setdefault("name", target.key[1]) != target.key[1]:
             raise statuses.bad_request("the name of the object does not match the name on the URL")
         named = str(new["metadata"].get("resourceVersion") or "")
@@ -289,7 +240,7 @@ class ApiServer:
     ) -> Obj:
         """As ``Api.patch``; kubectl's strategic merge patch too, for built-in kinds."""
         await asyncio.sleep(0)
-        change = _patch_change(target.kind, _own(patch), patch_type)
+        change = patch_change(target.kind, own_request(patch), patch_type)
         if target.subresource == "scale":
             return await self._write_scale(request, target, change)
         return await self._write(request, target, change)
@@ -299,31 +250,15 @@ class ApiServer:
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()
             new = change(before.copy())
-            self._check_patched(target, before, new)
+            check_wanted(target, before, new)
             new = await self._prepared(request, target, before, new)
-            if same_json(new, before.obj):
+            if identical(new, before.obj):
                 return before.copy()
             if target.collection.entries.get(target.key) is before:
                 if request.dry_run:
-                    return new
+                    return own(new)
                 return self._store_update(target, before, new)
         raise statuses.modified(target.kind.resource, target.key[1])
-
-    def _check_patched(self, target: Target, before: Entry, new: Obj) -> None:
-        """Preconditions in the wanted object. Raises Conflict, or ApiError 400 for another name or kind."""
-        resource, (_, name) = target.kind.resource, target.key
-        metadata = new.get("metadata")
-        if not isinstance(metadata, dict):
-            raise statuses.bad_request("the object provided is unrecognized: it has no metadata")
-        uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
-        if uid and uid != before.uid:
-            raise statuses.precondition_failed(resource, name, "UID", uid, before.uid)
-        if version and version != str(before.version):
-            raise statuses.modified(resource, name)
-        if (new.get("apiVersion"), new.get("kind")) != (resource.api_version, resource.kind):
-            raise statuses.bad_request("the apiVersion and kind of an object cannot be changed")
-        if metadata.get("name", name) != name or metadata.get("namespace", target.key[0]) != target.key[0]:
-            raise statuses.bad_request("the name of the object does not match the name on the URL")
 
     async def _prepared(self, request: Request, target: Target, before: Entry, new: Obj) -> Obj:
         """The wanted object made storable: defaulted, admitted, with the kind's strategy, validated."""
@@ -400,7 +335,7 @@ class ApiServer:
             self._validate(target.kind, before.obj, new)
             if target.collection.entries.get(target.key) is not before:
                 continue
-            if same_json(new, before.obj) or request.dry_run:
+            if identical(new, before.obj) or request.dry_run:
                 return subresources.scale_of(target.kind, new)
             stored = self._put(target.kind, target.collection, target.key, new, before)
             return subresources.scale_of(target.kind, stored.obj)
@@ -446,7 +381,7 @@ class ApiServer:
         if marked is None:
             self.remove(target, before)
             return None
-        if same_json(marked, before.obj):
+        if identical(marked, before.obj):
             return before.copy()
         return self._put(target.kind, target.collection, target.key, marked, before).copy()
 
@@ -487,42 +422,4 @@ def _settle(target: Target, before: Entry, new: Obj) -> None:
 
 
 def _with_object(at: Attributes, obj: Obj) -> Attributes:
-    return Attributes(
-        operation=at.operation,
-        kind=at.kind,
-        namespace=at.namespace,
-        name=at.name or str(obj.get("metadata", {}).get("name") or ""),
-        user=at.user,
-        object=obj,
-        old=at.old,
-        subresource=at.subresource,
-        dry_run=at.dry_run,
-        object_kind=at.object_kind,
-    )
-
-
-def _own(value: Any) -> Any:
-    """Our own copy of what a request brought. Raises ApiError 400 for what is not JSON, 413 for too much."""
-    try:
-        copy = own(value)
-    except TypeError as problem:
-        raise statuses.bad_request(f"the object provided is not JSON: {problem}") from problem
-    return copy
-
-
-def _patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
-    """A patch as a change. ``patch`` is ours; each attempt applies a copy of it. Raises ApiError 400, 415."""
-    if patch_type == PatchType.JSON:
-        if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):
-            raise statuses.bad_request("error decoding patch: a JSON patch is a list of operations")
-        return lambda obj: json_patch(obj, _own(patch))
-    if not isinstance(patch, dict):
-        raise statuses.bad_request("error decoding patch: a merge patch is an object")
-    if patch_type == PatchType.MERGE:
-        return lambda obj: merge_patch(obj, _own(patch))
-    if patch_type == STRATEGIC_MERGE and not kind.custom:
-        return lambda obj: strategic_merge_patch(obj, _own(patch))
-    raise statuses.unsupported_media_type(f"{PatchType.JSON}, {PatchType.MERGE}")
-
-
-__all__ = ["STRATEGIC_MERGE", "ApiError", "ApiServer", "Request", "Target"]
+    return replace(at, object=obj, name=at.name or str(obj.get("metadata", {}).get("name") or ""))

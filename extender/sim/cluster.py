@@ -27,7 +27,8 @@ from extender.kube.api import (
     WatchEvent,
 )
 from extender.sim.admission import User, WebhookCaller, no_caller
-from extender.sim.apiserver import ApiServer, Request
+from extender.sim.apiserver import ApiServer
+from extender.sim.intake import Request
 
 
 class UserView:
@@ -35,16 +36,16 @@ class UserView:
 
     def __init__(self, server: ApiServer, request: Request) -> None:
         self.server = server
-        self._request = request
+        self.request = request
 
     def as_user(self, username: str, groups: Sequence[str] = ("system:authenticated",)) -> "UserView":
         """The same cluster as another user: admission's userInfo."""
         user = User(username, tuple(groups))
-        return UserView(self.server, Request(user, dry_run=self._request.dry_run))
+        return UserView(self.server, Request(user, dry_run=self.request.dry_run))
 
     def dry_run(self) -> "UserView":
         """The same user, whose writes are checked and answered but not stored."""
-        return UserView(self.server, Request(self._request.user, dry_run=True))
+        return UserView(self.server, Request(self.request.user, dry_run=True))
 
     async def list_page(
         self,
@@ -76,14 +77,14 @@ class UserView:
 
     async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
         """``Api.create``."""
-        return await self.server.create(self._request, resource, namespace, obj)
+        return await self.server.create(self.request, resource, namespace, obj)
 
     async def update(
         self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
     ) -> Obj:
         """``Api.update``."""
         target = self.server.target(resource, namespace, name, subresource)
-        return await self.server.update(self._request, target, obj)
+        return await self.server.update(self.request, target, obj)
 
     async def patch(
         self,
@@ -97,7 +98,7 @@ class UserView:
     ) -> Obj:
         """``Api.patch``."""
         target = self.server.target(resource, namespace, name, subresource)
-        return await self.server.patch(self._request, target, patch, patch_type=patch_type)
+        return await self.server.patch(self.request, target, patch, patch_type=patch_type)
 
     async def delete(
         self,
@@ -111,12 +112,12 @@ class UserView:
         """``Api.delete``."""
         target = self.server.target(resource, namespace, name)
         await self.server.delete(
-            self._request, target, preconditions=preconditions, grace_period_s=grace_period_s
+            self.request, target, preconditions=preconditions, grace_period_s=grace_period_s
         )
 
     async def bind(self, binding: Binding) -> None:
         """``Api.bind``."""
-        await self.server.bind(self._request, binding)
+        await self.server.bind(self.request, binding)
 
 
 class Cluster(UserView):

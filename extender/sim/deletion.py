@@ -6,7 +6,7 @@ delete, never lengthened.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from extender.kube.api import NAMESPACES, PODS, Obj, Preconditions, Resource
 from extender.sim.registry import Kind
@@ -14,7 +14,7 @@ from extender.sim.statuses import precondition_failed
 from extender.sim.store import Entry
 from extender.sim.strategy import rfc3339
 
-FINISHED = frozenset({"Succeeded", "Failed"})
+FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def check_preconditions(resource: Resource, entry: Entry, preconditions: Preconditions | None) -> None:

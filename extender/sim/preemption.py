@@ -15,7 +15,7 @@ from typing import Final
 
 from extender.core.decode import mapping, selector_from, text
 from extender.sim.extender_client import Extender, ExtenderError, Victims
-from extender.sim.framework import CycleState, Nominator, NodeStatuses, Profile
+from extender.sim.framework import CycleState, NodeStatuses, Nominator, Profile
 from extender.sim.scheduler_cache import Snapshot
 from extender.sim.scheduler_listers import Listers
 from extender.sim.scheduler_types import Code, NodeInfo, PodInfo, Status
@@ -33,6 +33,9 @@ PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 
+NOBODY: Final = Victims(())
+
+
 @dataclass(frozen=True, slots=True)
 class Preemption:
     """What came of it. ``status`` None: delete ``victims`` and nominate ``node``.
@@ -42,7 +45,7 @@ class Preemption:
 
     status: Status | None
     node: str | None = None
-    victims: Victims = Victims(())
+    victims: Victims = NOBODY
 
 
 class Preemptor:
@@ -151,7 +154,8 @@ class Preemptor:
     def _by_budget(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Pods whose deletion breaks a PodDisruptionBudget, and the others, in their order."""
         allowed: dict[str, int] = {}
-        protected, free = [], []
+        protected: list[PodInfo] = []
+        free: list[PodInfo] = []
         for pod in pods:
             broken = False
             for budget in self._listers.disruption_budgets(pod.namespace) if pod.labels else ():
@@ -178,7 +182,7 @@ def terminating_by_preemption(pod: PodInfo) -> bool:
         return False
     for condition in (pod.obj.get("status") or {}).get("conditions") or ():
         if condition.get("type") == DISRUPTION_TARGET:
-            return condition.get("status") == "True" and condition.get("reason") == PREEMPTION_BY_SCHEDULER
+            return (condition.get("status"), condition.get("reason")) == ("True", PREEMPTION_BY_SCHEDULER)
     return False
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Final
 
-from extender.core.model import object_key
 from extender.sim.predicates import insufficient_resources
 from extender.sim.scheduler_types import NodeInfo, NodeView, PodInfo, untolerated_taint
 
@@ -75,6 +74,10 @@ Hint = Callable[[PodInfo, ClusterEvent], bool]
 
 def _always(_pod: PodInfo, _event: ClusterEvent) -> bool:
     return True
+
+
+def _never(_pod: PodInfo, _event: ClusterEvent) -> bool:
+    return False
 
 
 def _itself(pod: PodInfo, event: ClusterEvent) -> bool:
@@ -198,7 +201,17 @@ REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
         _TAINT_CHANGED,
     ),
     SCHEDULING_GATES: ((_PODS, Action.UPDATE_POD_GATES_ELIMINATED, _itself),),
+    # It only holds back pods whose victims are still being deleted; the others that refused them decide.
+    DEFAULT_PREEMPTION: ((_PODS, Action.DELETE, _never),),
 }
+
+
+def may_open(gate: str, event: ClusterEvent) -> bool:
+    """Whether an event is one that the plugin that holds a pod back watches for."""
+    return any(
+        event.resource in resources and event.action in actions
+        for resources, actions, _ in REGISTRATIONS.get(gate, ())
+    )
 
 
 def may_help(pod: PodInfo, refused_by: Collection[str], event: ClusterEvent) -> bool:
@@ -264,10 +277,3 @@ def pod_change_events(old: PodInfo, new: PodInfo) -> list[ClusterEvent]:
     if old.tolerations != new.tolerations:
         actions.append(Action.UPDATE_POD_TOLERATION)
     return [ClusterEvent(resource, action, old, new) for action in actions or [Action.UPDATE]]
-
-
-def described(event: ClusterEvent) -> str:
-    """An event in a few words, for logs."""
-    thing = event.new or event.old
-    subject = object_key("" if isinstance(thing, NodeView) else thing.namespace, thing.name) if thing else "*"
-    return f"{event.resource.name.lower()} {event.action.name or ''} {subject}".lower()

@@ -15,9 +15,9 @@ from extender.core.errors import VReplicaError
 from extender.sim.extender_client import Extender, ExtenderError
 from extender.sim.framework import (
     CycleState,
-    Nominator,
     NodeScores,
     NodeStatuses,
+    Nominator,
     PluginError,
     Profile,
     int64,

@@ -28,6 +28,7 @@ from extender.sim.queueing_hints import (
     ClusterEvent,
     force_activate,
     may_help,
+    may_open,
     pod_change_events,
     unschedulable_timeout,
 )
@@ -246,7 +247,7 @@ class SchedulingQueue:
         self._remember([event])
 
     def _move(self, queued: QueuedPod, event: ClusterEvent) -> None:
-        if queued.gated_by and not may_help(queued.pod, {queued.gated_by}, event):
+        if queued.gated_by and not may_open(queued.gated_by, event):
             return
         if may_help(queued.pod, queued.refused_by, event):
             self._requeue(queued)

@@ -102,10 +102,10 @@ def label_selector_object(selector: Mapping[str, Any] | None) -> LabelsPredicate
         _operator(key, "In", frozenset((value,)))
         for key, value in ((selector or {}).get("matchLabels") or {}).items()
     ]
-    for expression in (selector or {}).get("matchExpressions") or ():
-        tests.append(
-            _operator(expression["key"], expression["operator"], frozenset(expression.get("values") or ()))
-        )
+    tests += [
+        _operator(expression["key"], expression["operator"], frozenset(expression.get("values") or ()))
+        for expression in (selector or {}).get("matchExpressions") or ()
+    ]
     return lambda labels: all(test(labels) for test in tests)
 
 

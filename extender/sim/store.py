@@ -10,7 +10,7 @@ holds the entry before and after), which is how the pages of one list agree alth
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import orjson
@@ -56,10 +56,18 @@ def own(obj: Obj) -> Obj:
     return decoded
 
 
+def identical(left: object, right: object) -> bool:
+    """Equal as JSON text, so that ``true`` is not 1: what makes a write a no-op."""
+    return left == right and orjson.dumps(left, option=orjson.OPT_SORT_KEYS) == orjson.dumps(
+        right, option=orjson.OPT_SORT_KEYS
+    )
+
+
 class Collection:
     """All objects of one kind and their recent history."""
 
-    def __init__(self, history_events_max: int) -> None:
+    def __init__(self, kind: tuple[str, str], history_events_max: int) -> None:
+        self.kind = kind
         self.entries: dict[Key, Entry] = {}
         self.horizon = 0
         """A watch from before this version has missed changes that are gone."""
@@ -166,13 +174,15 @@ class Store:
         self.version = 1
         self._history_events_max = history_events_max
         self._collections: dict[tuple[str, str], Collection] = {}
+        self.subscribers: list[Callable[[tuple[str, str], Change], None]] = []
+        """Called with (group, plural) and each change, in the very write: they may only take note."""
 
     def collection(self, group: str, plural: str) -> Collection:
         """The collection of a resource, made on first use. A new one has no history before now."""
         key = (group, plural)
         found = self._collections.get(key)
         if found is None:
-            found = self._collections[key] = Collection(self._history_events_max)
+            found = self._collections[key] = Collection(key, self._history_events_max)
         return found
 
     def collections(self) -> Iterator[tuple[tuple[str, str], Collection]]:
@@ -184,14 +194,19 @@ class Store:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
         entry = Entry(key, self.version, orjson.dumps(obj), obj)
-        collection.record(Change(self.version, before, entry))
+        self._record(collection, Change(self.version, before, entry))
         return entry
 
     def remove(self, collection: Collection, before: Entry) -> Entry:
         """Remove an entry; the reply is its last state at the version of the removal, as watches report it."""
         self.version += 1
-        collection.record(Change(self.version, before, None))
+        self._record(collection, Change(self.version, before, None))
         return at_version(before, self.version)
+
+    def _record(self, collection: Collection, change: Change) -> None:
+        collection.record(change)
+        for subscriber in self.subscribers:
+            subscriber(collection.kind, change)
 
     def compact(self) -> None:
         """Forget all history: every watch and continue token from before now gets 410."""

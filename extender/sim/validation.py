@@ -6,12 +6,13 @@ Each check yields problems in Kubernetes' words; the API server raises them all 
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 from extender.kube.api import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, STATEFULSETS, Obj, Resource
-from extender.sim.patch import same_json
 from extender.sim.registry import Kind
 from extender.sim.selectors import label_selector_object
+from extender.sim.store import identical
 
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -65,6 +66,7 @@ def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
         yield f"metadata.annotations: Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
 
 
+@lru_cache(maxsize=4096)
 def _is_qualified(key: str) -> bool:
     prefix, slash, name = key.rpartition("/")
     if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
@@ -134,7 +136,7 @@ def _pod(pod: Obj) -> Iterator[str]:
 
 def _pod_change(old: Obj, new: Obj) -> Iterator[str]:
     """Only images, activeDeadlineSeconds, added tolerations and removed scheduling gates may change."""
-    if same_json(old["spec"], new["spec"]):
+    if identical(old["spec"], new["spec"]):
         return
     if old["spec"].get("nodeName", "") != new["spec"].get("nodeName", ""):
         yield f"spec.nodeName: Forbidden: {_POD_CHANGE_WORDS}"
@@ -145,7 +147,7 @@ def _pod_change(old: Obj, new: Obj) -> Iterator[str]:
     gates = old["spec"].get("schedulingGates") or ()
     if any(item not in gates for item in new["spec"].get("schedulingGates") or ()):
         yield "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate"
-    if not same_json(_frozen_part(old["spec"]), _frozen_part(new["spec"])):
+    if not identical(_frozen_part(old["spec"]), _frozen_part(new["spec"])):
         yield f"spec: Forbidden: {_POD_CHANGE_WORDS}"
 
 
@@ -201,7 +203,7 @@ def _stateful_set_change(old: Obj, new: Obj) -> Iterator[str]:
         {key: value for key, value in obj["spec"].items() if key not in _STATEFUL_SET_MUTABLE}
         for obj in (old, new)
     )
-    if not same_json(fixed_old, fixed_new):
+    if not identical(fixed_old, fixed_new):
         fields = ", ".join(f"'{field}'" for field in _STATEFUL_SET_MUTABLE)
         yield f"spec: Forbidden: updates to statefulset spec for fields other than {fields} are forbidden"
 
@@ -225,7 +227,7 @@ def _event(event: Obj) -> Iterator[str]:
     where = event["metadata"].get("namespace")
     if regarding and regarding != where:
         yield f'regarding.namespace: Invalid value: "{regarding}": does not match event.namespace'
-    if not regarding and where != "default" and where != "kube-system":
+    if not regarding and where not in {"default", "kube-system"}:
         yield 'regarding.namespace: Invalid value: "": does not match event.namespace'
 
 
@@ -248,7 +250,7 @@ def _event_change(old: Obj, new: Obj) -> Iterator[str]:
         "type",
     )
     for field in fixed:
-        if not same_json(old.get(field), new.get(field)):
+        if not identical(old.get(field), new.get(field)):
             yield f"{field}: Invalid value: field is immutable"
 
 
@@ -259,8 +261,6 @@ def _lease(lease: Obj) -> Iterator[str]:
         yield f"spec.leaseDurationSeconds: Invalid value: {duration}: must be greater than 0"
     if transitions is not None and transitions < 0:
         yield f"spec.leaseTransitions: Invalid value: {transitions}: must be greater than or equal to 0"
-    if spec.get("holderIdentity") == "":
-        yield 'spec.holderIdentity: Invalid value: "": must not be empty'
     for field in ("acquireTime", "renewTime"):
         if spec.get(field) is not None and not _is_micro_time(spec[field]):
             yield f'spec.{field}: Invalid value: "{spec[field]}": must be a time with microseconds'

@@ -1,0 +1,104 @@
+"""``vreplica run`` and ``vreplica cluster``."""
+
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.live import Live
+
+from extender.demo.local import LocalCluster, LocalSystem
+from extender.demo.story import Census, Story, Tell
+from extender.demo.view import View
+from extender.sim.scheduler_config_file import load_configuration
+
+REFRESH_PER_SECOND: Final = 8
+
+
+async def run_demo(*, once: bool, output: str, seed: int) -> int:
+    """Play the story; ``once`` ends after it, else everything stays up until cancelled."""
+    with tempfile.TemporaryDirectory(prefix="vreplica-") as directory:
+        async with LocalSystem(seed=seed, directory=Path(directory)) as system:
+            census = Census()
+            system.local.spawn(census.follow(system.local.cluster), "census")
+            view = View(census, _urls(system))
+            quiet = output == "json"
+            with contextlib.ExitStack() as stack:
+                tell = view.tell
+                if not quiet and sys.stdout.isatty():
+                    stack.enter_context(Live(view, refresh_per_second=REFRESH_PER_SECOND, screen=False))
+                else:
+                    tell = _printer(sys.stderr if quiet else sys.stdout)
+                    for line in _urls(system):
+                        tell(line)
+                story = Story(system, census, tell)
+                await story.play()
+                view.zones = {node.name: node.zone for node in system.running.caches.nodes.list()}
+                if not once:
+                    tell("the story is told; everything stays up until Ctrl-C")
+                    await asyncio.get_running_loop().create_future()
+            result = _result(system, census, story)
+    if quiet:
+        print(json.dumps(result))
+    else:
+        Console().print(view)
+    return 0
+
+
+def _result(system: LocalSystem, census: Census, story: Story) -> dict[str, object]:
+    service = system.running
+    return {
+        "nodes": census.nodes,
+        "pods": len(census.pods),
+        "vpods": len(census.vpods),
+        "vreplicasWanted": census.wanted,
+        "vreplicasPlaced": census.placed,
+        "overcommittedPods": len(census.overcommitted),
+        "movedVReplicas": census.moved,
+        "binds": service.verbs.binds,
+        "bindErrors": service.verbs.bind_errors,
+        "secondsToSettle": round(story.settled_s, 3),
+        "requests": dict(service.server.requests),
+    }
+
+
+def _urls(system: LocalSystem) -> list[str]:
+    service = system.running.server.url
+    return [
+        f"state    {service}/state.json",
+        f"metrics  {service}/metrics",
+        f"kubectl --kubeconfig {system.kubeconfig} get adapterpools,vpods,pods -A",
+    ]
+
+
+def _printer(stream: TextIO) -> Tell:
+    def tell(line: str) -> None:
+        print(line, file=stream, flush=True)
+
+    return tell
+
+
+async def run_cluster(  # the command line's own options
+    *,
+    host: str,
+    port: int,
+    kubeconfig_out: str | None,
+    scheduler_configs: Sequence[str],
+    seed: int,
+) -> int:
+    """Only the cluster, until cancelled; ``scheduler_configs`` are documents. Raises InvalidConfiguration."""
+    configs = [load_configuration(document) for document in scheduler_configs]
+    async with LocalCluster(seed=seed, host=host, port=port) as local:
+        for config in configs:
+            local.start_scheduler(config)
+        if kubeconfig_out:
+            local.write_kubeconfig(Path(kubeconfig_out))
+        print(f"embedded cluster on {local.face.url}", flush=True)
+        while True:
+            local.check()
+            await asyncio.sleep(1.0)

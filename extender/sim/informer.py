@@ -1,0 +1,159 @@
+"""What the embedded controllers are built from: informers and work queues, small forms of client-go's.
+
+An ``Informer`` lists and watches one kind and tells its handlers of each change; one informer serves all controllers
+that look at that kind. A ``WorkQueue`` holds keys, each at most once, and gives them to one ``sync`` at a time; what fails
+with an ApiError is tried again after a growing delay. Both end when their ``run`` is cancelled.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+from extender.kube.api import EVERYWHERE, Api, ApiError, Expired, ListOptions, Obj, Resource, WatchEventType
+
+Handler = Callable[[Obj | None, Obj | None], None]
+"""Called with (before, after); None where there was or is nothing."""
+ObjectKey = tuple[str, str]
+K = TypeVar("K", bound=Hashable)
+
+RELIST_DELAY_S: Final = 1.0
+WATCH_TIMEOUT_S: Final = 300.0
+RETRY_FIRST_S: Final = 0.1
+RETRY_DOUBLINGS_MAX: Final = 7
+
+
+def key_of(obj: Obj) -> ObjectKey:
+    """Namespace ("" if none) and name."""
+    metadata = obj["metadata"]
+    return (metadata.get("namespace", ""), metadata["name"])
+
+
+class Informer:
+    """A local copy of one kind. ``objects`` must not be changed by readers."""
+
+    def __init__(self, api: Api, resource: Resource, options: ListOptions = EVERYWHERE) -> None:
+        self.objects: dict[ObjectKey, Obj] = {}
+        self.synced = asyncio.Event()
+        self._api = api
+        self._resource = resource
+        self._options = options
+        self._handlers: list[Handler] = []
+
+    def on_change(self, handler: Handler) -> None:
+        """Tell ``handler`` of every change from now on, and of what is there already."""
+        self._handlers.append(handler)
+        for obj in self.objects.values():
+            handler(None, obj)
+
+    async def run(self) -> None:
+        """List, then watch; from the last version seen after an ended watch, list again after 410."""
+        while True:
+            try:
+                version = await self._list()
+                while True:
+                    version = await self._watch(version)
+            except Expired:
+                continue
+            except ApiError:
+                await asyncio.sleep(RELIST_DELAY_S)
+
+    async def _list(self) -> str:
+        listed: dict[ObjectKey, Obj] = {}
+        token = ""
+        while True:
+            page = await self._api.list_page(self._resource, self._options, continue_token=token)
+            listed.update((key_of(obj), obj) for obj in page.items)
+            if not page.continue_token:
+                break
+            token = page.continue_token
+        for key in [key for key in self.objects if key not in listed]:
+            self._change(key, None)
+        for key, obj in listed.items():
+            known = self.objects.get(key)
+            if known is None or known["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+                self._change(key, obj)
+        self.synced.set()
+        return page.resource_version
+
+    async def _watch(self, version: str) -> str:
+        events = self._api.watch(
+            self._resource, self._options, resource_version=version, timeout_s=WATCH_TIMEOUT_S
+        )
+        async for event in events:
+            version = event.object["metadata"]["resourceVersion"]
+            if event.type is WatchEventType.BOOKMARK:
+                continue
+            gone = event.type is WatchEventType.DELETED
+            self._change(key_of(event.object), None if gone else event.object)
+        return version
+
+    def _change(self, key: ObjectKey, after: Obj | None) -> None:
+        before = self.objects.get(key)
+        if after is None:
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = after
+        if before is None and after is None:
+            return
+        # A deleted and recreated object within one list: two changes, as their handlers key by uid.
+        if before and after and before["metadata"]["uid"] != after["metadata"]["uid"]:
+            for handler in self._handlers:
+                handler(before, None)
+            before = None
+        for handler in self._handlers:
+            handler(before, after)
+
+
+class WorkQueue(Generic[K]):
+    """Keys to be looked at, in the order in which they came, each waiting at most once."""
+
+    def __init__(self, sync: Callable[[K], Awaitable[None]]) -> None:
+        self._sync = sync
+        self._pending: dict[K, None] = {}
+        self._failures: dict[K, int] = {}
+        self._timers: dict[K, asyncio.TimerHandle] = {}
+        self._wake = asyncio.Event()
+
+    def add(self, key: K) -> None:
+        """Look at ``key`` soon."""
+        self._pending.setdefault(key)
+        self._wake.set()
+
+    def add_after(self, key: K, delay_s: float) -> None:
+        """Look at ``key`` in ``delay_s``, or sooner if that was already asked for."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + max(delay_s, 0.0)
+        timer = self._timers.get(key)
+        if timer is not None and not timer.cancelled() and timer.when() <= due:
+            return
+        if timer is not None:
+            timer.cancel()
+        self._timers[key] = loop.call_at(due, self._timer_fired, key)
+
+    def _timer_fired(self, key: K) -> None:
+        self._timers.pop(key, None)
+        self.add(key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            while True:
+                if not self._pending:
+                    self._wake.clear()
+                    await self._wake.wait()
+                key = next(iter(self._pending))
+                del self._pending[key]
+                await self._one(key)
+        finally:
+            for timer in self._timers.values():
+                timer.cancel()
+            self._timers.clear()
+
+    async def _one(self, key: K) -> None:
+        try:
+            await self._sync(key)
+        except ApiError:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            self.add_after(key, RETRY_FIRST_S * 2 ** min(failures - 1, RETRY_DOUBLINGS_MAX))
+        else:
+            self._failures.pop(key, None)

@@ -1,0 +1,374 @@
+"""The shipped manifests agree with the code, with each other, and with what kube-scheduler and its traps demand."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from extender.core import names
+from extender.core.decode import pod_from, pool_from, vpod_from
+from extender.service.config import load_config
+from tests.webhook.builders import a_namespace, caches, patched, request
+from webhook.caches import WebhookCaches
+from webhook.cli import UPKEEP_PERIOD_S
+from webhook.mutate import stamp
+from webhook.registration import CONFIGURATION_NAME
+from webhook.server import Limits, WebhookServer
+from webhook.settings import Settings, parser, settings_from
+from webhook.validate import DEFAULT_RULES, DEFAULT_WRITERS, validate
+from webhook.x509 import SERVING_RENEWED_BEFORE_END
+
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+NAMESPACE = "vreplica-system"
+FILES = sorted((*MANIFESTS.glob("crds/*.yaml"), *MANIFESTS.glob("base/*.yaml")))
+KUSTOMIZATIONS = sorted(
+    MANIFESTS / folder / "kustomization.yaml" for folder in ("base", "crds", "kube-scheduler")
+)
+NOT_OBJECTS = {"kustomization.yaml", "service-config.yaml"}
+
+
+def documents(path: Path) -> list[Any]:
+    return [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+OBJECTS = [obj for path in FILES if path.name not in NOT_OBJECTS for obj in documents(path)]
+
+
+def find(kind: str, name: str) -> Any:
+    [found] = [obj for obj in OBJECTS if obj["kind"] == kind and obj["metadata"]["name"] == name]
+    return found
+
+
+def of_kind(*kinds: str) -> list[Any]:
+    return [obj for obj in OBJECTS if obj["kind"] in kinds]
+
+
+def spec_schema(crd: str) -> Any:
+    version = find("CustomResourceDefinition", crd)["spec"]["versions"][0]
+    return version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+
+
+def defaulted(schema: Any, value: Any) -> Any:
+    """Structural defaulting, as far as our schemas use it."""
+    if schema.get("type") == "object" and isinstance(value, dict):
+        value = dict(value)
+        for name, inner in schema.get("properties", {}).items():
+            if name not in value and "default" in inner:
+                value[name] = inner["default"]
+            if name in value:
+                value[name] = defaulted(inner, value[name])
+    return value
+
+
+class TestStructure:
+    def test_every_object_is_named_once(self):
+        ids = [(obj["kind"], obj["metadata"].get("namespace"), obj["metadata"]["name"]) for obj in OBJECTS]
+        assert len(ids) == len(set(ids)) > 20
+
+    @pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=lambda path: path.parent.name)
+    def test_every_listed_file_exists(self, path):
+        [kustomization] = documents(path)
+        listed = [*kustomization.get("resources", ())]
+        listed += [
+            file for generator in kustomization.get("configMapGenerator", ()) for file in generator["files"]
+        ]
+        assert all((path.parent / name).exists() for name in listed)
+
+    @pytest.mark.parametrize("folder", ["base", "crds"])
+    def test_every_file_is_listed(self, folder):
+        [kustomization] = documents(MANIFESTS / folder / "kustomization.yaml")
+        present = {path.name for path in (MANIFESTS / folder).glob("*.yaml")} - NOT_OBJECTS
+        assert present == {name for name in kustomization["resources"] if not name.startswith("..")}
+
+    def test_namespaced_objects_say_their_namespace(self):
+        # kube-system: only the reader of the authentication configuration is bound there.
+        for obj in of_kind("ServiceAccount", "Role", "RoleBinding", "Deployment", "Service", "Secret"):
+            assert obj["metadata"]["namespace"] in {NAMESPACE, "kube-system"}
+
+
+class TestCustomResourceDefinitions:
+    @pytest.mark.parametrize("plural", ["adapterpools", "vpods"])
+    def test_names_and_status_subresource(self, plural):
+        crd = find("CustomResourceDefinition", f"{plural}.{names.GROUP}")
+        [version] = crd["spec"]["versions"]
+        assert (crd["spec"]["group"], crd["spec"]["scope"]) == (names.GROUP, "Namespaced")
+        assert (version["name"], version["subresources"]) == (names.VERSION, {"status": {}})
+        assert version["additionalPrinterColumns"]
+
+    @pytest.mark.parametrize(
+        ("plural", "minimal", "decode"),
+        [
+            pytest.param(
+                "adapterpools", {"statefulSet": "s", "slotsPerPod": 20}, pool_from, id="AdapterPool"
+            ),
+            pytest.param("vpods", {"poolRef": {"name": "p"}, "vreplicas": 1}, vpod_from, id="VPod"),
+        ],
+    )
+    def test_the_schemas_defaults_are_the_codes_defaults(self, plural, minimal, decode):
+        metadata = {"namespace": "ns", "name": "n"}
+        full = defaulted(spec_schema(f"{plural}.{names.GROUP}"), minimal)
+        assert decode({"metadata": metadata, "spec": full}) == decode({"metadata": metadata, "spec": minimal})
+
+    def test_a_pools_spec_has_the_fields_and_defaults_of_the_design(self):
+        assert defaulted(
+            spec_schema("adapterpools.vreplica.dev"), {"statefulSet": "s", "slotsPerPod": 20}
+        ) == {
+            "statefulSet": "s",
+            "slotsPerPod": 20,
+            "minPods": 0,
+            "minPodsPerVPod": 0,
+            "scaleDownPeriodSeconds": 100,
+            "rebalance": {"movesPerPeriod": 10, "cooldownSeconds": 300, "dryRun": False},
+            "namespaceSelector": {},
+            "profile": "default",
+            "sources": [],
+        }
+
+    def test_every_number_has_bounds_and_every_spec_field_a_description(self):
+        def walk(schema: Any, path: str) -> None:
+            if schema.get("type") == "integer":
+                assert "minimum" in schema, path
+                assert "format" in schema, path
+            for name, inner in schema.get("properties", {}).items():
+                walk(inner, f"{path}.{name}")
+            if isinstance(schema.get("items"), dict):
+                assert "maxItems" in schema, path
+                walk(schema["items"], f"{path}[]")
+
+        for crd in of_kind("CustomResourceDefinition"):
+            schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+            walk(schema, crd["spec"]["names"]["kind"])
+            for name, inner in schema["properties"]["spec"]["properties"].items():
+                assert inner.get("description"), name
+
+
+CONFIGURATIONS = of_kind("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+WEBHOOKS = [webhook for configuration in CONFIGURATIONS for webhook in configuration["webhooks"]]
+
+
+class TestAdmission:
+    def test_both_have_the_name_that_the_webhook_registers(self):
+        assert [obj["metadata"]["name"] for obj in CONFIGURATIONS] == [CONFIGURATION_NAME] * 2
+
+    @pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook["name"])
+    def test_an_outage_of_the_webhook_never_blocks_anybody(self, webhook):
+        assert webhook["failurePolicy"] == "Ignore"
+        assert webhook["sideEffects"] == "None"
+        assert webhook["admissionReviewVersions"] == ["v1"]
+        assert Limits().deadline_s < webhook["timeoutSeconds"] == 3
+
+    @pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook["name"])
+    def test_it_is_called_where_it_serves(self, webhook):
+        service = webhook["clientConfig"]["service"]
+        found = find("Service", service["name"])
+        assert (service["namespace"], service["port"]) == (NAMESPACE, found["spec"]["ports"][0]["port"])
+        app = WebhookServer(caches(), DEFAULT_RULES, tls=None).application()
+        assert service["path"] in {resource.canonical for resource in app.router.resources()}
+
+    @pytest.mark.parametrize("webhook", WEBHOOKS, ids=lambda webhook: webhook["name"])
+    def test_only_labelled_pods_and_our_own_kinds_are_looked_at(self, webhook):
+        resources = {resource for rule in webhook["rules"] for resource in rule["resources"]}
+        if "pods" in resources:
+            assert resources <= {"pods", "pods/status"}
+            assert webhook["objectSelector"] == {
+                "matchExpressions": [{"key": names.POOL_LABEL, "operator": "Exists"}]
+            }
+        else:
+            assert resources == {"adapterpools", "vpods"}
+
+    def test_pods_are_stamped_again_when_another_webhook_changes_them(self):
+        [webhook] = CONFIGURATIONS[0]["webhooks"]
+        assert webhook["reinvocationPolicy"] == "IfNeeded"
+        assert webhook["rules"][0]["operations"] == ["CREATE"]
+
+    def test_the_condition_names_all_that_is_guarded(self):
+        [condition] = CONFIGURATIONS[1]["webhooks"][0]["matchConditions"]
+        for name in (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION, names.POOL_LABEL):
+            assert f"'{name}'" in condition["expression"]
+
+
+def container(deployment: str, name: str) -> Any:
+    pod = find("Deployment", deployment)["spec"]["template"]["spec"]
+    [found] = [each for each in pod["containers"] if each["name"] == name]
+    return found
+
+
+class TestDeployments:
+    def webhook_settings(self) -> Settings:
+        # The one path of the image that the options read.
+        command = container("vreplica-webhook", "webhook")["command"]
+        file = str(MANIFESTS / "base" / "service-config.yaml")
+        return settings_from(
+            parser().parse_args([a.replace("/etc/vreplica/service-config.yaml", file) for a in command[1:]])
+        )
+
+    def test_the_webhooks_options_fit_the_other_manifests(self):
+        settings = self.webhook_settings()
+        assert settings.port == container("vreplica-webhook", "webhook")["ports"][0]["containerPort"]
+        assert find("Service", settings.service[1])["metadata"]["namespace"] == settings.service[0]
+        assert settings.rules.writers == DEFAULT_WRITERS
+        account = find("Deployment", "vreplica-scheduler")["spec"]["template"]["spec"]["serviceAccountName"]
+        assert settings.rules.writers == {f"system:serviceaccount:{NAMESPACE}:{account}"}
+        rules = find("Role", "vreplica-webhook")["rules"]
+        assert settings.secret == (NAMESPACE, rules[0]["resourceNames"][0])
+        assert settings.kubeconfig == ""
+
+    def test_certificates_are_looked_after_more_often_than_they_need(self):
+        assert SERVING_RENEWED_BEFORE_END.total_seconds() > 100 * UPKEEP_PERIOD_S
+
+    @pytest.mark.parametrize("deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"])
+    def test_pods_meet_the_restricted_standard(self, deployment):
+        pod = deployment["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for each in pod["containers"]:
+            assert each["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"requests", "limits"} <= set(each["resources"])
+            assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(each)
+
+    @pytest.mark.parametrize("deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"])
+    def test_two_replicas_of_which_one_always_stays(self, deployment):
+        assert deployment["spec"]["replicas"] == 2
+        budget = find("PodDisruptionBudget", deployment["metadata"]["name"])["spec"]
+        assert budget["minAvailable"] == 1
+        assert budget["selector"] == deployment["spec"]["selector"]
+
+    @pytest.mark.parametrize("deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"])
+    def test_mounted_volumes_and_the_account_exist(self, deployment):
+        pod = deployment["spec"]["template"]["spec"]
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        for each in pod["containers"]:
+            assert {mount["name"] for mount in each["volumeMounts"]} <= volumes
+        assert find("ServiceAccount", pod["serviceAccountName"])
+
+    def test_the_two_processes_of_a_pod_do_not_see_each_others_credentials(self):
+        extender = {mount["name"] for mount in container("vreplica-scheduler", "extender")["volumeMounts"]}
+        scheduler = {
+            mount["name"] for mount in container("vreplica-scheduler", "kube-scheduler")["volumeMounts"]
+        }
+        assert "service-token" in extender - scheduler
+        assert "kube-scheduler-token" in scheduler - extender
+        assert (
+            find("Deployment", "vreplica-scheduler")["spec"]["template"]["spec"][
+                "automountServiceAccountToken"
+            ]
+            is False
+        )
+
+
+class TestRoles:
+    ROLES = of_kind("ClusterRole", "Role")
+
+    @pytest.mark.parametrize("role", ROLES, ids=lambda obj: f"{obj['kind']}-{obj['metadata']['name']}")
+    def test_no_wildcards_and_no_listing_of_secrets(self, role):
+        for rule in role["rules"]:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            if "secrets" in rule["resources"]:
+                assert not {"list", "watch", "delete"} & set(rule["verbs"])
+                assert "resourceNames" in rule or rule["verbs"] == ["create"]
+
+    def test_leases_are_the_ones_of_the_configuration_files(self):
+        service = load_config(str(MANIFESTS / "base" / "service-config.yaml")).leader_election
+        [kube_scheduler] = documents(MANIFESTS / "kube-scheduler" / "config.yaml")
+        for role, lease in (
+            ("vreplica-scheduler", service.resource_name),
+            ("vreplica-kube-scheduler", kube_scheduler["leaderElection"]["resourceName"]),
+        ):
+            assert find("Role", role)["rules"][0]["resourceNames"] == [lease]
+        assert (
+            service.resource_namespace == kube_scheduler["leaderElection"]["resourceNamespace"] == NAMESPACE
+        )
+
+    def test_every_binding_binds_an_account_that_exists(self):
+        for binding in of_kind("ClusterRoleBinding", "RoleBinding"):
+            for subject in binding["subjects"]:
+                assert (
+                    find("ServiceAccount", subject["name"])["metadata"]["namespace"] == subject["namespace"]
+                )
+
+
+def scheduler_extenders() -> list[Any]:
+    rows = []
+    for name in ("config.yaml", "config-https.yaml"):
+        [config] = documents(MANIFESTS / "kube-scheduler" / name)
+        rows += [pytest.param(extender, id=name) for extender in config["extenders"]]
+    policy = json.loads((MANIFESTS / "kube-scheduler" / "policy.json").read_text())
+    rows += [pytest.param(extender, id="policy.json") for extender in policy["extenders"]]
+    return rows
+
+
+class TestKubeScheduler:
+    @pytest.mark.parametrize("extender", scheduler_extenders())
+    def test_every_form_registers_the_same_extender(self, extender):
+        verbs = {verb: extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind", "preempt")}
+        assert verbs == {verb: verb for verb in verbs}
+        assert extender["urlPrefix"].endswith(":10261/v1")
+        assert extender["nodeCacheCapable"] is True
+        assert extender["ignorable"] is False, "with a bind verb it could bind pods unchecked"
+        assert extender["managedResources"] == [{"name": names.SLOTS_RESOURCE, "ignoredByScheduler": True}]
+        assert extender["httpTimeout"] in ("5s", 5 * 10**9)
+
+    def test_our_own_deadline_is_below_its_timeout(self):
+        config = load_config(str(MANIFESTS / "base" / "service-config.yaml"))
+        assert config.server.deadline_s < 5
+        assert (config.server.host, config.server.port) == ("127.0.0.1", 10261)
+
+    @pytest.mark.parametrize("name", ["config.yaml", "config-https.yaml"])
+    def test_our_profile_sees_all_nodes(self, name):
+        [config] = documents(MANIFESTS / "kube-scheduler" / name)
+        profiles = {profile["schedulerName"]: profile for profile in config["profiles"]}
+        assert profiles[names.SCHEDULER_NAME]["percentageOfNodesToScore"] == 100
+
+    def test_https_is_never_without_verification(self):
+        [config] = documents(MANIFESTS / "kube-scheduler" / "config-https.yaml")
+        [extender] = config["extenders"]
+        assert extender["enableHTTPS"] is True
+        tls = extender["tlsConfig"]
+        assert tls["insecure"] is False
+        assert all(tls[name] for name in ("caFile", "serverName", "certFile", "keyFile"))
+        assert extender["urlPrefix"].startswith(f"https://{tls['serverName']}:")
+
+    def test_the_policy_lists_predicates_and_priorities_that_load(self):
+        policy = json.loads((MANIFESTS / "kube-scheduler" / "policy.json").read_text())
+        assert (policy["apiVersion"], policy["kind"]) == ("v1", "Policy")
+        assert policy["predicates"]
+        # 1.22 cannot read the arguments of its own NodeResourcesLeastAllocated, and does not start with it.
+        assert not {"LeastRequestedPriority", "MostRequestedPriority"} & {
+            p["name"] for p in policy["priorities"]
+        }
+
+
+class TestExamples:
+    POOL_FILE = documents(MANIFESTS / "examples" / "pool.yaml")
+    VPOD_FILE = documents(MANIFESTS / "examples" / "vpods.yaml")
+
+    def view(self) -> WebhookCaches:
+        pools = [obj for obj in self.POOL_FILE if obj["kind"] == "AdapterPool"]
+        namespaces = [
+            a_namespace(obj["metadata"]["name"], **obj["metadata"].get("labels", {}))
+            for obj in self.VPOD_FILE
+            if obj["kind"] == "Namespace"
+        ]
+        return caches(pools=pools, namespaces=namespaces)
+
+    def test_our_own_validation_accepts_them_without_a_warning(self):
+        for obj in (*self.POOL_FILE, *self.VPOD_FILE):
+            if obj["apiVersion"] == names.API_VERSION:
+                resource = f"{obj['kind'].lower()}s"
+                verdict = validate(request(obj, resource=resource), self.view(), DEFAULT_RULES)
+                assert (verdict.allowed, tuple(verdict.warnings)) == (True, ())
+
+    def test_the_statefulsets_pods_are_stamped(self):
+        [stateful_set] = [obj for obj in self.POOL_FILE if obj["kind"] == "StatefulSet"]
+        template = stateful_set["spec"]["template"]
+        metadata = {**template["metadata"], "namespace": "adapters", "name": "dispatcher-0"}
+        pod = {"metadata": metadata, "spec": template["spec"]}
+        verdict = stamp(request(pod), self.view())
+        assert not verdict.warnings
+        assert pod_from(patched(pod, verdict.patch)).slots_request == 20

@@ -1,0 +1,66 @@
+from extender.core.ledger import Ledger, Share
+from extender.core.model import Namespace
+from extender.kube.api import Obj, WatchEvent, WatchEventType
+from tests.webhook.builders import NS, a_namespace, a_pool_object, a_vpod_object, caches
+from webhook.caches import WebhookCaches
+
+
+def event(kind: str, obj: Obj) -> WatchEvent:
+    return WatchEvent(WatchEventType(kind), obj)
+
+
+def standing(view: WebhookCaches) -> Ledger:
+    return view.standing(f"{NS}/dispatcher", "dispatcher-0", slots=20)
+
+
+def test_caches_are_synced_when_each_has_had_its_list():
+    view = WebhookCaches()
+    for sink in view.sinks.values():
+        assert not view.synced
+        sink.replace([], "1")
+    assert view.synced
+
+
+def test_events_keep_objects_and_standing_placements_current():
+    view = caches(pools=[a_pool_object()])
+    view.vpods.apply(event("ADDED", a_vpod_object(placements={"dispatcher-0": 2})))
+    assert standing(view) == {"tenant-a/orders": Share(2)}
+    view.vpods.apply(event("MODIFIED", a_vpod_object(placements={"dispatcher-0": 3})))
+    assert standing(view) == {"tenant-a/orders": Share(3)}
+    view.vpods.apply(event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}))
+    view.vpods.apply(event("DELETED", a_vpod_object(placements={"dispatcher-0": 3})))
+    assert standing(view) == {}
+
+
+def test_what_a_new_list_lacks_is_gone_with_its_placements():
+    view = caches(vpods=[a_vpod_object("a", placements={"dispatcher-0": 2}), a_vpod_object("b")])
+    view.vpods.replace([a_vpod_object("b", placements={"dispatcher-0": 1})], "2")
+    assert set(view.vpods.objects) == {"tenant-a/b"}
+    assert standing(view) == {"tenant-a/b": Share(1)}
+
+
+def test_an_unreadable_object_keeps_its_last_good_form_and_disturbs_no_other():
+    view = caches(pools=[a_pool_object(slots=20)])
+    view.pools.apply(event("MODIFIED", a_pool_object(slots=0)))
+    assert view.pools.objects[f"{NS}/dispatcher"].slots_per_pod == 20
+    view.pools.replace([a_pool_object(slots=0), a_pool_object("other", slots=5)], "2")
+    assert view.pools.objects[f"{NS}/dispatcher"].slots_per_pod == 20
+    assert view.pools.objects[f"{NS}/other"].slots_per_pod == 5
+    assert view.pools.undecodable == 2
+
+
+def test_look_ups_by_statefulset_namespace_and_weight():
+    view = caches(
+        pools=[a_pool_object(), a_pool_object("b", statefulSet="dispatcher"), a_pool_object("c")],
+        vpods=[
+            a_vpod_object("x", weight=3),
+            a_vpod_object("a", weight=3),
+            a_vpod_object("y", pool="b", weight=9),
+        ],
+        namespaces=[a_namespace("tenant-a", team="x")],
+    )
+    assert [pool.name for pool in view.pools_of(f"{NS}/dispatcher")] == ["b", "dispatcher"]
+    assert view.namespace("tenant-a") == Namespace(name="tenant-a", labels={"team": "x"})
+    assert view.namespace("nope") is None
+    assert view.heaviest_vpod(f"{NS}/dispatcher") == view.vpods.get("tenant-a/a")
+    assert view.heaviest_vpod(f"{NS}/nope") is None

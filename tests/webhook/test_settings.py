@@ -1,0 +1,88 @@
+from pathlib import Path
+
+import pytest
+
+from webhook.cli import main
+from webhook.settings import Settings, SettingsError, parser, settings_from
+from webhook.validate import DEFAULT_PROFILES, DEFAULT_WRITERS
+
+
+def settings(*arguments: str) -> Settings:
+    return settings_from(parser().parse_args(["--cert-dir", "certs", *arguments]))
+
+
+def config(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "config.yaml"
+    file.write_text("apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n" + text)
+    return str(file)
+
+
+def test_defaults():
+    got = settings()
+    assert (got.port, got.cert_dir, got.secret, got.scheduler_name) == (
+        8443,
+        "certs",
+        None,
+        "vreplica-scheduler",
+    )
+    assert got.rules.writers == DEFAULT_WRITERS
+    assert got.rules.profiles == DEFAULT_PROFILES
+    assert got.hosts == (
+        "vreplica-webhook.vreplica-system.svc",
+        "vreplica-webhook.vreplica-system.svc.cluster.local",
+    )
+
+
+def test_accounts_are_named_short_or_in_full():
+    got = settings(
+        "--service-account", "ns/one", "system:serviceaccount:ns:two", "--service-account", "ns/three"
+    )
+    assert got.rules.writers == {f"system:serviceaccount:ns:{name}" for name in ("one", "two", "three")}
+
+
+def test_the_certificate_is_also_for_the_host_of_the_url():
+    assert settings("--url", "https://127.0.0.1:9443").hosts[-1] == "127.0.0.1"
+
+
+def test_the_services_configuration_file_gives_connection_and_profiles(tmp_path):
+    file = config(
+        tmp_path,
+        "clientConnection: {kubeconfig: /k, context: c, qps: 7, burst: 9}\nprofiles: [{name: fast}]\n",
+    )
+    got = settings("--config", file)
+    assert (got.kubeconfig, got.context, got.qps, got.burst) == ("/k", "c", 7.0, 9)
+    assert got.rules.profiles == DEFAULT_PROFILES | {"fast"}
+    assert settings("--config", file, "--kubeconfig", "/other").kubeconfig == "/other"
+    assert settings("--config", file, "--profile", "only").rules.profiles == {"only"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("server: [", "config.yaml", id="no YAML"),
+        pytest.param("kind: Other\n", "expected kind", id="another kind"),
+        pytest.param("clientConnection: 7\n", "clientConnection", id="no mapping"),
+        pytest.param("clientConnection: {qps: many}\n", "many", id="no number"),
+        pytest.param("profiles: {}x\n", "config.yaml", id="broken"),
+        pytest.param("profiles: {a: b}\n", "profiles", id="no list"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_named(tmp_path, text, says):
+    with pytest.raises(SettingsError, match=says):
+        settings("--config", config(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        pytest.param(["--cert-dir", "d", "--url", "http://x:1"], "--url http://x:1", id="no https"),
+        pytest.param(["--secret", "name"], "--secret name: expected NAMESPACE/NAME", id="no namespace"),
+        pytest.param(["--cert-dir", "d", "--service", "a/b/c"], "--service a/b/c", id="too many parts"),
+        pytest.param(["--cert-dir", "d", "--config", "/does/not/exist"], "/does/not/exist", id="no file"),
+    ],
+)
+def test_wrong_settings_end_with_2_and_one_line(capsys, arguments, says):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
