@@ -18,7 +18,7 @@ $(VENV)/stamp-%: requirements/%.txt pyproject.toml
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 .PHONY: run
 run: $(VENV)/stamp-run ## The whole system on an embedded cluster, with a live table (ARGS="--once -o json" ends by itself)
@@ -33,7 +33,7 @@ lint: $(VENV)/stamp-dev ## ruff, mypy strict, import-linter
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/lint-imports
 
 .PHONY: format
 format: $(VENV)/stamp-dev ## Format the code
@@ -43,6 +43,11 @@ format: $(VENV)/stamp-dev ## Format the code
 .PHONY: conformance
 conformance: $(VENV)/stamp-test ## Compare with recorded behaviour of Knative and Kubernetes (CASES=DIR)
 	@$(BIN)/python -m tests.conformance $(CASES)
+
+.PHONY: simulate
+SEEDS ?= 20
+simulate: $(VENV)/stamp-test ## The shipped service under injected faults in virtual time (SEEDS=N, ARGS="--seed S")
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one

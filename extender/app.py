@@ -37,10 +37,22 @@ EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
 
 
 class Service:
-    """One replica of the extender over an ``Api``. ``now`` is wall-clock time in epoch seconds."""
+    """One replica of the extender over an ``Api``. ``now`` is wall-clock time in epoch seconds.
 
-    def __init__(self, api: Api, config: Config, *, now: Callable[[], float], rng: random.Random) -> None:
+    ``serve`` False opens no socket: a simulation calls ``verbs`` itself.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        *,
+        now: Callable[[], float],
+        rng: random.Random,
+        serve: bool = True,
+    ) -> None:
         clock = asyncio.get_running_loop().time
+        self._serve = serve
         self.identity = new_identity(socket.gethostname(), rng)
         self.metrics = Metrics()
         self.caches = Caches()
@@ -87,8 +99,9 @@ class Service:
 
     async def run(self) -> None:
         """Serve and, while leading, work; until cancelled, then stop in order."""
-        await self.server.start()
-        log.info("%s serves on %s", self.identity, self.server.url)
+        if self._serve:
+            await self.server.start()
+            log.info("%s serves on %s", self.identity, self.server.url)
         recording = asyncio.create_task(self.recorder.run(), name="event recorder")
         background = asyncio.create_task(self._background(), name="background")
         try:

@@ -70,7 +70,8 @@ def node_problem(
 
 
 def _declared(state: State, pod: AdapterPod) -> int:
-    return pod.slots_request if pod.slots_request is not None else slots_of(state, pod)
+    # A pod stamped before its pool was known requests 0: it will get its pool's slots all the same.
+    return pod.slots_request or slots_of(state, pod)
 
 
 def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:

@@ -12,6 +12,7 @@ from extender.kube.api import (
     CRDS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NODES,
     PODS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
@@ -93,6 +94,12 @@ def _namespace(obj: Obj) -> None:
     obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
+def _node(obj: Obj) -> None:
+    # The server writes these out although they are empty, and clients index them.
+    obj.setdefault("spec", {})
+    obj.setdefault("status", {})
+
+
 def _definition(obj: Obj) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("conversion", {"strategy": "None"})
@@ -125,6 +132,7 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Obj], None]]] = {
         (STATEFULSETS, _stateful_set),
         (DEPLOYMENTS, _deployment),
         (NAMESPACES, _namespace),
+        (NODES, _node),
         (CRDS, _definition),
         (MUTATING_WEBHOOKS, _webhooks),
         (VALIDATING_WEBHOOKS, _webhooks),

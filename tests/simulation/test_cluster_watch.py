@@ -214,7 +214,7 @@ async def test_a_watch_from_before_the_history_is_expired():
     for number in range(2):
         await label(cluster, "p", n=str(number))
     assert len(await take(cluster.watch(PODS, resource_version=since), 2)) == 2
-    await label(cluster, "p", n="one too many")
+    await label(cluster, "p", n="more")
     with pytest.raises(Expired, match="too old resource version"):
         await anext(cluster.watch(PODS, resource_version=since))
 

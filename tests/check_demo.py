@@ -1,0 +1,24 @@
+"""Reads the JSON of ``vreplica run --once -o json`` from standard input and fails unless it says what it must."""
+
+import json
+import sys
+
+
+def problems(result: dict) -> list[str]:
+    """What is wrong with a demonstration's figures; nothing for a good one."""
+    found = []
+    if result["vreplicasPlaced"] != result["vreplicasWanted"] or not result["vreplicasWanted"]:
+        found.append("not all vreplicas are placed")
+    found += [f"{name} is {result[name]}, not 0" for name in ("overcommittedPods", "movedVReplicas") if result[name]]
+    if result["secondsToSettle"] > 15:
+        found.append(f"settled only after {result['secondsToSettle']} s")
+    if (result["nodes"], result["vpods"]) != (6, 40) or result["binds"] < result["pods"]:
+        found.append("nodes, vpods or binds are not those of the story")
+    return found
+
+
+if __name__ == "__main__":
+    line = sys.stdin.read().strip().splitlines()[-1]
+    wrong = problems(json.loads(line))
+    print("\n".join(wrong) or "the demonstration is right", file=sys.stderr)
+    sys.exit(1 if wrong else 0)
