@@ -11,7 +11,7 @@ CASES ?= $(wildcard ../shared/cases)
 # One stamp a lock file: `run` needs no test tools, `test` no linters.
 $(VENV)/stamp-%: requirements/%.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing requirements/$*.txt (locked, hashes checked)"
+	@echo "installing requirements/$*.txt (locked, hashes checked)" >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -211,7 +211,11 @@ class _Plan:
         return Decision(self.vpod.key, self.pool.key, target, self.vpod.weight, left, explanation)
 
     def _refused(self) -> tuple[tuple[str, int], ...]:
-        refused = Counter(pod.why_unschedulable() or "no free slots" for pod in self.pool.members())
+        stateful_set, pods = self.pool.stateful_set, self.pool.by_ordinal
+        refused = Counter(
+            (pods[ordinal].why_unschedulable() or "no free slots") if ordinal in pods else "does not exist"
+            for ordinal in (stateful_set.ordinals if stateful_set is not None else ())
+        )
         return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
 
 

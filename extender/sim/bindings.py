@@ -76,7 +76,7 @@ def bound(entry: Entry, binding: Binding, now_s: float) -> Obj:
 def _set_scheduled(pod: Obj, when: str) -> None:
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     kept = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": when}
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": when}
     pod["status"]["conditions"] = [*kept, scheduled]
 
 

@@ -83,7 +83,7 @@ def _deployment(obj: Obj) -> None:
 
 def _template(spec: Obj) -> None:
     template = spec.setdefault("template", {})
-    template.setdefault("metadata", {}).setdefault("creationTimestamp", None)
+    template.setdefault("metadata", {})
     pod_spec_defaults(template.setdefault("spec", {}))
 
 

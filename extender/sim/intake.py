@@ -1,13 +1,13 @@
 """What a request brings, made ours: copied, decoded, checked against the URL, and turned into a change of an object."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
 
 from extender.kube.api import ApiError, Obj, PatchType
-from extender.sim import statuses
+from extender.sim import shapes, statuses
 from extender.sim.admission import ADMIN, User
 from extender.sim.patch import json_patch, merge_patch, strategic_merge_patch
 from extender.sim.registry import Kind
@@ -55,6 +55,9 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
         if new.setdefault(field, wanted) != wanted:
             words = f"the object provided is unrecognized (must be of type {resource.kind})"
             raise statuses.bad_request(f"{words}: {field} is {new[field]!r}, wanted {wanted!r}")
+    if not kind.custom:
+        without_nulls(new)
+    shapes.check(kind, new)
     metadata = new["metadata"]
     if not resource.namespaced:
         metadata.pop("namespace", None)
@@ -81,6 +84,7 @@ def check_wanted(target: Target, before: Entry, new: Obj) -> None:
         raise statuses.bad_request("the apiVersion and kind of an object cannot be changed")
     if metadata.get("name", name) != name or metadata.get("namespace", target.key[0]) != target.key[0]:
         raise statuses.bad_request("the name of the object does not match the name on the URL")
+    shapes.check(target.kind, new, before.obj)
 
 
 def own_request(value: Any) -> Any:
@@ -97,14 +101,39 @@ def own_request(value: Any) -> Any:
 
 def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
     """A patch as a change. ``patch`` is ours; each attempt applies a copy of it. Raises ApiError 400, 415."""
+    apply = _PATCHES.get(patch_type)
+    if apply is None or (patch_type == STRATEGIC_MERGE and kind.custom):
+        raise statuses.unsupported_media_type(f"{PatchType.JSON}, {PatchType.MERGE}")
     if patch_type == PatchType.JSON:
         if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):
             raise statuses.bad_request("error decoding patch: a JSON patch is a list of operations")
-        return lambda obj: json_patch(obj, own_request(patch))
-    if not isinstance(patch, dict):
+    elif not isinstance(patch, dict):
         raise statuses.bad_request("error decoding patch: a merge patch is an object")
-    if patch_type == PatchType.MERGE:
-        return lambda obj: merge_patch(obj, own_request(patch))
-    if patch_type == STRATEGIC_MERGE and not kind.custom:
-        return lambda obj: strategic_merge_patch(obj, own_request(patch))
-    raise statuses.unsupported_media_type(f"{PatchType.JSON}, {PatchType.MERGE}")
+    raw = orjson.dumps(patch)
+    nulls = b"null" in raw and not kind.custom
+
+    def change(obj: Obj) -> Obj:
+        changed = apply(obj, orjson.loads(raw))
+        return without_nulls(changed) if nulls else changed
+
+    return change
+
+
+def without_nulls(value: Any) -> Any:
+    """Drop null fields, at any depth and in place: for a built-in kind null is absent, as Go decodes it."""
+    if isinstance(value, dict):
+        for name in [name for name, item in value.items() if item is None]:
+            del value[name]
+        for item in value.values():
+            without_nulls(item)
+    elif isinstance(value, list):
+        for item in value:
+            without_nulls(item)
+    return value
+
+
+_PATCHES: Final[Mapping[str, Callable[[Obj, Any], Obj]]] = {
+    PatchType.JSON: json_patch,
+    PatchType.MERGE: merge_patch,
+    STRATEGIC_MERGE: strategic_merge_patch,
+}

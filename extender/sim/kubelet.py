@@ -163,7 +163,6 @@ class Kubelet:
                 "status": "True"
                 if ready or kind in ("PodReadyToStartContainers", "Initialized")
                 else "False",
-                "lastProbeTime": None,
                 "lastTransitionTime": when,
             }
             for kind in _CONDITIONS

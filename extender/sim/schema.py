@@ -22,6 +22,15 @@ Schema = Mapping[str, Any]
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_COMBINED: Final = frozenset({"allOf", "anyOf", "oneOf", "not"})
+_TYPES: Final[Mapping[type, str]] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    dict: "object",
+}
 _METADATA_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -83,12 +92,12 @@ def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
         yield f"{path}: Unsupported value: {_shown(value)}: supported values: {shown}"
     for check in _CHECKS[_json_type(value)]:
         yield from check(value, schema, path)
-    yield from _combinations(value, schema, path)
+    if not _COMBINED.isdisjoint(schema):
+        yield from _combinations(value, schema, path)
 
 
 def _json_type(value: Any) -> str:
-    names = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
-    return names[type(value)]
+    return _TYPES[type(value)]
 
 
 def _type(schema: Schema) -> str:

@@ -22,7 +22,6 @@ from extender.kube.api import (
 from extender.sim import schema
 from extender.sim.registry import DEPLOYMENTS, Kind
 from extender.sim.statuses import bad_request
-from extender.sim.store import identical
 
 Schema = Mapping[str, Any]
 
@@ -61,7 +60,9 @@ _METADATA: Final = _object(
     annotations=_STRING_MAP,
     finalizers=_STRINGS,
     ownerReferences=_requiring(
-        _list_of(apiVersion=_STRING, kind=_STRING, name=_STRING, uid=_STRING, controller=_BOOLEAN), "uid", "name"
+        _list_of(apiVersion=_STRING, kind=_STRING, name=_STRING, uid=_STRING, controller=_BOOLEAN),
+        "uid",
+        "name",
     ),
 )
 _SELECTOR: Final = _object(
@@ -209,7 +210,10 @@ def check(kind: Kind, obj: Obj, old: Obj | None = None) -> None:
     """Raises ApiError 400 where a field has the wrong type. What ``old`` has already was looked at before."""
     for field, shape in (_ANY_KIND if kind.custom else _SHAPES.get(kind.key, _OBJECTS)).items():
         value = obj.get(field)
-        if value is None or (old is not None and identical(old.get(field), value)):
+        if old is not None and isinstance(value, dict):
+            known = old.get(field) or {}
+            value = {name: item for name, item in value.items() if name not in known or known[name] != item}
+        if not value and (value is None or old is not None):
             continue
         for problem in schema.problems(value, shape, field):
             words = f"{kind.resource.kind} in version {kind.resource.version!r} cannot be handled"

@@ -282,6 +282,25 @@ def _definition(definition: Obj) -> Iterator[str]:
     for at, version in enumerate(versions):
         if not isinstance((version.get("schema") or {}).get("openAPIV3Schema"), dict):
             yield f"spec.versions[{at}].schema.openAPIV3Schema: Required value: schemas are required"
+        else:
+            yield from _patterns(
+                version["schema"]["openAPIV3Schema"], f"spec.versions[{at}].schema.openAPIV3Schema"
+            )
+
+
+def _patterns(schema: object, path: str) -> Iterator[str]:
+    """Patterns that are not regular expressions, anywhere in a schema."""
+    children = (
+        schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    )
+    for name, child in children:
+        if name == "pattern" and isinstance(child, str):
+            try:
+                re.compile(child)
+            except re.error as problem:
+                yield f"{path}.pattern: Invalid value: {child!r}: must be a valid regular expression: {problem}"
+        else:
+            yield from _patterns(child, f"{path}.{name}")
 
 
 def _node_change(old: Obj, new: Obj) -> Iterator[str]:

@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_left_over_and_what_fits_is_placed():
     assert (decision.scheduled, decision.left) == (4, 3)
     assert decision.explanation.reason is ConflictReason.INSUFFICIENT_SLOTS
     assert decision.explanation.outcome() == (
-        "3 of 7 vreplicas are not placed (InsufficientSlots): 0/2 pods have room: 2 no free slots"
+        "3 of 7 vreplicas are not placed (InsufficientSlots): 0/3 pods have room: 2 no free slots, 1 does not exist"
     )
 
 
@@ -122,7 +122,13 @@ class TestMinPodsPerVPod:
 
 class TestWeightedVReplicas:
     def test_a_vreplica_goes_only_where_all_its_slots_fit(self):
-        scene = Scene(slots=5, replicas=2).pod(0, {"tenant/b": 3}).pods(1).vpod("b", 3, {0: 3}).vpod("a", 2, weight=3)
+        scene = (
+            Scene(slots=5, replicas=2)
+            .pod(0, {"tenant/b": 3})
+            .pods(1)
+            .vpod("b", 3, {0: 3})
+            .vpod("a", 2, weight=3)
+        )
         assert target(scene) == {1: 1}
 
     def test_one_heavier_than_a_pod_is_unsatisfiable(self):
@@ -131,7 +137,9 @@ class TestWeightedVReplicas:
         assert (decision.left, decision.explanation.reason) == (1, ConflictReason.UNSATISFIABLE)
 
     def test_growing_heavier_in_place_moves_what_no_longer_fits(self):
-        scene = Scene(slots=4, replicas=2).pod(0, {"tenant/a": Share(4)}).pods(1).vpod("a", 4, {0: 4}, weight=2)
+        scene = (
+            Scene(slots=4, replicas=2).pod(0, {"tenant/a": Share(4)}).pods(1).vpod("a", 4, {0: 4}, weight=2)
+        )
         assert target(scene) == {0: 2, 1: 2}
 
 

@@ -42,7 +42,10 @@ def a_pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec) -> O
 
 
 def a_definition(properties: Obj | None = None, *, status: bool = True, **version) -> Obj:
-    schema = {"type": "object", "properties": {"spec": {"type": "object", "properties": properties or {}}}}
+    schema: Obj = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "properties": properties or {}}},
+    }
     if status:
         schema["properties"]["status"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         version["subresources"] = {"status": {}, **version.get("subresources", {})}

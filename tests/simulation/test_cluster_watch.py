@@ -12,16 +12,18 @@ from extender.kube.api import (
     Binding,
     Expired,
     ListOptions,
+    Obj,
     PatchType,
     WatchEventType,
 )
+from extender.sim.cluster import Cluster
 from extender.sim.embedded import node_object
 from tests.simulation.cluster_scene import NS, a_cluster, a_pod, all_events, take
 
 MERGE = PatchType.MERGE
 
 
-async def label(cluster, name, **labels):
+async def label(cluster: Cluster, name: str, **labels: str) -> Obj:
     return await cluster.patch(PODS, NS, name, {"metadata": {"labels": labels}}, patch_type=MERGE)
 
 
@@ -254,7 +256,7 @@ STEPS = st.lists(
 )
 
 
-async def _step(cluster, name, what):
+async def _step(cluster: Cluster, name: str, what: str) -> None:
     try:
         if what == "create":
             await cluster.create(PODS, NS, a_pod(name))
@@ -271,7 +273,7 @@ async def _step(cluster, name, what):
 @settings(max_examples=60, deadline=None)
 @given(steps=STEPS, cut=st.integers(0, 25), selector=st.sampled_from(["", "app=x", "!app", "app!=y"]))
 def test_list_then_watch_always_ends_in_what_a_list_shows(steps, cut, selector):
-    async def scenario():
+    async def scenario() -> None:
         cluster = a_cluster()
         options = ListOptions(label_selector=selector)
         for name, what in steps[:cut]:

@@ -17,8 +17,10 @@ from extender.kube.api import (
     Forbidden,
     Invalid,
     NotFound,
+    Obj,
     PatchType,
 )
+from extender.sim.cluster import Cluster
 from extender.sim.embedded import node_object, stateful_set_object
 from extender.sim.registry import PRIORITYCLASSES
 from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_pod, a_widget, with_widgets
@@ -223,7 +225,7 @@ async def test_priority_comes_from_the_class():
 # bindings
 
 
-async def a_cluster_with_pod(**spec):
+async def a_cluster_with_pod(**spec) -> tuple[Cluster, Obj]:
     cluster = a_cluster()
     return cluster, await cluster.create(PODS, NS, a_pod(**spec))
 
@@ -329,7 +331,7 @@ async def test_a_lease_is_taken_by_compare_and_swap():
         await cluster.update(LEASES, NS, "l", first)
 
 
-def an_event(**fields):
+def an_event(**fields) -> Obj:
     return {
         "metadata": {"name": "e"},
         "eventTime": "2023-11-14T22:13:20.000001Z",

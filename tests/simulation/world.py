@@ -1,0 +1,356 @@
+"""The world of a simulated run: cluster, kube-scheduler, webhook and replicas of the shipped service, in virtual time.
+
+Every process has an API of its own that faults fall on. Only the workload and the checkers see the cluster as it is.
+All that is random comes from ``random.Random(seed/what)``, so one part's dice do not disturb another's.
+"""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import orjson
+import yaml
+
+from extender.app import Service
+from extender.core.errors import WireError
+from extender.core.reasons import ConflictReason
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    CRDS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODES,
+    STATEFULSETS,
+    VPODS,
+    Obj,
+    Resource,
+)
+from extender.kube.reflector import Reflector
+from extender.service.config import Config, LeaderElectionConfig
+from extender.service.verbs import ERROR
+from extender.sim.admission import WebhookCall, WebhookCallError
+from extender.sim.clock import wall_clock
+from extender.sim.cluster import Cluster
+from extender.sim.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
+from extender.sim.extender_transport import TIMED_OUT, TransportError
+from extender.sim.faults import CALM, Answer, Crashed, FaultRates, Faults, FaultyApi, FaultyTransport
+from extender.sim.scheduler import Scheduler
+from extender.sim.scheduler_config import ProfileConfig, SchedulerConfig
+from extender.sim.scheduler_config_file import load_configuration
+from webhook.caches import WebhookCaches
+from webhook.mutate import stamp
+from webhook.review import decode_review, encode_review
+
+MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
+SYSTEM: Final = "vreplica-system"
+NS: Final = "adapters"
+NAME: Final = "dispatcher"
+POOL: Final = f"{NS}/{NAME}"
+TENANTS: Final = ("tenant-a", "tenant-b")
+ZONES: Final = 3
+DEADLINE_S: Final = 4.0
+SYNC_TIMEOUT_S: Final = 60.0
+
+
+@cache
+def manifests(path: str) -> list[Any]:
+    return list(yaml.safe_load_all((MANIFESTS / path).read_text()))
+
+
+@cache
+def scheduler_config() -> SchedulerConfig:
+    """The shipped configuration, and the default profile for pods that slipped past the webhook."""
+    shipped = load_configuration((MANIFESTS / "kube-scheduler" / "config.yaml").read_bytes())
+    return replace(shipped, profiles=(*shipped.profiles, ProfileConfig()))
+
+
+def pool_object(**spec: Any) -> Obj:
+    return {"metadata": {"name": NAME}, "spec": {"statefulSet": NAME, **spec}}
+
+
+def vpod_object(name: str, vreplicas: int, weight: int = 1) -> Obj:
+    ref = {"namespace": NS, "name": NAME}
+    return {
+        "metadata": {"name": name},
+        "spec": {"poolRef": ref, "vreplicas": vreplicas, "slotsPerVReplica": weight},
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large the world is at its beginning."""
+
+    nodes: int = 4
+    slots_per_pod: int = 8
+    min_pods: int = 0
+    max_pods: int | None = None
+    replicas: int = 2
+
+
+class Trace:
+    """One line for each thing that happened; the hash of all of them tells whether two runs were the same."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self._hash = hashlib.sha256()
+        self._keep = keep
+        self.lines: list[str] = []
+        self.count = 0
+
+    def __call__(self, line: str) -> None:
+        line = f"{asyncio.get_running_loop().time():.6f} {line}"
+        self.count += 1
+        self._hash.update(line.encode())
+        if self._keep:
+            self.lines.append(line)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()[:16]
+
+
+class Replica:
+    """One process of the service: its API, its object, its tasks. ``crash`` is SIGKILL."""
+
+    def __init__(self, name: str, api: FaultyApi, rng: random.Random) -> None:
+        self.name = name
+        self.api = api
+        config = Config(leader_election=LeaderElectionConfig(resource_namespace=SYSTEM))
+        self.service = Service(api, config, now=wall_clock, rng=rng, serve=False)
+        self.task = asyncio.create_task(self.service.run(), name=name)
+        self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
+        api.on_crash = self._crashed
+
+    @property
+    def ready(self) -> bool:
+        return not self.api.crashed and not self.task.done() and not self.service.health.problems()
+
+    def crash(self) -> None:
+        self.api.crash()
+
+    def _crashed(self) -> None:
+        self.task.cancel()
+        for task in self.verbs:
+            task.cancel()
+
+    async def answer(self, verb: str, body: bytes, timeout_s: float) -> Answer:
+        """What its HTTP server would answer. Raises TransportError."""
+        try:
+            async with asyncio.timeout(min(DEADLINE_S, timeout_s)):
+                task = asyncio.create_task(self._run(verb, body))
+                self.verbs.add(task)
+                task.add_done_callback(self.verbs.discard)
+                reply, _ = await task
+        except WireError as error:
+            return error.status, str(error).encode()
+        except TimeoutError:
+            if timeout_s <= DEADLINE_S:
+                raise TransportError(TIMED_OUT) from None
+            return 504, b"not answered in time"
+        except (Crashed, asyncio.CancelledError):
+            if not self.api.crashed:
+                raise
+            raise TransportError("EOF") from None
+        return 200, reply
+
+    async def _run(self, verb: str, body: bytes) -> tuple[bytes, str]:
+        verbs = self.service.verbs
+        if verb == "bind":
+            return await verbs.bind(body)
+        at_once = {"filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt}
+        return at_once.get(verb, lambda _: (b"", ERROR))(body)
+
+
+class World:
+    """Everything, between ``__aenter__`` and ``__aexit__``."""
+
+    def __init__(
+        self, seed: int, scale: Scale | None = None, *, rates: FaultRates = CALM, keep_trace: bool = False
+    ) -> None:
+        self.seed = seed
+        self.scale = scale or Scale()
+        self.trace = Trace(keep=keep_trace)
+        self.faults = Faults(self.rng("faults"), rates)
+        self.calm = Faults(self.rng("network"), CALM)
+        self.cluster = Cluster(
+            now=wall_clock, rng=self.rng("cluster"), webhook_caller=self._call_webhook, history_events_max=50_000
+        )
+        self.replicas: list[Replica] = []
+        self.bypass_rate = 0.0
+        """Probability that the API server cannot reach the webhook."""
+        self.problems: list[str] = []
+        """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
+        self._started = 0
+        self._webhook = WebhookCaches()
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        kubelet = self.rng("kubelet")
+        settings = ControllerSettings(
+            pod_start_delay_s=lambda _: kubelet.uniform(0.1, 1.0),
+            pod_stop_delay_s=lambda _: kubelet.uniform(0.05, 0.5),
+            controller_api=lambda api, component: FaultyApi(api, self.calm, actor=component, record=self.trace),
+        )
+        self.embedded = EmbeddedCluster(self.cluster, settings)
+
+    def rng(self, what: str) -> random.Random:
+        return random.Random(f"{self.seed}/{what}")
+
+    def api(self, actor: str, faults: Faults) -> FaultyApi:
+        return FaultyApi(self.cluster, faults, actor=actor, record=self.trace)
+
+    async def __aenter__(self) -> Self:
+        asyncio.get_running_loop().set_exception_handler(self._loop_problem)
+        await self._furnish()
+        await self._stack.enter_async_context(self.embedded)
+        self._start_webhook()
+        transport = FaultyTransport(self._post, self.faults, on_repeated=self._repeated)
+        scheduler = Scheduler(
+            self.api("kube-scheduler", self.calm),
+            scheduler_config(),
+            now=wall_clock,
+            rng=self.rng("kube-scheduler"),
+            transport=transport,
+        )
+        self._run(scheduler.run(), "kube-scheduler")
+        for _ in range(self.scale.replicas):
+            self.start_replica()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for replica in self.replicas:
+            replica.crash()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *(r.task for r in self.replicas), return_exceptions=True)
+        await self._stack.aclose()
+
+    async def _furnish(self) -> None:
+        for path in ("crds/adapterpools.yaml", "crds/vpods.yaml"):
+            for definition in manifests(path):
+                await self.cluster.create(CRDS, "", definition)
+        for namespace in (SYSTEM, NS, *TENANTS):
+            await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        hook = manifests("base/webhook-configurations.yaml")[0]
+        await self.cluster.create(MUTATING_WEBHOOKS, "", hook)
+        for index in range(self.scale.nodes):
+            await self.cluster.create(NODES, "", node_object(f"node-{index}", f"zone-{index % ZONES}"))
+        stateful_set = stateful_set_object(NAME, namespace=NS, replicas=0, pool="")
+        await self.cluster.create(STATEFULSETS, NS, stateful_set)
+        spec: Obj = {"slotsPerPod": self.scale.slots_per_pod, "minPods": self.scale.min_pods}
+        if self.scale.max_pods is not None:
+            spec["maxPods"] = self.scale.max_pods
+        await self.cluster.create(ADAPTERPOOLS, NS, pool_object(**spec))
+
+    def _run(self, work: Any, name: str) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        self._tasks.append(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not _is_crash(error):
+            self.problems.append(f"{task.get_name()} ended with {error!r}")
+
+    def _loop_problem(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is None or not _is_crash(error):
+            self.problems.append(f"{context.get('message')}: {error!r}")
+
+    # -- the service ----------------------------------------------------------------------------------------------
+
+    def start_replica(self) -> Replica:
+        """A new process of the service."""
+        self._started += 1
+        name = f"replica-{self._started}"
+        replica = Replica(name, self.api(name, self.faults), self.rng(name))
+        replica.task.add_done_callback(self._ended)
+        self.replicas.append(replica)
+        self.trace(f"{name} started")
+        return replica
+
+    def kill(self, replica: Replica) -> None:
+        """SIGKILL one."""
+        replica.crash()
+        self.replicas.remove(replica)
+
+    def bury(self) -> None:
+        """Forget replicas that have crashed by themselves."""
+        self.replicas = [replica for replica in self.replicas if not replica.api.crashed]
+
+    @property
+    def leader(self) -> Replica | None:
+        return next((r for r in self.replicas if not r.api.crashed and r.service.leading()), None)
+
+    async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while not holds():
+            assert loop.time() < end, f"not within {timeout_s} s: {what}"
+            await asyncio.sleep(0.05)
+
+    async def _post(self, url: str, body: bytes, timeout_s: float) -> Answer:
+        """The extender's Service: any ready replica."""
+        ready = [replica for replica in self.replicas if replica.ready]
+        if not ready:
+            raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
+        replica = self.calm.rng.choice(ready)
+        verb = urlsplit(url).path.rpartition("/")[2]
+        try:
+            status, reply = await replica.answer(verb, body, timeout_s)
+        except TransportError as error:
+            self.trace(f"{verb} at {replica.name}: {error}")
+            raise
+        self.trace(f"{verb} at {replica.name}: {status} {hashlib.sha256(reply).hexdigest()[:8]}")
+        return status, reply
+
+    def _repeated(self, url: str, body: bytes, first: Answer, second: Answer) -> None:
+        """I5: a bind that is repeated after it succeeded succeeds, unless the pod has changed meanwhile."""
+        if not url.endswith("/bind") or first[0] != 200 or second[0] != 200:
+            return
+        args, errors = orjson.loads(body), [str(orjson.loads(a[1]).get("Error") or "") for a in (first, second)]
+        refused = errors[1].partition(":")[0] in set(ConflictReason)
+        key = (args["PodNamespace"], args["PodName"])
+        entry = self.cluster.server.store.collection("", "pods").entries.get(key)
+        if entry is None or entry.uid != args["PodUID"] or entry.obj["metadata"].get("deletionTimestamp"):
+            return
+        if not errors[0] and refused:
+            self.problems.append(f"I5: bind of {key[1]} succeeded, and repeated was refused: {errors[1]}")
+
+    # -- the webhook ------------------------------------------------------------------------------------------------
+
+    def _start_webhook(self) -> None:
+        api = self.api("webhook", self.calm)
+        for resource, sink in self._webhook.sinks.items():
+            reflector = Reflector(api, resource, sink, rng=self.rng(f"webhook {resource.plural}"))
+            self._run(reflector.run(), f"webhook {resource.plural}")
+
+    async def _call_webhook(self, call: WebhookCall) -> Obj:
+        await self.calm.delay()
+        if self.faults.hits("webhook bypassed", self.bypass_rate):
+            raise WebhookCallError("injected: connection refused")
+        request = decode_review(orjson.dumps(call.review))
+        review: Obj = orjson.loads(encode_review(request.uid, stamp(request, self._webhook)))
+        return review
+
+    # -- what is stored ----------------------------------------------------------------------------------------------
+
+    def stored(self, resource: Resource) -> dict[tuple[str, str], Obj]:
+        """All objects of a kind by namespace and name. They are the store's own: read only."""
+        entries = self.cluster.server.store.collection(resource.group, resource.plural).entries
+        return {key: entries[key].obj for key in sorted(entries)}
+
+    def vpods(self) -> dict[str, Obj]:
+        return {f"{namespace}/{name}": obj for (namespace, name), obj in self.stored(VPODS).items()}
+
+
+def _is_crash(error: BaseException) -> bool:
+    """Whether an error is (nothing but) our own SIGKILL."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_crash(inner) for inner in error.exceptions)
+    return isinstance(error, Crashed | asyncio.CancelledError)
