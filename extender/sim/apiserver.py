@@ -206,9 +206,10 @@ class ApiServer:
         if kind.schema is not None:
             found += schema.problems(new, kind.schema)
         # A write that leaves the spec alone (most do) needs no second look at it.
-        if old is None or "spec" not in new or old.get("spec") != new["spec"]:
+        if old is None:
             found += validation.object_problems(kind, new)
-        if old is not None:
+        elif "spec" not in new or old.get("spec") != new["spec"]:
+            found += validation.object_problems(kind, new)
             found += validation.change_problems(kind, old, new)
         if found:
             raise statuses.invalid(kind.resource, metadata.get("name") or "", found)

@@ -91,7 +91,8 @@ def _namespace(obj: Obj) -> None:
     name = obj["metadata"].get("name")
     if name:
         obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
-    obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+    if "uid" not in obj["metadata"]:  # only when new: their removal is how a namespace's end is allowed
+        obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
 
 
 def _node(obj: Obj) -> None:

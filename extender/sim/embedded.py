@@ -76,7 +76,10 @@ class EmbeddedCluster:
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
-        await self._stack.__aexit__(kind, error, trace)
+        if isinstance(error, asyncio.CancelledError):
+            await self._stack.__aexit__(kind, error, trace)  # perhaps the group's own, because a task failed
+        else:
+            await self._stack.aclose()  # what the body raised goes on as it is, not inside an ExceptionGroup
 
     async def run(self) -> None:
         """Everything, until cancelled."""

@@ -80,10 +80,13 @@ class Call:
             raise statuses.bad_request(f"unable to decode query parameter {name}: {text!r}") from problem
 
     async def body(self) -> Any:
-        """The JSON of the body. Raises ApiError 400, 415."""
+        """The JSON of the body. Raises ApiError 400, 413, 415."""
         if "protobuf" in self.request.content_type:
             raise statuses.unsupported_media_type(_JSON)
-        raw = await self.request.read()
+        try:
+            raw = await self.request.read()
+        except web.HTTPRequestEntityTooLarge as problem:
+            raise ApiError(413, "RequestEntityTooLarge", "Request entity too large") from problem
         if not raw:
             return {}
         try:
@@ -93,6 +96,14 @@ class Call:
                 f"the object provided is unrecognized: couldn't get version/kind; json parse error: {problem}"
             )
             raise statuses.bad_request(words) from problem
+
+
+async def _mapping(call: Call) -> Obj:
+    """The body where it must be an object. Raises ApiError 400."""
+    body = await call.body()
+    if not isinstance(body, dict):
+        raise statuses.bad_request("the object provided is unrecognized: it is not an object")
+    return body
 
 
 def json_response(body: Any, status: int = 200) -> web.Response:
@@ -206,7 +217,8 @@ async def post(call: Call) -> web.Response:
         await call.api.bind(replace(binding, namespace=call.namespace, name=call.name))
         return json_response(_success({}), 201)
     if call.subresource == "eviction":
-        grace_s, preconditions = _delete_options(body.get("deleteOptions") or {})
+        options = body.get("deleteOptions") if isinstance(body, dict) else None
+        grace_s, preconditions = _delete_options(options if isinstance(options, dict) else {})
         await call.api.delete(
             PODS, call.namespace, call.name, preconditions=preconditions, grace_period_s=grace_s
         )
@@ -233,7 +245,7 @@ async def write(call: Call) -> web.Response:
 
 async def delete(call: Call) -> web.Response:
     """DELETE of an object or of a whole (selected) collection."""
-    options = await call.body()
+    options = await _mapping(call)
     if "All" in (options.get("dryRun") or ()):
         call = replace(call, api=call.api.dry_run())
     if call.subresource:
@@ -263,6 +275,8 @@ async def _delete_one(call: Call, namespace: str, name: str, options: Obj) -> Ob
 
 def _delete_options(options: Mapping[str, Any]) -> tuple[int | None, Preconditions | None]:
     grace_s, given = options.get("gracePeriodSeconds"), options.get("preconditions") or {}
+    if not isinstance(given, dict):
+        raise statuses.bad_request("preconditions is not an object")
     preconditions = Preconditions(str(given.get("uid") or ""), str(given.get("resourceVersion") or ""))
     try:
         return (None if grace_s is None else int(grace_s)), preconditions if given else None

@@ -14,7 +14,6 @@ from uuid import UUID
 from extender.kube.api import CRDS, NAMESPACES, NODES, PODS, STATEFULSETS, Obj
 from extender.sim import schema
 from extender.sim.registry import Kind
-from extender.sim.store import identical
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """k8s.io/apimachinery util/rand: no vowels, nothing that looks alike."""
@@ -154,7 +153,7 @@ def before_update(kind: Kind, old: Obj, new: Obj) -> None:
     keep_system_metadata(old, new)
     if kind.status:
         _keep(old, new, "status")
-    if kind.counts_generation and not identical(_counted(kind, old), _counted(kind, new)):
+    if kind.counts_generation and _counted(kind, old) != _counted(kind, new):
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
 
 
