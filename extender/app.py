@@ -60,7 +60,9 @@ class Service:
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.elector = self._elector(api, config, now, rng)
         self.binder = SchedulerVReplicaBinder(api, self.caches, clock=clock, is_leader=self.leading)
-        self.committer = Committer(api, self.caches, clock=clock, now=now, leading=self.leading)
+        self.committer = Committer(
+            api, self.caches, clock=clock, now=now, leading=self.leading, metrics=self.metrics
+        )
         self.autoscaler = Autoscaler(api, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng)
         self.placer = Placer(
             self.caches,

@@ -20,15 +20,24 @@ from extender.core.errors import InvalidObject, VReplicaError
 EXIT_USAGE: Final = 2
 
 
+class OneLineFormatter(logging.Formatter):
+    """One message is one line, whatever text of tenants or servers is in it; only a traceback has more."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class names it so
+        """The message with what is not printable escaped."""
+        message = super().formatMessage(record)
+        if message.isprintable():
+            return message
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit status. Errors of ours are one line on stderr, never a traceback."""
     parser = _parser()
     options = parser.parse_args(argv)
-    logging.basicConfig(
-        level=getattr(logging, options.log_level.upper()),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=getattr(logging, options.log_level.upper()), handlers=[handler])
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
@@ -39,6 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 141
+    except OSError as error:  # a port that is taken, a certificate that does not load, an API server out of reach
+        print(f"vreplica: {error}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -19,11 +19,12 @@ from extender.core.errors import InvalidObject
 from extender.core.manifests import Manifests
 from extender.core.model import VPod, split_key
 from extender.core.plan import Decision, place
-from extender.core.pool_state import PoolState
 from extender.core.scaling import plan_scale
 from extender.core.state import State
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
+DEPTH_MAX: Final = 200
+"""Levels of nesting in a file; a Kubernetes object needs about twenty."""
 
 Row = dict[str, object]
 
@@ -52,7 +53,7 @@ def plan(manifests: Manifests, *, autoscale: bool, compact: bool) -> dict[str, l
     keys = sorted(pool.key for pool in manifests.pools)
     return {
         "vpods": rows,
-        "pools": [_pool_row(state.pool(key), autoscale=autoscale, compact=compact) for key in keys],
+        "pools": [_pool_row(state, key, autoscale=autoscale, compact=compact) for key in keys],
     }
 
 
@@ -77,12 +78,16 @@ def _vpod_row(vpod: VPod, decision: Decision) -> Row:
     }
 
 
-def _pool_row(pool: PoolState, *, autoscale: bool, compact: bool) -> Row:
-    namespace, name = split_key(pool.key)
+def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
+    def allows(vpod: VPod) -> bool:
+        return state.selects(key, vpod)
+
+    namespace, name = split_key(key)
+    pool = state.pool(key)
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
-    scale = plan_scale(pool) if autoscale else None
+    scale = plan_scale(pool, allows) if autoscale else None
     budget = pool.pool.moves_per_period if pool.pool is not None else 0
-    evictions = plan_compaction(pool, budget=budget) if compact else []
+    evictions = plan_compaction(pool, budget=budget, allows=allows) if compact else []
     return {
         "namespace": namespace,
         "name": name,
@@ -112,13 +117,28 @@ def _documents(name: str) -> list[object]:
     try:
         if raw.lstrip()[:1] == b"{":
             return [json.loads(raw)]
-    except ValueError:
-        pass  # several JSON documents, or YAML in flow style
+    except (ValueError, RecursionError):
+        pass  # several JSON documents, YAML in flow style, or nested so deep that it is refused below
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        _refuse_depth(raw, loader, name)
         return list(yaml.load_all(raw, Loader=loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidObject(name, "", f"is neither YAML nor JSON: {str(error)[:300]}") from error
+        # The parser tells on several lines where it stopped.
+        problem = " ".join(str(error).split())[:300]
+        raise InvalidObject(name, "", f"is neither YAML nor JSON: {problem}") from error
+
+
+def _refuse_depth(raw: bytes, loader: type[yaml.SafeLoader], name: str) -> None:
+    """The C loader builds nested values by recursion, without a limit: too deep, it takes the process with it."""
+    depth = 0
+    for event in yaml.parse(raw, Loader=loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX:
+                raise InvalidObject(name, "", f"is nested deeper than {DEPTH_MAX} levels")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _read(name: str) -> bytes:

@@ -6,11 +6,12 @@ previous incarnation was last seen to carry (our view of the statuses may lag be
 same round robin as placing, over the pods still to come, so the pods of a growing pool share the load as they bind.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from extender.core.claims import PodState
-from extender.core.ledger import Ledger, Share
-from extender.core.model import AdapterPod
+from extender.core.ledger import Ledger, Share, ledger_slots
+from extender.core.model import AdapterPod, VPod
 from extender.core.plan import round_robin
 from extender.core.pool_state import PoolState
 
@@ -23,13 +24,18 @@ class Carry:
     planned: dict[str, int]
 
 
-def carry_of(pool: PoolState, pod: AdapterPod, *, slots: int, with_planned: bool) -> Carry:
-    """What ``pod`` shall carry, within ``slots``. ``with_planned``: on the leader only, which alone places."""
+def carry_of(
+    pool: PoolState, pod: AdapterPod, *, slots: int, with_planned: bool, allows: Callable[[VPod], bool]
+) -> Carry:
+    """What ``pod`` shall carry, within ``slots``. ``with_planned``: on the leader only, which alone places.
+
+    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace.
+    """
     ledger = standing_of(pool, pod.name, slots)
     planned: dict[str, int] = {}
     if with_planned and pod.ordinal is not None:
         free = slots - sum(share.slots for share in ledger.values())
-        for key, count in _planned(pool, pod.ordinal, slots).items():
+        for key, count in _planned(pool, pod.ordinal, slots, allows).items():
             share = Share(count, pool.vpods[key].weight)
             there = ledger.get(key)
             if share.slots <= free and (there is None or there.weight == share.weight):
@@ -64,18 +70,27 @@ def standing_of(pool: PoolState, pod_name: str, slots: int) -> dict[str, Share]:
     return ledger
 
 
-def _planned(pool: PoolState, ordinal: int, slots: int) -> dict[str, int]:
+def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
     """Vpod key -> vreplicas that would come to ``ordinal`` if all pending pods were there."""
     free: dict[int, int] = {}
     room = 0
+    returning: dict[str, int] = {}
     for state in pool.members():
-        if state.ordinal is not None and (state.pending or state.ordinal == ordinal):
-            free[state.ordinal] = _free_when_bound(state, slots)
+        back = _returning(pool, state)
+        for key, share in back.items():
+            returning[key] = returning.get(key, 0) + share.vreplicas
+        if state.ordinal is not None and not state.draining and (state.pending or state.ordinal == ordinal):
+            # Every pod by its own size: they must agree on who takes what, whichever of them asks.
+            free[state.ordinal] = (
+                (slots if state.ordinal == ordinal else state.capacity) - state.held - ledger_slots(back)
+            )
             room |= (1 << state.ordinal) if free[state.ordinal] > 0 else 0
     planned: dict[str, int] = {}
     for key in list(pool.unplaced):
         vpod = pool.vpods[key]
-        missing = vpod.vreplicas - pool.placed_vreplicas(key)
+        if not allows(vpod):
+            continue
+        missing = max(0, vpod.vreplicas - pool.placed_vreplicas(key) - returning.get(key, 0))
         own = _ordinals_of(pool, key)
         added, _ = round_robin(room, own, free.__getitem__, missing, vpod.weight)
         for there, count in added.items():
@@ -89,9 +104,15 @@ def _planned(pool: PoolState, ordinal: int, slots: int) -> dict[str, int]:
     return planned
 
 
-def _free_when_bound(state: PodState, slots: int) -> int:
-    stamped = state.pod.slots if state.pod is not None else None
-    return (slots if stamped is None else min(slots, stamped)) - state.held
+def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
+    """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was seen to carry it."""
+    back: dict[str, Share] = {}
+    for key, share in state.last_ledger.items():
+        vpod, claim = pool.vpods.get(key), state.claims.get(key)
+        extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
+        if vpod is not None and extra > 0:
+            back[key] = Share(extra, vpod.weight)
+    return back
 
 
 def _ordinals_of(pool: PoolState, key: str) -> int:

@@ -1,18 +1,21 @@
 """What should leave where it is: drains and compaction, as a list of evictions (DESIGN 5.5). Pure.
 
 In order: pods marked unschedulable, ordinals that the StatefulSet no longer has, then the highest ordinals whose
-whole load fits into the free room below them. Nothing is evicted that has no room elsewhere, cheapest pods (fewest
-vreplicas) first among the drained, and never more than ``budget`` vreplicas.
+whole load fits into the free room below them, down to the number of pods that the pool needs. Nothing is evicted that
+has no room elsewhere, cheapest pods (fewest vreplicas) first among the drained, and never more than ``budget``
+vreplicas. While its evictions are carried out, a pod being emptied must be closed to placing: round robin would bring
+some of it back.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
 from extender.core.claims import PodState
-from extender.core.model import placement_order
+from extender.core.model import VPod, placement_order
 from extender.core.plan import round_robin
 from extender.core.pool_state import PoolState
+from extender.core.scaling import anyone, plan_scale
 
 
 class MoveReason(StrEnum):
@@ -35,11 +38,13 @@ class Eviction:
     reason: MoveReason
 
 
-def plan_compaction(state: PoolState, *, budget: int) -> list[Eviction]:
-    """Evictions for one period, at most ``budget`` vreplicas."""
+def plan_compaction(
+    state: PoolState, *, budget: int, allows: Callable[[VPod], bool] = anyone
+) -> list[Eviction]:
+    """Evictions for one period, at most ``budget`` vreplicas. ``allows``: as in ``plan_scale``."""
     room = _Room(state)
     evictions: list[Eviction] = []
-    for pod, reason in _sources(state):
+    for pod, reason in _sources(state, allows):
         room.close(pod)
         moves, complete = room.moves_from(pod, reason)
         if reason is MoveReason.COMPACTION and not complete:
@@ -53,12 +58,14 @@ def plan_compaction(state: PoolState, *, budget: int) -> list[Eviction]:
     return evictions
 
 
-def _sources(state: PoolState) -> Iterator[tuple[PodState, MoveReason]]:
+def _sources(state: PoolState, allows: Callable[[VPod], bool]) -> Iterator[tuple[PodState, MoveReason]]:
     loaded = [pod for pod in state.pods.values() if pod.placed]
     cheapest = sorted(loaded, key=lambda pod: (pod.placed, placement_order(pod.name)))
-    yield from ((pod, MoveReason.DRAIN) for pod in cheapest if pod.draining and state.is_member(pod.ordinal))
-    yield from ((pod, MoveReason.ORDINAL_GONE) for pod in cheapest if not state.is_member(pod.ordinal))
-    floor = state.pool.min_pods if state.pool is not None else 0
+    yield from ((pod, MoveReason.DRAIN) for pod in cheapest if pod.draining and state.is_member(pod))
+    yield from ((pod, MoveReason.ORDINAL_GONE) for pod in cheapest if not state.is_member(pod))
+    # Emptying a pod that the pool needs anyway gains nothing: placing would soon fill it again.
+    scale = plan_scale(state, allows)
+    floor = scale.wanted if scale is not None else 0
     members = [pod for pod in state.members() if pod.placed and not pod.draining]
     for pod in reversed(members):
         if (

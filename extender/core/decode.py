@@ -81,6 +81,12 @@ def _count(obj: Json, kind: str, path: tuple[str, ...], default: int, minimum: i
     return value
 
 
+def _required_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int:
+    if mapping(obj, *path[:-1]).get(path[-1]) is None:
+        raise InvalidObject(_subject(obj, kind), ".".join(path), "is required")
+    return _count(obj, kind, path, 0, minimum)
+
+
 def _optional_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int | None:
     if mapping(obj, *path[:-1]).get(path[-1]) is None:
         return None
@@ -100,7 +106,7 @@ def quantity(value: object) -> int | None:
     The API server stores them in canonical form: 1000 comes back as "1k", 2500000 as "2500k".
     """
     if type(value) is int:
-        return value
+        return value if value >= 0 else None
     if not isinstance(value, str):
         return None
     factor = _DECIMAL_SUFFIXES.get(value[-1:], 1)
@@ -256,7 +262,7 @@ def pool_from(obj: Json) -> AdapterPool:
         resource_version=text(metadata, "resourceVersion"),
         generation=_count(obj, kind, ("metadata", "generation"), 0),
         stateful_set=_required(obj, kind, "spec", "statefulSet"),
-        slots_per_pod=_count(obj, kind, ("spec", "slotsPerPod"), 1, 1),
+        slots_per_pod=_required_count(obj, kind, ("spec", "slotsPerPod"), 1),
         min_pods=_count(obj, kind, ("spec", "minPods"), 0),
         min_pods_per_vpod=_count(obj, kind, ("spec", "minPodsPerVPod"), 0),
         max_pods=_optional_count(obj, kind, ("spec", "maxPods")),
@@ -271,19 +277,31 @@ def pool_from(obj: Json) -> AdapterPool:
     )
 
 
+def _placements(obj: Json, kind: str) -> dict[str, int]:
+    """status.placements. An entry that is not understood must not read as vreplicas without a place: they would move."""
+    listed = mapping(obj, "status").get("placements")
+    if listed is not None and not isinstance(listed, list):
+        raise InvalidObject(_subject(obj, kind), "status.placements", "must be a list")
+    placements: dict[str, int] = {}
+    for index, item in enumerate(listed or ()):
+        field = f"status.placements[{index}]"
+        if not isinstance(item, Mapping):
+            raise InvalidObject(_subject(obj, kind), field, "must be a mapping")
+        count, pod = item.get("vreplicas"), text(item, "podName")
+        if type(count) is not int or not 0 <= count <= _COUNT_MAX:
+            raise InvalidObject(_subject(obj, kind), f"{field}.vreplicas", "must be a count")
+        if not pod:
+            raise InvalidObject(_subject(obj, kind), f"{field}.podName", "is required")
+        if count:
+            placements[pod] = placements.get(pod, 0) + count
+    return placements
+
+
 def vpod_from(obj: Json) -> VPod:
     """A VPod with its published placements; double entries of one pod are summed. Raises InvalidObject."""
     metadata = mapping(obj, "metadata")
     kind = "VPod"
-    placements: dict[str, int] = {}
-    for index, item in enumerate(mappings(obj, "status", "placements")):
-        count = item.get("vreplicas")
-        if type(count) is not int or not 0 <= count <= _COUNT_MAX:
-            raise InvalidObject(
-                _subject(obj, kind), f"status.placements[{index}].vreplicas", "must be a count"
-            )
-        if count and (pod := text(item, "podName")):
-            placements[pod] = placements.get(pod, 0) + count
+    placements = _placements(obj, kind)
     return VPod(
         namespace=text(metadata, "namespace"),
         name=_required(obj, kind, "metadata", "name"),
@@ -294,7 +312,7 @@ def vpod_from(obj: Json) -> VPod:
             text(obj, "spec", "poolRef", "namespace") or text(metadata, "namespace"),
             _required(obj, kind, "spec", "poolRef", "name"),
         ),
-        vreplicas=_count(obj, kind, ("spec", "vreplicas"), 0),
+        vreplicas=_required_count(obj, kind, ("spec", "vreplicas")),
         weight=_count(obj, kind, ("spec", "slotsPerVReplica"), 1, 1),
         placements=MappingProxyType(
             dict(sorted(placements.items(), key=lambda item: placement_order(item[0])))

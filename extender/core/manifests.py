@@ -66,6 +66,7 @@ class Manifests:
             case "StatefulSet":
                 self.stateful_sets.append(decode.stateful_set_from(obj))
             case "Pod":
+                _refuse_annotations_that_are_no_text(obj)
                 self.pods.append(obj)
             case "Node":
                 self.nodes.append(decode.node_from(obj))
@@ -91,6 +92,15 @@ class Manifests:
         """The state that a service would have. Raises InvalidObject for an object that is there twice."""
         state = State()
         pods = list(self.adapter_pods())
+        for kind, objects in (
+            ("Node", self.nodes),
+            ("Namespace", self.namespaces),
+            ("StatefulSet", self.stateful_sets),
+            ("AdapterPool", self.pools),
+            ("Pod", pods),
+            ("VPod", self.vpods),
+        ):
+            _refuse_doubles(kind, [obj.key for obj in objects])
         shown = {node.name for node in self.nodes}
         unseen = sorted({pod.node for pod in pods if pod.node} - shown)
         for node in [*self.nodes, *(Node(name=name, zone=UNKNOWN_ZONE) for name in unseen)]:
@@ -100,13 +110,6 @@ class Manifests:
         implied = [Namespace(name=name, labels={"kubernetes.io/metadata.name": name}) for name in tenants]
         for namespace in [*self.namespaces, *implied]:
             state.namespace_changed(None, namespace)
-        for kind, objects in (
-            ("StatefulSet", self.stateful_sets),
-            ("AdapterPool", self.pools),
-            ("Pod", pods),
-            ("VPod", self.vpods),
-        ):
-            _refuse_doubles(kind, [obj.key for obj in objects])
         for stateful_set in self.stateful_sets:
             state.stateful_set_changed(None, stateful_set)
         for pool in self.pools:
@@ -137,6 +140,16 @@ def _items(document: object, source: str, depth: int) -> Iterator[Json]:
 def _with_namespace(obj: Json) -> Json:
     metadata = decode.mapping(obj, "metadata")
     return {**obj, "metadata": {**metadata, "namespace": decode.text(metadata, "namespace") or "default"}}
+
+
+def _refuse_annotations_that_are_no_text(pod: Json) -> None:
+    """The API server would: YAML makes a number of an unquoted 20, and a mapping of an unquoted ledger."""
+    for key, value in decode.mapping(pod, "metadata", "annotations").items():
+        if not isinstance(value, str):
+            subject = object_key(
+                decode.text(pod, "metadata", "namespace"), decode.text(pod, "metadata", "name")
+            )
+            raise InvalidObject(f"Pod {subject}", f"metadata.annotations.{key}", "must be a string: quote it")
 
 
 def _refuse_doubles(kind: str, keys: Iterable[str]) -> None:

@@ -48,7 +48,10 @@ KNATIVE_RULES: Final = Rules(keep_on_unavailable=False, drain_waits_for_room=Fal
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no zeros."""
+    """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no zeros.
+
+    ``of``: UID and generation of the vpod as it was decided; ("", 0) for one that is gone.
+    """
 
     vpod: str
     pool: str
@@ -56,6 +59,7 @@ class Decision:
     weight: int
     left: int
     explanation: Explanation
+    of: tuple[str, int] = ("", 0)
 
     @property
     def scheduled(self) -> int:
@@ -91,19 +95,23 @@ class _Plan:
         self.pool = pool
         self.vpod = vpod
         self.rules = rules
+        self.weight = vpod.weight
         self.kept: dict[str, int] = {}
         self.draining: dict[str, int] = {}
         self.steps: list[Reasoning] = []
 
     def run(self, *, allowed: bool) -> Decision:
         problem = self._problem(allowed=allowed)
+        if problem is ConflictReason.UNSATISFIABLE:
+            return self._give_up(problem)
         if problem is not None:
             return self._stand_still(problem)
         self._keep()
         wanted = self._wanted()
-        surplus = sum(self.kept.values()) - wanted
-        if surplus > 0:
+        while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
+            # A target that was raised for the pods it stands on falls with them: once here, not once a decision.
+            wanted = self._wanted()
         left = self._grow(-surplus) if surplus < 0 else 0
         if left and self.rules.drain_waits_for_room:
             self._hold_back(left)
@@ -124,6 +132,17 @@ class _Plan:
 
     def _stand_still(self, problem: ConflictReason) -> Decision:
         self.kept = self.pool.placed_of(self.vpod.key)
+        # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
+        claims = self.pool.claims_of(self.vpod.key)
+        self.weight = min((claims[name].placed.weight for name in self.kept), default=self.weight)
+        surplus = sum(self.kept.values()) - self.vpod.vreplicas
+        if surplus > 0:
+            self._shrink(surplus)
+        return self._decision(self.vpod.vreplicas, max(0, -surplus), problem)
+
+    def _give_up(self, problem: ConflictReason) -> Decision:
+        """One vreplica is heavier than any pod: what stands somewhere overcommits that pod, and is trimmed."""
+        self._keep()
         surplus = sum(self.kept.values()) - self.vpod.vreplicas
         if surplus > 0:
             self._shrink(surplus)
@@ -134,10 +153,11 @@ class _Plan:
     def _keep(self) -> None:
         for name, count in self.pool.placed_of(self.vpod.key).items():
             pod = self.pool.pods[name]
-            if not self.pool.is_member(pod.ordinal):
+            if not self.pool.is_member(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone")
             elif pod.draining:
-                self.draining[name] = count
+                # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
+                self.draining[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:
                 self._note(Step.DROPPED, name, count, pod.why_unschedulable())
             elif fitting := self._trim(name, count):
@@ -145,7 +165,7 @@ class _Plan:
 
     def _trim(self, name: str, count: int) -> int:
         pod = self.pool.pods[name]
-        weight = self.vpod.weight
+        weight = self.weight
         claim = pod.claims[self.vpod.key]
         # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it was placed.
         over = pod.placed - claim.placed.slots + count * weight - pod.capacity
@@ -159,8 +179,9 @@ class _Plan:
         minimum = self.pool.pool.min_pods_per_vpod if self.pool.pool is not None else 0
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas
+        standing = sum(1 for count in self.kept.values() if count)
         # Counting the pods it stands on keeps the target from falling while one of them restarts.
-        return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), len(self.kept))))
+        return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), standing)))
 
     def _shrink(self, surplus: int) -> None:
         claims = self.pool.claims_of(self.vpod.key)
@@ -179,12 +200,20 @@ class _Plan:
             ordinal = self.pool.pods[name].ordinal
             if count and ordinal is not None:
                 own |= 1 << ordinal
-        added, left = round_robin(self.pool.room, own, self.pool.free_of, missing, self.vpod.weight)
+        added, left = round_robin(self.pool.room, own, self._free_of, missing, self.weight)
         for ordinal in sorted(added):
             name = self.pool.by_ordinal[ordinal].name
             self.kept[name] = self.kept.get(name, 0) + added[ordinal]
             self._note(Step.ADDED, name, added[ordinal])
         return left
+
+    def _free_of(self, ordinal: int) -> int:
+        """Free slots next to what this vpod keeps there, at its weight from now on: its share is written as a whole."""
+        pod = self.pool.by_ordinal[ordinal]
+        claim = pod.claims.get(self.vpod.key)
+        if claim is None:
+            return pod.free
+        return pod.free + claim.held_slots - self.kept.get(pod.name, 0) * self.weight
 
     def _hold_back(self, left: int) -> None:
         for name in list(self.draining):
@@ -208,7 +237,15 @@ class _Plan:
         explanation = Explanation(
             wanted, tuple(self.steps), left, reason if left else None, self._refused() if left else ()
         )
-        return Decision(self.vpod.key, self.pool.key, target, self.vpod.weight, left, explanation)
+        return Decision(
+            self.vpod.key,
+            self.pool.key,
+            target,
+            self.weight,
+            left,
+            explanation,
+            (self.vpod.uid, self.vpod.generation),
+        )
 
     def _refused(self) -> tuple[tuple[str, int], ...]:
         stateful_set, pods = self.pool.stateful_set, self.pool.by_ordinal
@@ -226,11 +263,18 @@ def round_robin(
 
     ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is, which come last in
     each round; ``free``: an ordinal's free slots. Looks at no more ordinals than it gives vreplicas to, and those
-    that turn out too full.
+    that turn out too full; rounds in which every pod that is left takes one are given all at once.
     """
     added: dict[int, int] = {}
     groups = [room & ~own, room & own]
     while missing and any(groups):
+        turn = [ordinal for group in groups for ordinal in bits(group)] if added else []
+        if turn and (rounds := missing // len(turn)):
+            fitting = min((free(ordinal) - added.get(ordinal, 0) * weight) // weight for ordinal in turn)
+            rounds = min(rounds, fitting)
+            for ordinal in turn if rounds > 0 else ():
+                added[ordinal] = added.get(ordinal, 0) + rounds
+                missing -= rounds
         for index, group in enumerate(groups):
             for ordinal in bits(group):
                 if not missing:

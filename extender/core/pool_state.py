@@ -54,9 +54,16 @@ class PoolState:
         """vreplicas of one vpod that are placed."""
         return sum(claim.placed.vreplicas for claim in self.claims_of(vpod_key).values())
 
-    def is_member(self, ordinal: int | None) -> bool:
-        """Whether the StatefulSet has that ordinal."""
-        return ordinal is not None and self.stateful_set is not None and ordinal in self.stateful_set.ordinals
+    def is_member(self, state: PodState) -> bool:
+        """Whether the StatefulSet has that pod: its ordinal, and not only another's pod with the same ordinal.
+
+        A vpod whose poolRef has changed still publishes the names of its old pool's pods.
+        """
+        return (
+            self.stateful_set is not None
+            and state.ordinal in self.stateful_set.ordinals
+            and state.name == f"{self.stateful_set.name}-{state.ordinal}"
+        )
 
     def members(self) -> Iterator[PodState]:
         """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we know nothing of."""
@@ -100,10 +107,10 @@ class PoolState:
         for pod in list(self.pods.values()):
             self._index(pod)
             self._refresh(pod)
-            if not self.is_member(pod.ordinal):
+            if not self.is_member(pod):
                 pod.last_ledger = {}
                 self._forget_if_empty(pod)
-        for key in set(self.vpods) | set(self.placements):
+        for key in {**self.vpods, **self.placements}:
             self._refresh_vpod(key)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None) -> None:
@@ -112,7 +119,7 @@ class PoolState:
         state = self._pod(name)
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
             state.last_ledger = dict(old.ledger)
-        if new is not None and new.node:
+        if (new is not None and new.node and not new.assumed) or not self.is_member(state):
             state.last_ledger = {}
         state.pod, state.node = new, node
         self._set_ledger(
@@ -136,7 +143,7 @@ class PoolState:
             self.vpods[key] = new
         published = new.placements if new is not None else {}
         weight = new.weight if new is not None else 1
-        for name in set(self.claims_of(key)) | set(published):
+        for name in {**self.claims_of(key), **published}:
             count = published.get(name, 0)
             self._claim(key, name, _publish(Share(count, weight) if count else NOTHING))
         self._refresh_vpod(key)
@@ -200,7 +207,7 @@ class PoolState:
                 self.room &= ~(1 << state.ordinal)
 
     def _set_ledger(self, state: PodState, ledger: Ledger) -> None:
-        for key in set(state.claims) | set(ledger):
+        for key in {**state.claims, **ledger}:
             share = ledger.get(key, NOTHING)
             known = state.claims.get(key)
             if share != (known.ledger if known is not None else NOTHING):
@@ -239,7 +246,7 @@ class PoolState:
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = False
             return
-        state.schedulable = self.is_member(ordinal) and not state.why_unschedulable()
+        state.schedulable = self.is_member(state) and not state.why_unschedulable()
         bit = 1 << ordinal
         self.schedulable = self.schedulable | bit if state.schedulable else self.schedulable & ~bit
         self.room = self.room | bit if state.schedulable and state.free > 0 else self.room & ~bit

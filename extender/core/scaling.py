@@ -6,10 +6,11 @@ stays there and needs no second place). To that come pods for vreplicas that sti
 pods are counted: heavy vreplicas do not fill a pod to the last slot.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from extender.core.claims import PodState
-from extender.core.model import AdapterPool
+from extender.core.model import AdapterPool, VPod
 from extender.core.plan import round_robin
 from extender.core.pool_state import PoolState
 
@@ -28,43 +29,71 @@ class ScalePlan:
         return self.wanted < self.unlimited
 
 
-def plan_scale(state: PoolState) -> ScalePlan | None:
-    """The number of pods the pool needs, up or down; None while pool or StatefulSet is unknown."""
+def anyone(_vpod: VPod) -> bool:
+    """Every vpod may use the pool."""
+    return True
+
+
+def plan_scale(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> ScalePlan | None:
+    """The number of pods the pool needs, up or down; None while pool or StatefulSet is unknown.
+
+    ``allows``: whether the pool selects a vpod's namespace; a pool does not grow for tenants that may not use it.
+    """
     pool, stateful_set = state.pool, state.stateful_set
     if pool is None or stateful_set is None:
         return None
-    expected = expected_slots(state)
+    expected = expected_slots(state, allows)
     lost = sum(_lost_slots(pod) for pod in state.members() if pod.bound and not pod.schedulable)
     by_sum = -(-(expected + lost) // pool.slots_per_pod)
-    extra = _pods_for_the_rest(state, pool, stateful_set.replicas)
+    extra = _pods_for_the_rest(state, pool, stateful_set.replicas, allows)
     unlimited = max(by_sum, pool.min_pods, stateful_set.replicas + extra if extra else 0)
     limit = unlimited if pool.max_pods is None else min(unlimited, pool.max_pods)
     return ScalePlan(limit, unlimited, expected)
 
 
-def expected_slots(state: PoolState) -> int:
-    """Slots that all vpods of the pool want together; those that no pod could ever hold are left out."""
+def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:
+    """Slots that all vpods of the pool want together.
+
+    Of those that no pod could ever hold, nothing; of those that may not use the pool, what they have.
+    """
     pool = state.pool
     if pool is None:
         return 0
     return sum(
-        max(vpod.vreplicas, pool.min_pods_per_vpod) * vpod.weight
+        (_wanted(pool, vpod) if allows(vpod) else min(vpod.vreplicas, state.placed_vreplicas(vpod.key)))
+        * vpod.weight
         for vpod in state.vpods.values()
-        if vpod.vreplicas and vpod.weight <= pool.slots_per_pod
+        if vpod.weight <= pool.slots_per_pod
     )
+
+
+def _wanted(pool: AdapterPool, vpod: VPod) -> int:
+    return max(vpod.vreplicas, pool.min_pods_per_vpod) if vpod.vreplicas else 0
 
 
 def _lost_slots(pod: PodState) -> int:
     return pod.capacity if pod.draining else max(0, pod.free)
 
 
-def _pods_for_the_rest(state: PoolState, pool: AdapterPool, replicas: int) -> int:
-    """Pods to add for what no pod, bound or still to come, has room for."""
+def _placed_to_stay(state: PoolState, vpod_key: str) -> int:
+    return sum(
+        claim.placed.vreplicas
+        for name, claim in state.claims_of(vpod_key).items()
+        if not state.pods[name].draining
+    )
+
+
+def _pods_for_the_rest(
+    state: PoolState, pool: AdapterPool, replicas: int, allows: Callable[[VPod], bool]
+) -> int:
+    """Pods to add for what no pod, bound or still to come, has room for. What waits on a draining pod needs room, too."""
     packing = _Packing(state, pool, replicas)
-    for key in state.unplaced:
-        vpod = state.vpods[key]
-        missing = vpod.vreplicas - state.placed_vreplicas(key)
-        if vpod.weight <= pool.slots_per_pod and not packing.add(missing, vpod.weight):
+    # Every vpod, not only the unplaced: a raised target may be missing where all of spec.vreplicas is placed.
+    for key, vpod in state.vpods.items():
+        missing = _wanted(pool, vpod) - _placed_to_stay(state, key)
+        if missing <= 0 or vpod.deleting or vpod.weight > pool.slots_per_pod or not allows(vpod):
+            continue
+        if not packing.add(missing, vpod.weight):
             break
     return packing.added
 

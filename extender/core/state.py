@@ -56,7 +56,7 @@ class State:
         else:
             self.stateful_sets[key] = new
         if old is None or new is None or old.ordinals != new.ordinals:
-            for pool in self._pools_of_stateful_set.get(key, ()):
+            for pool in sorted(self._pools_of_stateful_set.get(key, ())):
                 self.pool(pool).set_stateful_set(new)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
@@ -124,6 +124,11 @@ class State:
         known = self.namespaces.get(namespace)
         labels = known.labels if known is not None else {}
         return pool.namespace_selector.matches(labels)
+
+    def selects(self, pool_key: str, vpod: VPod) -> bool:
+        """Whether a vpod may use the pool it asks for, as far as the pool is known."""
+        state = self.pools.get(pool_key)
+        return state is None or state.pool is None or self.allows(state.pool, vpod.namespace)
 
     def digest(self) -> dict[str, object]:
         """All derived values in plain form: equal for equal inputs, however they arrived."""

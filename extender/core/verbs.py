@@ -64,7 +64,10 @@ def node_problem(
         return None
     others = state.pods_on_node.get(node.name, {}).values()
     taken = sum(
-        _declared(state, other) for other in others if other.uid != pod.uid and other.uid not in without
+        _declared(state, other)
+        for other in others
+        # A pod that has ended has given its resources back; it stays listed until it is deleted.
+        if not other.finished and other.uid != pod.uid and other.uid not in without
     )
     return ConflictReason.NODE_SLOTS_EXCEEDED if taken + _declared(state, pod) > node.slots else None
 

@@ -36,7 +36,10 @@ from extender.core.names import LEASE_NAME
 from extender.kube.api import LEASES, AlreadyExists, Api, ApiError, Conflict, NotFound, Obj, OutcomeUnknown
 
 JITTER_FACTOR: Final = 1.2
-"""client-go's: a candidate waits 1 to 2.2 retry periods between tries."""
+"""client-go's: renewDeadline must be longer than so many retry periods."""
+ACQUIRE_JITTER_FACTOR: Final = 0.2
+"""A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was
+released has its next holder within 3 s; with a handful of candidates there is no crowd to spread."""
 TIMER_RESOLUTION_S: Final = 0.001
 """A timer may wake us this much too soon."""
 
@@ -163,7 +166,7 @@ class LeaderElector:
         _log.info("competing for lease %s/%s as %s", self._lease.namespace, self._lease.name, self.identity)
         while await self._try_within(self._lease.renew_deadline_s) is not _Try.HELD:
             period_s = self._lease.retry_period_s
-            await asyncio.sleep(period_s * (1.0 + JITTER_FACTOR * self._rng.random()))
+            await asyncio.sleep(period_s * (1.0 + ACQUIRE_JITTER_FACTOR * self._rng.random()))
         self.is_leader = True
         self.transitions += 1
         _log.info("leading as %s", self.identity)

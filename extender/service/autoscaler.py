@@ -9,9 +9,11 @@ unseen: it is a Conflict, and everything is looked at again.
 import asyncio
 import logging
 import random
+from functools import partial
 from typing import Final
 
 from extender.core.decode import mapping, text
+from extender.core.model import AdapterPool, StatefulSet
 from extender.core.names import API_VERSION
 from extender.core.scaling import ScalePlan, plan_scale
 from extender.kube.api import STATEFULSETS, Api, ApiError, Conflict, NotFound, Obj
@@ -23,6 +25,8 @@ log: Final = logging.getLogger(__name__)
 
 PERIOD_S: Final = 10.0
 RETRY_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+"""However long a Retry-After asks for."""
 SETTLE_S: Final = 0.1
 """How long after a trigger: a burst of vpods becomes one change of replicas, not one each."""
 
@@ -43,6 +47,21 @@ class Autoscaler:
         self.limited: set[str] = set()
         """Keys of pools that maxPods holds below what they need."""
         self._told: dict[str, int] = {}
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.stateful_sets.add_event_handler(self._stateful_set_changed)
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        """Its floor, its ceiling or its slots may be others now."""
+        if new is not None and (old is None or old.generation != new.generation):
+            self.trigger(new.key)
+
+    def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        """It has come, perhaps after its pool, or somebody else has changed its replicas."""
+        if new is None or (old is not None and old.ordinals == new.ordinals):
+            return
+        for pool in self._caches.pools.list():
+            if pool.stateful_set_key == new.key:
+                self.trigger(pool.key)
 
     def trigger(self, pool: str) -> None:
         """Look at this pool now."""
@@ -74,18 +93,20 @@ class Autoscaler:
             log.info("pool %s has no StatefulSet to scale", key)
         except Conflict:
             log.info("replicas of pool %s were changed by somebody else; looking again", key)
-            await self._again(key)
+            self._again(key, RETRY_S)
         except ApiError as error:
             log.warning("pool %s was not scaled, trying again: %s", key, error)
-            await self._again(key, error.retry_after_s)
+            self._again(key, min(error.retry_after_s or RETRY_S, RETRY_MAX_S))
 
-    async def _again(self, key: str, after_s: float | None = None) -> None:
-        await asyncio.sleep((after_s or RETRY_S) * self._rng.uniform(0.8, 1.2))
-        self.trigger(key)
+    def _again(self, key: str, after_s: float) -> None:
+        """Look at this pool later; the others are not held up."""
+        delay = after_s * self._rng.uniform(0.8, 1.2)
+        asyncio.get_running_loop().call_later(delay, self.trigger, key)
 
     async def _scale_up(self, key: str) -> None:
         state = self._caches.state.pools.get(key)
-        plan = plan_scale(state) if state is not None else None
+        allows = partial(self._caches.state.selects, key)
+        plan = plan_scale(state, allows) if state is not None else None
         if state is None or plan is None or state.pool is None or state.stateful_set is None:
             return
         self._mark_limited(key, plan)

@@ -13,7 +13,8 @@ the pod's UID and version as preconditions, so it fails if anyone has bound the 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol
 
 from extender.core.carry import Carry, carry_of
@@ -25,7 +26,7 @@ from extender.core.model import AdapterPod, Node
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import NodeVerdicts, filter_nodes, node_problem, pod_problem, slots_of
-from extender.kube.api import PODS, Api, Binding, Conflict, NotFound, OutcomeUnknown
+from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, NotFound, OutcomeUnknown
 from extender.service.caches import Caches
 from extender.service.committer import RESERVATION_TTL_S
 
@@ -103,11 +104,11 @@ class SchedulerVReplicaBinder:
     def find(self, pod: AdapterPod, nodes: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
         """See VReplicaBinder."""
         verdicts = filter_nodes(self._caches.state, pod, nodes, lookup)
-        carry = self._carry(pod)
         try:
-            encode_ledger(carry.ledger)
+            carry = self._carry(pod)
         except LedgerTooLarge:
-            verdicts = NodeVerdicts(unresolvable=dict.fromkeys(nodes, ConflictReason.LEDGER_TOO_LARGE))
+            self._cache.delete(pod.uid)
+            return NodeVerdicts(unresolvable=dict.fromkeys(nodes, ConflictReason.LEDGER_TOO_LARGE))
         self._cache.update(
             pod.uid,
             {node: PlacementDecision(pod.uid, node, carry, pod.ledger_text) for node in verdicts.passed},
@@ -130,7 +131,10 @@ class SchedulerVReplicaBinder:
             self._cache.delete(pod.uid)
             raise BindRefused(ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter")
         # A missing decision is no reason to refuse: another replica, or this one before a restart, has filtered.
-        carry = self._carry(pod)
+        try:
+            carry = self._carry(pod)
+        except LedgerTooLarge as error:
+            raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
         assumed = AssumedPod(pod, node, carry, slots_of(state, pod))
         self._assume_pod(assumed)
         pool = state.pool(pod.pool)
@@ -156,7 +160,11 @@ class SchedulerVReplicaBinder:
         try:
             await self._api.bind(binding)
         except OutcomeUnknown as error:
-            if not await self._is_bound(pod, assumed.node):
+            try:
+                bound = await self._is_bound(pod, assumed.node)
+            except ApiError as unread:
+                raise error from unread
+            if not bound:
                 raise Conflict(409, "NotBound", f"the Binding had no effect: {error.message}") from error
         self._cache.delete(pod.uid)
 
@@ -172,8 +180,19 @@ class SchedulerVReplicaBinder:
         self._cache.delete(pod_uid)
 
     def _carry(self, pod: AdapterPod) -> Carry:
-        pool = self._caches.state.pool(pod.pool)
-        return carry_of(pool, pod, slots=slots_of(self._caches.state, pod), with_planned=self._is_leader())
+        """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for standing ones."""
+        state = self._caches.state
+        pool, slots = state.pool(pod.pool), slots_of(state, pod)
+        allows = partial(state.selects, pod.pool)
+        carry = carry_of(pool, pod, slots=slots, with_planned=self._is_leader(), allows=allows)
+        try:
+            encode_ledger(carry.ledger)
+        except LedgerTooLarge:
+            if not carry.planned:
+                raise
+            carry = carry_of(pool, pod, slots=slots, with_planned=False, allows=allows)
+            encode_ledger(carry.ledger)
+        return carry
 
     def _assume_pod(self, assumed: AssumedPod) -> None:
         carry, pod = assumed.carry, assumed.pod
@@ -212,8 +231,20 @@ class SchedulerVReplicaBinder:
         return known.uid == pod.uid and known.node == node
 
 
+@dataclass(slots=True)
+class _Flight:
+    """Bind requests of one pod, of which one runs at a time. ``users``: how many there are."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    users: int = 0
+
+
 class PodBinder:
-    """One bind request from beginning to end: read, assume, write; again where only the pod's version was stale."""
+    """One bind request from beginning to end: read, assume, write; again where only the pod's version was stale.
+
+    A Binding of which nobody knows whether it arrived is *in doubt*: what was assumed for it stays until the watch
+    tells, until the pod is to be bound again, or for ``RESERVATION_TTL_S``, whichever is first (I5).
+    """
 
     ATTEMPTS_MAX: Final = 3
 
@@ -221,24 +252,31 @@ class PodBinder:
         self._api = api
         self._caches = caches
         self._binder = binder
-        self._in_flight: dict[str, asyncio.Lock] = {}
+        self._in_flight: dict[str, _Flight] = {}
+        self._in_doubt: dict[str, tuple[AssumedPod, asyncio.TimerHandle]] = {}
 
     async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Bind the pod to the node; a pod that is there already is success (I5). Raises BindRefused, ApiError.
 
         Nothing in the request is believed: the pod is looked up, and read again wherever the cache may be behind.
         """
-        lock = self._in_flight.setdefault(uid, asyncio.Lock())
+        flight = self._in_flight.setdefault(uid, _Flight())
+        flight.users += 1
         try:
-            async with lock:
+            async with flight.lock:
                 await self._bind(namespace, name, uid, node)
         finally:
-            if not lock.locked():
-                self._in_flight.pop(uid, None)
+            flight.users -= 1
+            if not flight.users:
+                del self._in_flight[uid]
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        pod = self._caches.pods.latest(f"{namespace}/{name}")
-        if pod is None or pod.uid != uid:
+        key = f"{namespace}/{name}"
+        pod, believed = self._caches.pods.latest(key), self._caches.pods.get(key)
+        in_doubt = self._end_doubt(uid)
+        # An assumed pod is bound already, as far as we know: its watch event is still to come.
+        assumed_before = in_doubt or (believed is not None and believed.assumed)
+        if pod is None or pod.uid != uid or assumed_before:
             pod = await self._read(namespace, name)
         for attempt in range(self.ATTEMPTS_MAX):
             if self._settled(pod, uid, node):
@@ -246,8 +284,8 @@ class PodBinder:
             assumed = self._binder.assume(pod, node)
             try:
                 await self._binder.bind(assumed)
-            except OutcomeUnknown:
-                # Nobody knows: what is assumed stays until the watch tells or the reservation expires.
+            except (OutcomeUnknown, asyncio.CancelledError):
+                self._doubt(assumed)
                 raise
             except Conflict:
                 self._binder.revert(assumed)
@@ -268,6 +306,20 @@ class PodBinder:
         if pod.deleting or pod.finished:
             raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is being deleted or has finished")
         return bool(pod.node)
+
+    def _doubt(self, assumed: AssumedPod) -> None:
+        uid = assumed.pod.uid
+        expiry = asyncio.get_running_loop().call_later(RESERVATION_TTL_S, self._end_doubt, uid)
+        self._in_doubt[uid] = (assumed, expiry)
+
+    def _end_doubt(self, uid: str) -> bool:
+        """Undo what an earlier Binding in doubt has assumed; True if there was one."""
+        assumed, expiry = self._in_doubt.pop(uid, (None, None))
+        if assumed is None or expiry is None:
+            return False
+        expiry.cancel()
+        self._binder.revert(assumed)
+        return True
 
     async def _read(self, namespace: str, name: str) -> AdapterPod:
         pod = pod_from(await self._api.get(PODS, namespace, name))

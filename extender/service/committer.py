@@ -7,7 +7,8 @@ For a batch of decisions of one pool:
 3. *ledgers down*: one patch a pod with everything that has left it.
 
 So a status never publishes what no ledger covers (I2), a move is on its new pod before it leaves the old one, and a
-crash in between leaves a ledger larger than the status, which the next leader adopts or releases.
+crash in between leaves a ledger larger than the status, which the next leader adopts or releases. What a pod would
+carry whose bind is not confirmed yet is not published either: another replica may be binding it with less.
 
 A ledger write compares the whole annotation with the text that the decision knew, and the pod's UID: whoever else
 wrote, another leader included, makes it fail instead of overcommitting (I1). Reservations of the batch are released at
@@ -22,7 +23,7 @@ from typing import Final
 from extender.core.decode import pod_from, vpod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.ledger import Ledger, Share, encode_ledger, ledger_slots
-from extender.core.model import AdapterPod, object_key, placement_order
+from extender.core.model import AdapterPod, VPod, object_key, placement_order
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.plan import Decision
 from extender.core.verbs import slots_of
@@ -38,6 +39,7 @@ from extender.kube.api import (
     OutcomeUnknown,
     PatchType,
 )
+from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.status import status_patch
 
@@ -54,23 +56,27 @@ class Batch:
     failed: dict[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     """vpods with a write whose outcome is unknown: their reservations must not be released."""
-    short: dict[tuple[str, str], int] = field(default_factory=dict)
-    """(vpod, pod) -> vreplicas that its ledger has after all, where the write of more failed."""
+    stale: set[str] = field(default_factory=set)
+    """vpods that have changed since the decision. Whoever saw the change has queued them again."""
 
-    def target_of(self, key: str, published: Mapping[str, int]) -> dict[str, int]:
-        """Pod name -> vreplicas to publish: the decision, less what no ledger took.
 
-        What a failed move did not get on its new pod stays published on the old one, whose ledger still has it.
-        """
-        decided = self.decisions[key].target
-        target = {name: min(count, self.short.get((key, name), count)) for name, count in decided.items()}
-        missing = sum(decided.values()) - sum(target.values())
-        for name, count in published.items():
-            back = min(missing, count - target.get(name, 0))
-            if back > 0:
-                target[name] = target.get(name, 0) + back
-                missing -= back
-        return {name: target[name] for name in sorted(target, key=placement_order) if target[name]}
+def publishable(
+    decided: Mapping[str, int], ledgers: Mapping[str, int], published: Mapping[str, int]
+) -> dict[str, int]:
+    """Pod name -> vreplicas to publish of a decision: what ledgers cover, or what is published there already.
+
+    What a move did not get on its new pod stays published on the old one, whose ledger still has it.
+    """
+    target = {
+        name: min(count, max(ledgers.get(name, 0), published.get(name, 0))) for name, count in decided.items()
+    }
+    missing = sum(decided.values()) - sum(target.values())
+    for name, count in published.items():
+        back = min(missing, count - target.get(name, 0))
+        if back > 0:
+            target[name] = target.get(name, 0) + back
+            missing -= back
+    return {name: target[name] for name in sorted(target, key=placement_order) if target[name]}
 
 
 class Committer:
@@ -84,15 +90,15 @@ class Committer:
         clock: Callable[[], float],
         now: Callable[[], float],
         leading: Callable[[], bool],
+        metrics: Metrics,
     ) -> None:
         self._api = api
         self._caches = caches
         self._clock = clock
         self._now = now
         self._leading = leading
+        self._metrics = metrics
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
-        self.conflicts = 0
-        """Ledger writes that lost their compare-and-swap."""
 
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""
@@ -148,11 +154,15 @@ class Committer:
         downs: dict[str, dict[str, Share]] = {}
         pool = self._caches.state.pool(pool_key)
         for key, decision in batch.decisions.items():
-            if key in batch.failed:
+            if key in batch.failed or key in batch.stale:
                 continue
-            target = batch.decisions[key].target
+            # A vpod that came back under its old name wants what it finds.
+            if decision.of != _version(self._caches.vpods.latest(key)):
+                continue
+            target = decision.target
             for name, claim in pool.claims_of(key).items():
-                share = Share(target.get(name, 0), decision.weight)
+                # Never below what is published, whatever came of the status write.
+                share = Share(max(target.get(name, 0), claim.published), decision.weight)
                 state = pool.pods[name].pod
                 if (
                     claim.ledger.vreplicas
@@ -174,12 +184,12 @@ class Committer:
     async def _ledger(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
         pod = self._caches.pods.latest(pod_key)
         if pod is None or not pod.node:
-            self._fall_short(batch, pod_key, change, None, "pod is gone")
+            _fall_short(batch, change, "pod is gone")
             return
         try:
             patch = ledger_patch(pod, merged(pod.ledger, change), slots_of(self._caches.state, pod))
         except (LedgerTooLarge, OverflowError) as error:
-            self._fall_short(batch, pod_key, change, pod, str(error))
+            _fall_short(batch, change, str(error))
             return
         try:
             async with self._slots:
@@ -203,21 +213,10 @@ class Committer:
         elif isinstance(error, NotFound):
             known = None
         if isinstance(error, (Invalid, Conflict)):
-            self.conflicts += 1
+            self._metrics.ledger_conflicts.inc()
         if known is not None and known.uid == pod.uid and _covers(known.ledger, change):
             return
-        self._fall_short(batch, pod.key, change, known, str(error))
-
-    def _fall_short(
-        self, batch: Batch, pod_key: str, change: Mapping[str, Share], pod: AdapterPod | None, why: str
-    ) -> None:
-        name = pod_key.rpartition("/")[2]
-        ledger: Ledger = pod.ledger if pod is not None else {}
-        for key, share in change.items():
-            batch.failed.setdefault(key, why)
-            there = ledger.get(key, Share(0)).vreplicas
-            if there < share.vreplicas:
-                batch.short[(key, name)] = there
+        _fall_short(batch, change, str(error))
 
     def _written(self, reply: Obj) -> AdapterPod:
         pod = pod_from(reply)
@@ -227,11 +226,15 @@ class Committer:
     # -- statuses -----------------------------------------------------------------------------------------------
 
     async def _status(self, batch: Batch, key: str) -> None:
-        vpod = self._caches.vpods.latest(key)
+        vpod, decision = self._caches.vpods.latest(key), batch.decisions[key]
+        if decision.of != _version(vpod):
+            # Written now, the status would claim to be about a spec, or a vpod, that nobody has decided.
+            batch.stale.add(key)
+            return
         if vpod is None:
             return
-        decision = batch.decisions[key]
-        patch = status_patch(vpod, decision, batch.target_of(key, vpod.placements), self._now())
+        target = publishable(decision.target, self._confirmed(decision), vpod.placements)
+        patch = status_patch(vpod, decision, target, self._now())
         if patch is None:
             return
         try:
@@ -245,10 +248,28 @@ class Committer:
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
 
+    def _confirmed(self, decision: Decision) -> dict[str, int]:
+        """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt."""
+        pool = self._caches.state.pool(decision.pool)
+        return {
+            name: claim.ledger.vreplicas
+            for name, claim in pool.claims_of(decision.vpod).items()
+            if (pod := pool.pods[name].pod) is not None and not pod.assumed
+        }
+
     async def _all(self, writes: Iterable[Coroutine[None, None, None]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for write in writes:
                 tasks.create_task(write)
+
+
+def _version(vpod: VPod | None) -> tuple[str, int]:
+    return (vpod.uid, vpod.generation) if vpod is not None else ("", 0)
+
+
+def _fall_short(batch: Batch, change: Mapping[str, Share], why: str) -> None:
+    for key in change:
+        batch.failed.setdefault(key, why)
 
 
 def merged(ledger: Ledger, change: Mapping[str, Share]) -> dict[str, Share]:

@@ -79,15 +79,17 @@ class Config:
 def load_config(path: str) -> Config:
     """Read a file. Raises InvalidObject, also where it cannot be opened."""
     try:
-        raw = Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            raw = file.read(CONFIG_BYTES_MAX + 1)
     except OSError as error:
         raise InvalidObject(path, "", f"cannot be read: {error.strerror}") from error
     if len(raw) > CONFIG_BYTES_MAX:
         raise InvalidObject(path, "", f"is larger than {CONFIG_BYTES_MAX} bytes")
     try:
         document = yaml.safe_load(raw)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidObject(path, "", f"is not YAML: {error}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError: also a date that does not exist. The parser tells on several lines where it stopped.
+        raise InvalidObject(path, "", f"is not YAML: {' '.join(str(error).split())[:300]}") from error
     return config_from(document, path)
 
 
@@ -104,7 +106,7 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
     config = Config(
         server=ServerConfig(
             host=server.text("host", "127.0.0.1"),
-            port=int(server.number("port", 10261, 0, 65535)),
+            port=server.whole("port", 10261, 0, 65535),
             deadline_s=server.number("deadlineSeconds", 4.0, 0.1, 60.0),
             tls=TlsConfig(
                 cert_file=tls.text("certFile", ""),
@@ -116,7 +118,7 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
             leader_elect=election.flag("leaderElect", default=True),
             resource_namespace=election.text("resourceNamespace", "vreplica-system"),
             resource_name=election.text("resourceName", LEASE_NAME),
-            lease_duration_s=int(election.number("leaseDurationSeconds", 15, 1, 3600)),
+            lease_duration_s=election.whole("leaseDurationSeconds", 15, 1, 3600),
             renew_deadline_s=election.number("renewDeadlineSeconds", 10.0, 0.1, 3600),
             retry_period_s=election.number("retryPeriodSeconds", 2.0, 0.1, 3600),
         ),
@@ -124,7 +126,7 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
             kubeconfig=client.text("kubeconfig", ""),
             context=client.text("context", ""),
             qps=client.number("qps", 200.0, 1.0, 1e6),
-            burst=int(client.number("burst", 400, 1, 1_000_000)),
+            burst=client.whole("burst", 400, 1, 1_000_000),
         ),
     )
     for section in (root, server, tls, election, client):
@@ -187,6 +189,12 @@ class _Section:
             raise InvalidObject(
                 self._subject, self._field(name), f"must be a number from {minimum:g} to {maximum:g}"
             )
+        return value
+
+    def whole(self, name: str, default: int, minimum: int, maximum: int) -> int:
+        value = self.number(name, default, minimum, maximum)
+        if not isinstance(value, int):
+            raise InvalidObject(self._subject, self._field(name), "must be a whole number")
         return value
 
     def flag(self, name: str, *, default: bool) -> bool:

@@ -88,11 +88,20 @@ class CacheSink(Generic[T]):
 
     def apply(self, event: WatchEvent) -> None:
         """See reflector.Sink. Raises InvalidObject, which the reflector reports."""
-        obj = self._decode(event.object)
         if event.type is WatchEventType.DELETED:
-            self._cache.delete(obj)
+            self._cache.delete(self._last_of(event.object))
         else:
-            self._cache.update(obj)
+            self._cache.update(self._decode(event.object))
+
+    def _last_of(self, gone: Obj) -> T:
+        """A deleted object, or what is known of it where its last form cannot be read: it is gone all the same."""
+        try:
+            return self._decode(gone)
+        except InvalidObject:
+            known = self._cache.get(_key(gone))
+            if known is None:
+                raise
+            return known
 
 
 class Informers:

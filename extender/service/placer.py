@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, Protocol
 
 from extender.core.explain import Explanation, Step
@@ -107,7 +108,8 @@ class Placer:
         state = pool.pods.get(pod.name)
         if state is not None:
             for key, claim in list(state.claims.items()):
-                if state.draining or (state.bound and claim.ledger != claim.status) or key not in pool.vpods:
+                apart = state.bound and not pod.assumed and claim.ledger != claim.status
+                if state.draining or apart or key not in pool.vpods:
                     queue.add(key)
         queue.activate()
 
@@ -120,7 +122,9 @@ class Placer:
             self.queue(pod.pool).activate()
 
     def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """A pool came, changed or went: all of its vpods are decided again."""
+        """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves."""
+        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+            return
         pool = new or old
         if pool is not None:
             self.add_all(pool.key)
@@ -165,7 +169,14 @@ class Placer:
     async def _run_pool(self, pool: str) -> None:
         queue = self.queue(pool)
         while True:
-            await self.place_batch(pool, await queue.pop_batch(BATCH_VPODS_MAX))
+            keys = await queue.pop_batch(BATCH_VPODS_MAX)
+            try:
+                await self.place_batch(pool, keys)
+            except BaseException:
+                # We no longer lead, mostly. When we lead again these must not count as being decided still.
+                for key in keys:
+                    queue.retry(key)
+                raise
 
     async def place_batch(self, pool: str, keys: list[str]) -> None:
         """Decide and write these vpods of a pool."""
@@ -188,8 +199,7 @@ class Placer:
         vpod = pool.vpods.get(key)
         if vpod is None:
             return release_all(pool, key)
-        allowed = pool.pool is None or self._caches.state.allows(pool.pool, vpod.namespace)
-        return place(pool, vpod, allowed=allowed)
+        return place(pool, vpod, allowed=self._caches.state.selects(pool_key, vpod))
 
     def _is_scheduled(self, pool: str, key: str) -> bool:
         vpod = self._caches.state.pool(pool).vpods.get(key)
@@ -207,13 +217,22 @@ class Placer:
         elif decision.left:
             queue.park(key)
             self._autoscaler.trigger(decision.pool)
+        elif self._waits_for_bind(pool, decision):
+            queue.park(key)
         else:
             queue.done(key)
         if error is None:
             self._tell(pool, decision, newly=newly)
 
+    def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
+        """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""
+        vpod = pool.vpods.get(decision.vpod)
+        return vpod is not None and sum(vpod.placements.values()) < decision.scheduled
+
     def _remember(self, key: str, explanation: Explanation | None) -> None:
-        self.explanations.pop(key, None)
+        known = self.explanations.pop(key, None)
+        if known is not None and explanation is not None and _says_nothing_new(known, explanation):
+            explanation = known
         if explanation is not None:
             self.explanations[key] = explanation
             while len(self.explanations) > EXPLANATIONS_MAX:
@@ -240,6 +259,11 @@ class Placer:
                 action="Binding",
                 note=f"{note}: {where}",
             )
+
+
+def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
+    """Whether all stays where ``known`` has told how it came there: nearly every write is looked at once more."""
+    return not (new.steps or new.left or known.left) and known.wanted == new.wanted
 
 
 def _only_status(old: VPod, new: VPod) -> bool:

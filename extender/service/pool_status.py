@@ -1,14 +1,19 @@
-"""``PoolStatusWriter``: what a pool looks like, in its AdapterPool's status and at ``/state.json``. The leader's."""
+"""``PoolStatusWriter``: what a pool looks like, in its AdapterPool's status and at ``/state.json``. The leader's.
+
+A new leader begins with what its predecessor wrote, so that a failover neither writes nor changes a transition time.
+"""
 
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
-from extender.core.model import AdapterPool
+from extender.core.decode import mapping, mappings, text
+from extender.core.model import AdapterPool, VPod
 from extender.core.plan import PROFILES
 from extender.core.pool_state import PoolState
-from extender.core.scaling import plan_scale
+from extender.core.scaling import anyone, plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
 from extender.service.caches import Caches
 from extender.service.status import timestamp
@@ -35,10 +40,12 @@ def pool_numbers(state: PoolState) -> dict[str, int]:
     }
 
 
-def pool_conditions(state: PoolState) -> list[tuple[str, bool, str, str]]:
+def pool_conditions(
+    state: PoolState, allows: Callable[[VPod], bool] = anyone
+) -> list[tuple[str, bool, str, str]]:
     """(type, whether it holds, reason, message) of the pool's conditions."""
     over = sorted(pod.name for pod in state.overcommitted())
-    plan = plan_scale(state)
+    plan = plan_scale(state, allows)
     limited = plan is not None and plan.limited
     return [
         ("Ready", *_readiness(state)),
@@ -78,6 +85,9 @@ class PoolStatusWriter:
 
     async def run(self) -> None:
         """Look at all pools each period."""
+        # Who led in between has written what we do not know of.
+        self._written.clear()
+        self._since.clear()
         while True:
             for pool in self._caches.pools.list():
                 await self._write(pool)
@@ -87,14 +97,17 @@ class PoolStatusWriter:
         state = self._caches.state.pools.get(pool.key)
         if state is None:
             return
+        conditions = pool_conditions(state, partial(self._caches.state.selects, pool.key))
         plain = {
             "observedGeneration": pool.generation,
             **pool_numbers(state),
-            "conditions": [list(condition) for condition in pool_conditions(state)],
+            "conditions": [list(condition) for condition in conditions],
         }
+        if (known := self._written.get(pool.key)) is None or known[0] != pool.uid:
+            await self._recall(pool)
         if self._written.get(pool.key) == (pool.uid, plain):
             return
-        status: Obj = {**plain, "conditions": [self._condition(pool, *c) for c in pool_conditions(state)]}
+        status: Obj = {**plain, "conditions": [self._condition(pool, *c) for c in conditions]}
         try:
             await self._api.patch(
                 ADAPTERPOOLS,
@@ -110,6 +123,23 @@ class PoolStatusWriter:
             log.info("status of pool %s was not written: %s", pool.key, error)
         else:
             self._written[pool.key] = (pool.uid, plain)
+
+    async def _recall(self, pool: AdapterPool) -> None:
+        """Take what is stored for what we wrote."""
+        try:
+            stored = mapping(await self._api.get(ADAPTERPOOLS, pool.namespace, pool.name), "status")
+        except ApiError as error:
+            log.info("status of pool %s was not read: %s", pool.key, error)
+            return
+        conditions = list(mappings(stored, "conditions"))
+        for item in conditions:
+            key = (pool.key, text(item, "type"))
+            self._since[key] = (item.get("status") == "True", text(item, "lastTransitionTime"))
+        plain = [
+            [item.get("type"), item.get("status") == "True", item.get("reason"), item.get("message")]
+            for item in conditions
+        ]
+        self._written[pool.key] = (pool.uid, {**stored, "conditions": plain})
 
     def _condition(self, pool: AdapterPool, kind: str, holds: bool, reason: str, message: str) -> Obj:
         known = self._since.get((pool.key, kind))

@@ -15,6 +15,8 @@ from typing import Final
 
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 10.0
+TIMER_RESOLUTION_S: Final = 0.001
+"""A timer may wake us this much too soon; then what it was for is due all the same."""
 
 
 class VPodQueue:
@@ -95,7 +97,14 @@ class VPodQueue:
             part.pop(key, None)
 
     async def pop_batch(self, keys_max: int) -> list[str]:
-        """Wait until something is active; up to ``keys_max`` keys, now in flight."""
+        """Wait until something is active; up to ``keys_max`` keys, now in flight.
+
+        For one consumer, which ends every key of a batch before the next call. What is still in flight belongs to a
+        batch that was cancelled, as when the lease is lost in its middle: it is decided again, first of all.
+        """
+        if self._in_flight:
+            self._active = {**dict.fromkeys(self._in_flight), **self._active}
+            self._in_flight.clear()
         while True:
             self._flush_backoff()
             if self._active:
@@ -120,7 +129,7 @@ class VPodQueue:
         return again
 
     def _flush_backoff(self) -> None:
-        now = self._clock()
+        now = self._clock() + TIMER_RESOLUTION_S
         while self._backoff and self._backoff[0][0] <= now:
             due, key = heapq.heappop(self._backoff)
             if self._backing_off.get(key) == due:

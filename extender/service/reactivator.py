@@ -4,6 +4,9 @@ A pod that filter refuses everywhere waits in kube-scheduler for a cluster event
 kube-scheduler does not watch our pools and ledgers, but it does watch the pod: a patch of its ``vreplica.dev/retry``
 annotation puts it back into the active queue within milliseconds. So every replica remembers what it refused, looks
 again when something has changed, and patches when one of the very nodes that it refused would pass now.
+
+That is our view of the nodes; kube-scheduler's may be another for long, or filter may refuse for what is not looked at
+here. So a pod that is refused again after a patch gets its next ones at growing distances, 1 s doubling to 60 s.
 """
 
 import asyncio
@@ -11,7 +14,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from extender.core.model import AdapterPod
+from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet
 from extender.core.names import RETRY_ANNOTATION
 from extender.core.verbs import node_problem, pod_problem
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
@@ -24,6 +27,8 @@ REFUSED_PODS_MAX: Final = 1_000
 SETTLE_S: Final = 0.2
 """How long after a change: several come together."""
 PERIOD_S: Final = 30.0
+BACKOFF_INITIAL_S: Final = 1.0
+BACKOFF_MAX_S: Final = 60.0
 
 
 class Reactivator:
@@ -36,9 +41,12 @@ class Reactivator:
         self._refused: dict[str, tuple[str, tuple[str, ...]]] = {}
         """Pod UID -> (pod key, the nodes that were refused)."""
         self._patches = 0
+        self._patched: dict[str, tuple[int, float]] = {}
+        """Pod UID -> (patches that did not help, loop time of the next one at the earliest)."""
         self._wake = asyncio.Event()
-        for cache in (caches.pools, caches.stateful_sets, caches.nodes):
-            cache.add_event_handler(lambda _old, _new: self._wake.set())
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.stateful_sets.add_event_handler(self._stateful_set_changed)
+        caches.nodes.add_event_handler(self._node_changed)
         caches.pods.add_event_handler(self._pod_changed)
 
     def note(self, pod: AdapterPod, nodes: Sequence[str]) -> None:
@@ -51,6 +59,20 @@ class Reactivator:
     def forget(self, pod_uid: str) -> None:
         """Filter has let the pod pass."""
         self._refused.pop(pod_uid, None)
+        self._patched.pop(pod_uid, None)
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        if old is None or new is None or old.generation != new.generation:
+            self._wake.set()
+
+    def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        if old is None or new is None:
+            self._wake.set()
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Of a node only these matter here; its heartbeats come all the time."""
+        if old is None or new is None or old.slots != new.slots:
+            self._wake.set()
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is not None and (new is None or new.node):
@@ -65,11 +87,26 @@ class Reactivator:
             for uid, (key, nodes) in list(self._refused.items()):
                 await self._look_at(uid, key, nodes)
             try:
-                async with asyncio.timeout(PERIOD_S):
+                async with asyncio.timeout(self._until_next_s()):
                     await self._wake.wait()
             except TimeoutError:
                 continue
             await asyncio.sleep(SETTLE_S)
+
+    def _until_next_s(self) -> float:
+        """Seconds until a refused pod may be patched again, ``PERIOD_S`` at most."""
+        now = asyncio.get_running_loop().time()
+        due = [self._patched[uid][1] - now for uid in self._refused if uid in self._patched]
+        return min([PERIOD_S, *(wait for wait in due if wait > SETTLE_S)])
+
+    def _count_patch(self, uid: str) -> None:
+        """The next patch, should this one not help, comes only later."""
+        self._refused.pop(uid, None)
+        count, _ = self._patched.pop(uid, (0, 0.0))
+        wait = min(BACKOFF_INITIAL_S * 2 ** min(count, 10), BACKOFF_MAX_S)
+        self._patched[uid] = (count + 1, asyncio.get_running_loop().time() + wait)
+        while len(self._patched) > REFUSED_PODS_MAX:
+            del self._patched[next(iter(self._patched))]
 
     async def _look_at(self, uid: str, key: str, nodes: Sequence[str]) -> None:
         state = self._caches.state
@@ -77,7 +114,9 @@ class Reactivator:
         if pod is not None and (pod.uid != uid or pod.node or pod.deleting):
             self.forget(uid)
             return
-        if pod is None or pod_problem(state, pod) is not None:
+        _, not_before = self._patched.get(uid, (0, 0.0))
+        too_soon = asyncio.get_running_loop().time() < not_before
+        if pod is None or too_soon or pod_problem(state, pod) is not None:
             return
         if all(node_problem(state, pod, state.nodes.get(name)) is not None for name in nodes):
             return
@@ -95,5 +134,5 @@ class Reactivator:
         except ApiError as error:
             log.info("pod %s was not re-activated: %s", key, error)
         else:
-            self.forget(uid)
+            self._count_patch(uid)
             self._metrics.repairs.labels("PodReactivated").inc()

@@ -17,7 +17,7 @@ from typing import Final
 from extender.core.carry import standing_of
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
-from extender.core.model import AdapterPod
+from extender.core.model import AdapterPod, AdapterPool, StatefulSet
 from extender.core.verbs import pod_problem, slots_of
 from extender.kube.api import PODS, Api, ApiError, PatchType
 from extender.kube.events import EventRecorder, EventType, ObjectReference
@@ -53,24 +53,43 @@ class Reconciler:
         self._metrics = metrics
         self._clock = clock
         self._wake = asyncio.Event()
+        self._running = False
+        self._broken: dict[str, AdapterPod] = {}
+        """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
         caches.pods.add_event_handler(self._pod_changed)
-        caches.pools.add_event_handler(lambda _old, _new: self._wake.set())
-        caches.stateful_sets.add_event_handler(lambda _old, _new: self._wake.set())
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
     def _pod_changed(self, _old: AdapterPod | None, new: AdapterPod | None) -> None:
         if new is not None and _needs_repair(new):
             self._wake.set()
+            if self._running:
+                self._broken[new.uid] = new
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        """Its spec, that is: its status we write ourselves."""
+        if old is None or new is None or old.generation != new.generation:
+            self._wake.set()
+
+    def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        if old is None or new is None or old.ordinals != new.ordinals:
+            self._wake.set()
 
     async def run(self) -> None:
         """Reconcile on events and each period, until cancelled."""
-        while True:
-            await self.reconcile()
-            try:
-                async with asyncio.timeout(PERIOD_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-            await asyncio.sleep(SETTLE_S)
+        self._running = True
+        try:
+            while True:
+                await self.reconcile()
+                try:
+                    async with asyncio.timeout(PERIOD_S):
+                        await self._wake.wait()
+                except TimeoutError:
+                    continue
+                await asyncio.sleep(SETTLE_S)
+        finally:
+            self._running = False
+            self._broken.clear()
 
     async def reconcile(self) -> None:
         """One pass over everything."""
@@ -81,7 +100,9 @@ class Reconciler:
         self._requeue_differences()
         for pod in list(self._caches.pods.list()):
             if _needs_repair(pod):
+                self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
+        self._tell_repaired()
 
     def _requeue_differences(self) -> None:
         for pool in list(self._caches.state.pools.values()):
@@ -100,7 +121,6 @@ class Reconciler:
         pool = self._caches.state.pools.get(pod.pool)
         if pool is None or pool.pool is None or pod_problem(self._caches.state, pod) is not None:
             return
-        kind = "LedgerUnreadable" if pod.ledger_error else "WebhookBypassed"
         slots = slots_of(self._caches.state, pod)
         standing = standing_of(pool, pod.name, slots)
         ledger = standing if pod.ledger_error or pod.ledger_text is None else dict(pod.ledger)
@@ -112,8 +132,19 @@ class Reconciler:
                 )
             )
         except (ApiError, LedgerTooLarge, OverflowError) as error:
-            log.warning("pod %s was not repaired (%s), trying again: %s", pod.key, kind, error)
-            return
+            log.warning("pod %s was not repaired, trying again: %s", pod.key, error)
+
+    def _tell_repaired(self) -> None:
+        for uid, pod in list(self._broken.items()):
+            known = self._caches.pods.get(pod.key)
+            if known is None or known.uid != uid:
+                del self._broken[uid]
+            elif not _needs_repair(known):
+                del self._broken[uid]
+                self._tell(pod, len(known.ledger))
+
+    def _tell(self, pod: AdapterPod, vpods: int) -> None:
+        kind = "LedgerUnreadable" if pod.ledger_error else "WebhookBypassed"
         self._metrics.repairs.labels(kind).inc()
         log.info("pod %s repaired: %s", pod.key, kind)
         self._recorder.event(
@@ -121,7 +152,7 @@ class Reconciler:
             type=EventType.WARNING,
             reason=kind,
             action="Repairing",
-            note=f"annotations written again with {len(ledger)} vpods' placements; "
+            note=f"annotations written again with {vpods} vpods' placements; "
             + (
                 pod.ledger_error
                 or f"the pod was bound by {pod.scheduler_name} without passing through the webhook"

@@ -3,6 +3,7 @@
 Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many run at once: over it
 the answer is a quick 503, which kube-scheduler retries, instead of a queue that makes every answer late. Until the
 caches are synced every verb answers 503 too: an answer from half a picture would be a wrong one.
+A body that does not say it is JSON is refused: a page in a browser beside us could post any other kind to loopback.
 Idle connections are kept for longer than the 90 s after which Go's client closes them itself.
 """
 
@@ -99,6 +100,8 @@ class ExtenderServer:
             problems = self._health.problems()
             if problems or self._in_flight >= VERBS_IN_FLIGHT_MAX:
                 return _text(503, problems[0] if problems else "too many requests at once; try again")
+            if request.content_type != "application/json":
+                return _text(415, "the body must be application/json")
             loop = asyncio.get_running_loop()
             started, status = loop.time(), ERROR
             self._in_flight += 1

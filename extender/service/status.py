@@ -37,7 +37,7 @@ def scheduled_condition(decision: Decision, published: int) -> Condition:
 def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> Obj | None:
     """The merge patch of status that publishes ``placements``; None where it says so already.
 
-    The version is a precondition: a spec that has changed since the decision makes it a Conflict. A condition whose
+    The version is a precondition: a spec that changes before this arrives makes it a Conflict. A condition whose
     message alone differs is not worth a write: it counts pods, and would be rewritten with every pod that comes.
     """
     published = sum(placements.values())

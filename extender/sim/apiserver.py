@@ -21,6 +21,7 @@ from typing import Final
 from extender.kube.api import (
     CRDS,
     NAMESPACES,
+    NODES,
     PODS,
     Binding,
     ListOptions,
@@ -129,6 +130,8 @@ class ApiServer:
         metadata = new["metadata"]
         self._check_namespace(kind, metadata.get("namespace", ""))
         self._fill_in(kind, new)
+        if kind.resource == NODES:
+            defaults.taint_until_ready(new)
         at = Attributes(
             operation="CREATE",
             kind=kind,

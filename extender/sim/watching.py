@@ -20,6 +20,8 @@ from extender.sim.statuses import bad_request, expired_continue, expired_watch, 
 from extender.sim.store import Change, Collection, Entry, Key, Store, at_version
 
 BOOKMARK_PERIOD_S: Final = 60.0
+TIMER_RESOLUTION_S: Final = 0.001
+"""A timer may wake us this much too soon; then what it was for is due all the same."""
 EVENTS_PER_TURN_MAX: Final = 256
 """A watch that has much to tell lets others run in between."""
 
@@ -129,9 +131,9 @@ async def watch(view: View, *, resource_version: str, timeout_s: float) -> Async
                     await asyncio.sleep(0)
             continue
         now = loop.time()
-        if now >= min(end, bookmark_due):
+        if now >= min(end, bookmark_due) - TIMER_RESOLUTION_S:
             yield bookmark(view)
-            if now >= end:
+            if now >= end - TIMER_RESOLUTION_S:
                 return
             bookmark_due = now + BOOKMARK_PERIOD_S
             continue

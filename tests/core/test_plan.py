@@ -1,5 +1,7 @@
 """Placing by the default profile, one situation a test (DESIGN 5.1)."""
 
+from dataclasses import replace
+
 import pytest
 
 from extender.core.ledger import Share
@@ -73,10 +75,18 @@ def test_a_drained_pod_is_left_where_others_have_room():
 
 
 def test_a_drained_pod_keeps_what_has_no_room_elsewhere():
-    scene = Scene(slots=1).pods(0).pod(2, {"tenant/a": 3}, unschedulable=True).vpod("a", 3, {2: 3})
+    scene = Scene(slots=3).pod(0, {"tenant/b": 2}).pod(2, {"tenant/a": 3}, unschedulable=True)
+    scene.vpod("a", 3, {2: 3}).vpod("b", 2, {0: 2})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-2": 2}
     assert decision.left == 2, "the autoscaler must hear of it"
+
+
+def test_what_overcommits_a_drained_pod_does_not_wait_there():
+    scene = Scene(slots=1).pods(0).pod(2, {"tenant/a": 3}, unschedulable=True).vpod("a", 3, {2: 3})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-2": 1}
+    assert decision.left == 2
 
 
 def test_placements_on_ordinals_that_are_gone_move():
@@ -169,3 +179,51 @@ def test_a_vpod_that_is_gone_releases_everything():
     scene = Scene().pod(0, {"tenant/a": 2})
     decision = release_all(scene.pool, "tenant/a")
     assert decision.shares(scene.pool.placed_of("tenant/a")) == {"dispatcher-0": Share(0)}
+
+
+def test_a_target_raised_for_the_pods_it_stands_on_is_reached_in_one_decision():
+    scene = Scene(replicas=5, min_pods_per_vpod=3).pods(3, 4).pod(0, {"tenant/a": 3}, node="")
+    scene.vpod("a", 1, {0: 3, 1: 1, 2: 1})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    scene.pool.reserve("t", "tenant/a", decision.shares(scene.pool.placed_of("tenant/a")), expires_at=1.0)
+    again = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert dict(again.target) == dict(decision.target)
+
+
+def test_what_is_held_back_on_a_drained_pod_never_overcommits_it():
+    scene = (
+        Scene(slots=4, replicas=1)
+        .pod(0, {"tenant/a": Share(4)}, unschedulable=True)
+        .vpod("a", 4, {0: 4}, weight=2)
+    )
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 4)
+
+
+def test_growing_heavier_leaves_no_room_that_the_heavier_ones_need():
+    scene = Scene(slots=10, replicas=1).pod(0, {"tenant/a": Share(4)}).vpod("a", 7, weight=2)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 5}, 2)
+
+
+def test_a_vpod_that_may_not_grow_keeps_its_weight_too():
+    scene = Scene(slots=4, replicas=1).pod(0, {"tenant/a": Share(3)}).vpod("a", 3, {0: 3}, weight=2)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
+    assert decision.shares({}) == {"dispatcher-0": Share(3, 1)}, "its ledger is not written again"
+
+
+def test_a_vpod_that_grew_heavier_than_any_pod_can_stay_on_none():
+    scene = (
+        Scene(slots=4, replicas=1)
+        .pod(0, {"tenant/a": Share(3)}, unschedulable=True)
+        .vpod("a", 3, {0: 3}, weight=9)
+    )
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (dict(decision.target), decision.left) == ({}, 3)
+    assert decision.explanation.reason is ConflictReason.UNSATISFIABLE
+
+
+def test_a_vpod_that_comes_from_another_pool_leaves_the_pods_of_the_old_one():
+    scene = Scene(replicas=2).pods(0, 1)
+    scene.state.vpod_changed(None, replace(a_vpod("a", 2), placements={"former-0": 2}))
+    assert target(scene) == {0: 1, 1: 1}

@@ -96,7 +96,7 @@ async def test_a_cancelled_leader_stops_first_and_then_gives_the_lease_up(api: S
     assert one.log == ["start", "stop"]
     assert not leads(one)
     assert (spec(api)["holderIdentity"], spec(api)["leaseDurationSeconds"]) == ("", 1)
-    await asyncio.sleep(4.5)
+    await asyncio.sleep(2.5)
     assert leads(two)
     assert (spec(api)["holderIdentity"], spec(api)["leaseTransitions"]) == ("two", 1)
 

@@ -131,7 +131,8 @@ class Excuses:
 class Checkers:
     """Subscribe ``on_change`` to the store. ``violations`` collects what was found; ``moves`` counts by reason."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Callable[[str], None] = lambda _line: None) -> None:
+        self._trace = trace
         self.violations: list[str] = []
         self.moves: dict[str, int] = {}
         self.pods: dict[str, Pod] = {}
@@ -174,6 +175,8 @@ class Checkers:
         if slots < self.slots_per_pod:
             for name in self._every_pod():
                 self._unrepaired[name] = "slotsPerPod has shrunk"
+        if slots != self.slots_per_pod:
+            self._trace(f"    slotsPerPod is {slots}")
         self.slots_per_pod = slots
         self._slots_seen.append((self._clock(), slots))
 
@@ -185,6 +188,8 @@ class Checkers:
         if after is not None:
             start = (after["spec"].get("ordinals") or {}).get("start", 0)
             ordinals = range(start, start + after["spec"]["replicas"])
+            if ordinals != self.ordinals:
+                self._trace(f"    ordinals are {ordinals}")
             for ordinal in set(self.ordinals) - set(ordinals):
                 self._excuses.note(f"gone {NAME}-{ordinal}")
             self.ordinals = ordinals
@@ -206,6 +211,9 @@ class Checkers:
             self.pods.pop((before or {})["metadata"]["name"], None)
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
+        if pod != old:
+            gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
+            self._trace(f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}")
         if not pod.node:
             return
         by_service = ACTOR.get().startswith(SERVICE)
@@ -230,20 +238,25 @@ class Checkers:
 
     def _check_i2_of_pod(self, pod: Pod) -> None:
         uncovered = self._uncovered(pod)
-        fits = pod.slots is not None and pod.ledger is not None and pod.total <= min(pod.slots, self.slots_per_pod)
+        fits = (
+            pod.slots is not None
+            and pod.ledger is not None
+            and pod.total <= min(pod.slots, self.slots_per_pod)
+        )
         if not uncovered and fits:
             if pod.name in self._unrepaired:
                 self._excuses.note(f"unrepaired {pod.name}")
             self._unrepaired.pop(pod.name, None)
         elif uncovered and pod.name not in self._unrepaired:
             for key in uncovered:
-                if key not in self._edited:
+                if not self._was_edited(key):
                     self._violated(f"I2: {self._both(pod, key)}")
 
+    def _was_edited(self, vpod: str) -> bool:
+        return vpod in self._edited or self._excuses.holds(f"edited {vpod}")
+
     def _uncovered(self, pod: Pod) -> list[str]:
-        return [
-            key for key, vpod in self.vpods.items() if vpod.placements.get(pod.name, 0) > pod.count(key)
-        ]
+        return [key for key, vpod in self.vpods.items() if vpod.placements.get(pod.name, 0) > pod.count(key)]
 
     def _both(self, pod: Pod, key: str) -> str:
         vpod = self.vpods[key]
@@ -263,6 +276,11 @@ class Checkers:
             return
         new = read_vpod(after)
         self.vpods[new.key] = new
+        if new != old:
+            self._trace(
+                f"    {new.key} wants {new.wanted} of {new.weight} (generation {new.generation}), "
+                f"has {dict(new.placements)} ({new.observed}), {new.condition}"
+            )
         if old is not None and old.weight != new.weight:
             self._excuses.note(f"weight {new.key}")
             for name in new.placements:
@@ -273,6 +291,8 @@ class Checkers:
                 self._check_honest(new)
             else:
                 self._edited.add(new.key)
+                # What it claims there may overcommit the pod, to be trimmed from any vpod.
+                self._unrepaired |= dict.fromkeys(new.placements, f"status of {new.key} was edited")
         self._check_i2_of_vpod(new)
 
     def _check_i2_of_vpod(self, vpod: VPod) -> None:
@@ -285,15 +305,13 @@ class Checkers:
             self._edited.discard(vpod.key)
             self._excuses.note(f"edited {vpod.key}")
         for pod in uncovered:
-            if pod.name not in self._unrepaired and vpod.key not in self._edited:
+            if pod.name not in self._unrepaired and not self._was_edited(vpod.key):
                 self._violated(f"I2: {self._both(pod, vpod.key)}")
 
     def _check_i4(self, old: VPod, new: VPod) -> None:
         """What leaves a pod has a reason there, or the vpod has fewer vreplicas to place."""
         fewer = max(0, old.total - new.wanted)
-        whole_vpod = new.key in self._edited or any(
-            self._excuses.holds(f"{what} {new.key}") for what in ("weight", "edited")
-        )
+        whole_vpod = self._was_edited(new.key) or self._excuses.holds(f"weight {new.key}")
         for name, count in old.placements.items():
             left = count - new.placements.get(name, 0)
             if left <= 0:
@@ -331,6 +349,7 @@ class Checkers:
             )
 
     def _violated(self, what: str) -> None:
+        self._trace(f"VIOLATED {what}")
         self.violations.append(f"at {self._clock():.3f} s: {what}")
 
     # -- once everything is quiet: I3 ---------------------------------------------------------------------------------
@@ -357,10 +376,14 @@ class Checkers:
         published = {k: v.placements[pod.name] for k, v in self.vpods.items() if v.placements.get(pod.name)}
         if published != {key: count for key, (count, _) in pod.ledger.items()}:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, statuses publish {published}")
-        if wrong := [k for k, (_, weight) in pod.ledger.items() if k in self.vpods and self.vpods[k].weight != weight]:
+        if wrong := [
+            k for k, (_, weight) in pod.ledger.items() if k in self.vpods and self.vpods[k].weight != weight
+        ]:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
         if pod.total > min(pod.slots, self.slots_per_pod):
-            found.append(f"I1: {pod.name} has {min(pod.slots, self.slots_per_pod)} slots, and holds {pod.text}")
+            found.append(
+                f"I1: {pod.name} has {min(pod.slots, self.slots_per_pod)} slots, and holds {pod.text}"
+            )
         return found
 
     def _status_differences(self, vpod: VPod) -> list[str]:
@@ -369,10 +392,22 @@ class Checkers:
             found.append(f"{vpod.key}: status is of generation {vpod.observed}, not {vpod.generation}")
         if gone := [name for name in vpod.placements if name not in {f"{NAME}-{o}" for o in self.ordinals}]:
             found.append(f"I3: {vpod.key} is placed on {gone}, which the StatefulSet does not have")
-        if (vpod.condition[0] == "True") is not (vpod.total == vpod.wanted):
-            found.append(f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}")
+        draining = [
+            name for name in vpod.placements if (pod := self.pods.get(name)) is not None and pod.marked
+        ]
+        if (vpod.condition[0] == "True") is not (vpod.total == vpod.wanted and not draining):
+            # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
+            found.append(
+                f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"
+            )
+        if draining and self._has_room(vpod):
+            found.append(
+                f"I3: {vpod.key} is still on {draining}, marked unschedulable: {self._where_room(vpod)}"
+            )
         if vpod.total > vpod.wanted or (vpod.total < vpod.wanted and self._has_room(vpod)):
-            found.append(f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: {self._where_room(vpod)}")
+            found.append(
+                f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: {self._where_room(vpod)}"
+            )
         return found
 
     def _free(self, vpod: VPod) -> dict[str, int]:

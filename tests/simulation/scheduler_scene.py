@@ -29,7 +29,12 @@ def node_object(name: str, *, cpu: str = "4", memory: str = "8Gi", pods: str = "
         "kind": "Node",
         "metadata": {"name": name, "labels": labels},
         "spec": fields,
-        "status": {"allocatable": allocatable, "capacity": allocatable},
+        # Ready from the start: there is no node lifecycle controller here to take a new node's taint away.
+        "status": {
+            "allocatable": allocatable,
+            "capacity": allocatable,
+            "conditions": [{"type": "Ready", "status": "True"}],
+        },
     }
 
 

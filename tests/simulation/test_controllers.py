@@ -402,6 +402,15 @@ async def test_a_node_made_without_a_status_becomes_ready():
         assert ready["status"] == "True"
 
 
+async def test_a_new_node_is_tainted_until_it_was_seen_ready():
+    async with a_scene(nodes=0) as scene:
+        made = await scene.api.create(NODES, "", {"metadata": {"name": "new"}})
+        [taint] = made["spec"]["taints"]
+        assert taint == {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+        await asyncio.sleep(1)
+        assert "taints" not in (await scene.node("new"))["spec"]
+
+
 class Flaky:
     """An Api whose every third write fails before it has any effect."""
 

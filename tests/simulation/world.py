@@ -179,9 +179,13 @@ class World:
         self.faults = Faults(self.rng("faults"), rates)
         self.calm = Faults(self.rng("network"), CALM)
         self.cluster = Cluster(
-            now=wall_clock, rng=self.rng("cluster"), webhook_caller=self._call_webhook, history_events_max=50_000
+            now=wall_clock,
+            rng=self.rng("cluster"),
+            webhook_caller=self._call_webhook,
+            history_events_max=50_000,
         )
         self.replicas: list[Replica] = []
+        self._processes: list[asyncio.Task[None]] = []
         self.bypass_rate = 0.0
         """Probability that the API server cannot reach the webhook."""
         self.problems: list[str] = []
@@ -194,7 +198,9 @@ class World:
         settings = ControllerSettings(
             pod_start_delay_s=lambda _: kubelet.uniform(0.1, 1.0),
             pod_stop_delay_s=lambda _: kubelet.uniform(0.05, 0.5),
-            controller_api=lambda api, component: FaultyApi(api, self.calm, actor=component, record=self.trace),
+            controller_api=lambda api, component: FaultyApi(
+                api, self.calm, actor=component, record=self.trace
+            ),
         )
         self.embedded = EmbeddedCluster(self.cluster, settings)
 
@@ -227,7 +233,7 @@ class World:
             replica.crash()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, *(r.task for r in self.replicas), return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._processes, return_exceptions=True)
         await self._stack.aclose()
 
     async def _furnish(self) -> None:
@@ -271,6 +277,7 @@ class World:
         replica = Replica(name, self.api(name, self.faults), self.rng(name))
         replica.task.add_done_callback(self._ended)
         self.replicas.append(replica)
+        self._processes.append(replica.task)
         self.trace(f"{name} started")
         return replica
 
@@ -313,7 +320,10 @@ class World:
         """I5: a bind that is repeated after it succeeded succeeds, unless the pod has changed meanwhile."""
         if not url.endswith("/bind") or first[0] != 200 or second[0] != 200:
             return
-        args, errors = orjson.loads(body), [str(orjson.loads(a[1]).get("Error") or "") for a in (first, second)]
+        args, errors = (
+            orjson.loads(body),
+            [str(orjson.loads(a[1]).get("Error") or "") for a in (first, second)],
+        )
         refused = errors[1].partition(":")[0] in set(ConflictReason)
         key = (args["PodNamespace"], args["PodName"])
         entry = self.cluster.server.store.collection("", "pods").entries.get(key)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from extender.core.ledger import Share, encode_ledger
-from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod
+from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from extender.core.pool_state import PoolState
 from extender.core.state import State
 
@@ -12,18 +12,22 @@ POOL = f"{NS}/dispatcher"
 
 
 def a_pool(slots: int = 20, **fields) -> AdapterPool:
-    return AdapterPool(namespace=NS, name="dispatcher", stateful_set="dispatcher", slots_per_pod=slots, **fields)
+    fields = {"name": "dispatcher", "stateful_set": "dispatcher", **fields}
+    return AdapterPool(namespace=NS, slots_per_pod=slots, **fields)
 
 
-def a_stateful_set(replicas: int = 3, start: int = 0) -> StatefulSet:
-    return StatefulSet(namespace=NS, name="dispatcher", replicas=replicas, ordinals_start=start)
+def a_stateful_set(replicas: int = 3, start: int = 0, **fields) -> StatefulSet:
+    fields = {"name": "dispatcher", **fields}
+    return StatefulSet(namespace=NS, replicas=replicas, ordinals_start=start, **fields)
 
 
 def a_node(name: str = "node-0", zone: str = "z0", **fields) -> Node:
     return Node(name=name, zone=zone, **fields)
 
 
-def a_pod(ordinal: int, ledger: Mapping[str, int | Share] | None = None, *, node: str = "node-0", **fields) -> AdapterPod:
+def a_pod(
+    ordinal: int, ledger: Mapping[str, int | Share] | None = None, *, node: str = "node-0", **fields
+) -> AdapterPod:
     shares = {k: v if isinstance(v, Share) else Share(v) for k, v in (ledger or {}).items()}
     fields.setdefault("uid", f"uid-{ordinal}")
     return AdapterPod(
@@ -39,7 +43,9 @@ def a_pod(ordinal: int, ledger: Mapping[str, int | Share] | None = None, *, node
     )
 
 
-def a_vpod(name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields) -> VPod:
+def a_vpod(
+    name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields
+) -> VPod:
     return VPod(
         namespace="tenant",
         name=name,
@@ -57,7 +63,7 @@ class Scene:
         self.state = State()
         self._objects: dict[tuple[str, str], object] = {}
         self.node(a_node())
-        self.state.stateful_set_changed(None, a_stateful_set(replicas, start))
+        self.stateful_set(replicas, start)
         self.state.adapter_pool_changed(None, a_pool(slots, **pool_fields))
 
     def node(self, node: Node) -> "Scene":
@@ -79,9 +85,32 @@ class Scene:
             self.pod(ordinal)
         return self
 
-    def vpod(self, name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields) -> "Scene":
+    def vpod(
+        self, name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields
+    ) -> "Scene":
         vpod = a_vpod(name, vreplicas, placements, **fields)
         self.state.vpod_changed(self._swap("vpod", name, vpod), vpod)
+        return self
+
+    def stateful_set(self, replicas: int, start: int = 0) -> "Scene":
+        new = a_stateful_set(replicas, start)
+        self.state.stateful_set_changed(self._swap("stateful_set", new.name, new), new)
+        return self
+
+    def namespace(self, name: str, **labels: str) -> "Scene":
+        new = Namespace(name=name, labels=labels)
+        self.state.namespace_changed(self._swap("namespace", name, new), new)
+        return self
+
+    def no_vpod(self, name: str = "a") -> "Scene":
+        self.state.vpod_changed(self._swap("vpod", name, None), None)
+        return self
+
+    def reserve(
+        self, name: str, ordinal: int, vreplicas: int, *, weight: int = 1, owner: object = "test"
+    ) -> "Scene":
+        share = {f"dispatcher-{ordinal}": Share(vreplicas, weight)}
+        self.state.reserve(owner, POOL, f"tenant/{name}", share, expires_at=30.0)
         return self
 
     def _swap(self, kind: str, name: str, new):

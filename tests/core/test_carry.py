@@ -1,0 +1,135 @@
+"""What a pod carries when it is bound: what stood on its ordinal, and its part of what is pending."""
+
+from hypothesis import given, settings
+
+from extender.core.carry import carry_of, standing_of
+from extender.core.ledger import Share, ledger_slots
+from extender.core.model import AdapterPod, LabelSelector
+from extender.core.scaling import anyone
+from tests.support import worlds
+from tests.support.builders import POOL, Scene
+from tests.support.worlds import Naive
+
+TEAM_X = LabelSelector(match_labels={"team": "x"})
+
+
+def carried(
+    scene: Scene, ordinal: int, *, with_planned: bool = True
+) -> tuple[dict[str, int], dict[str, int]]:
+    """(ledger, planned) of an ordinal's pod, as vpod name -> vreplicas."""
+    pod = scene.pool.pods[f"dispatcher-{ordinal}"].pod
+    assert pod is not None
+    slots = scene.pool.pods[pod.name].capacity
+    carry = carry_of(
+        scene.pool, pod, slots=slots, with_planned=with_planned, allows=lambda v: scene.state.selects(POOL, v)
+    )
+    ledger = {key.partition("/")[2]: share.vreplicas for key, share in carry.ledger.items()}
+    return ledger, {key.partition("/")[2]: count for key, count in carry.planned.items()}
+
+
+class TestStanding:
+    def test_it_is_what_vpods_publish_there(self):
+        scene = Scene().pod(0, node="").vpod("a", 3, {0: 2, 1: 1}).vpod("b", 1, {0: 1})
+        assert carried(scene, 0, with_planned=False) == ({"a": 2, "b": 1}, {})
+
+    def test_it_is_also_what_the_last_incarnation_carried(self):
+        scene = Scene().pod(0, {"tenant/a": 2}).vpod("a", 2).no_pod(0).pod(0, node="", uid="next")
+        assert carried(scene, 0) == ({"a": 2}, {})
+
+    def test_the_pending_pods_own_annotation_is_only_advice(self):
+        scene = Scene().pod(0, {"tenant/a": 9}, node="").vpod("a", 1, {0: 1})
+        assert carried(scene, 0) == ({"a": 1}, {})
+
+    def test_what_a_vpod_that_is_gone_had_there_does_not_come_back(self):
+        scene = (
+            Scene().vpod("a", 2).pod(0, {"tenant/a": 2}).no_pod(0).no_vpod("a").pod(0, node="", uid="next")
+        )
+        assert carried(scene, 0) == ({}, {})
+
+    def test_published_placements_come_before_what_was_only_in_the_ledger(self):
+        scene = Scene(slots=3).pod(0, {"tenant/a": 3}).vpod("a", 3).no_pod(0).pod(0, node="", uid="next")
+        scene.vpod("b", 2, {0: 2})
+        assert carried(scene, 0) == ({"a": 1, "b": 2}, {})
+
+    def test_the_larger_of_both_counts(self):
+        scene = Scene().pod(0, {"tenant/a": 4}).vpod("a", 4, {0: 1}).no_pod(0).pod(0, node="", uid="next")
+        assert carried(scene, 0, with_planned=False) == ({"a": 4}, {})
+
+
+class TestPlanned:
+    def test_pending_vreplicas_come_with_the_pod_that_binds(self):
+        scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3)
+        assert carried(scene, 0) == ({"a": 3}, {"a": 3})
+
+    def test_only_the_leader_plans(self):
+        scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3)
+        assert carried(scene, 0, with_planned=False) == ({}, {})
+
+    def test_pods_still_to_come_share_what_is_pending(self):
+        scene = Scene(slots=5, replicas=2).pod(0, node="").pod(1, node="").vpod("a", 5)
+        assert [carried(scene, ordinal)[1] for ordinal in (0, 1)] == [{"a": 3}, {"a": 2}]
+
+    def test_what_is_planned_comes_on_top_of_what_stands_there(self):
+        scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 4, {0: 1})
+        assert carried(scene, 0) == ({"a": 4}, {"a": 3})
+
+    def test_pods_of_different_sizes_agree_on_who_takes_what(self):
+        scene = Scene(slots=10, replicas=2).pod(0, node="", slots=2).pod(1, node="", slots=10)
+        scene.vpod("b", 2, {1: 2}).vpod("a", 2)
+        assert [carried(scene, ordinal)[1] for ordinal in (0, 1)] == [{"a": 1}, {"a": 1}]
+
+    def test_a_pod_that_is_being_drained_gets_nothing_new(self):
+        scene = Scene(slots=5, replicas=2).pod(0, node="", unschedulable=True).pod(1, node="").vpod("a", 4)
+        assert [carried(scene, ordinal)[1] for ordinal in (0, 1)] == [{}, {"a": 4}]
+
+    def test_a_tenant_that_the_pool_does_not_select_gets_nothing(self):
+        scene = Scene(slots=5, replicas=1, namespace_selector=TEAM_X).pod(0, node="").vpod("a", 3)
+        assert carried(scene, 0) == ({}, {})
+        scene.namespace("tenant", team="x")
+        assert carried(scene, 0) == ({"a": 3}, {"a": 3})
+
+    def test_a_vpod_that_is_being_deleted_gets_nothing(self):
+        scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3, deleting=True)
+        assert carried(scene, 0) == ({}, {})
+
+    def test_an_ordinal_that_is_gone_gets_nothing(self):
+        scene = Scene(slots=5, replicas=1).pod(3, node="").vpod("a", 3)
+        assert carried(scene, 3) == ({}, {})
+
+    def test_a_weighted_vreplica_goes_only_where_all_of_it_fits(self):
+        scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3, weight=2)
+        carry = carry_of(scene.pool, _pod(scene), slots=5, with_planned=True, allows=anyone)
+        assert carry.ledger == {"tenant/a": Share(2, 2)}
+
+
+def _pod(scene: Scene) -> AdapterPod:
+    pod = scene.pool.pods["dispatcher-0"].pod
+    assert pod is not None
+    return pod
+
+
+@settings(max_examples=60, deadline=None)
+@given(worlds.worlds())
+def test_for_every_pending_pod_of_any_pool(world):
+    pool, naive = world.state.pool(POOL), Naive(world, POOL)
+    planned: dict[str, int] = {}
+    for state in [state for state in pool.pods.values() if state.pending]:
+        slots = state.capacity
+        carry = carry_of(pool, state.pod, slots=slots, with_planned=True, allows=anyone)
+        standing = standing_of(pool, state.name, slots)
+        assert ledger_slots(carry.ledger) <= slots, "never more than its slots (I1)"
+        published = {
+            v.key: v.placements[state.name] for v in naive.vpods.values() if v.placements.get(state.name)
+        }
+        if sum(count * naive.vpods[key].weight for key, count in published.items()) <= slots:
+            assert all(standing[key].vreplicas >= count for key, count in published.items()), "covered (I2)"
+        for key, share in carry.ledger.items():
+            assert share.weight == naive.vpods[key].weight
+            already = standing.get(key, Share(0)).vreplicas
+            assert share.vreplicas == already + carry.planned.get(key, 0)
+        for key, count in carry.planned.items():
+            planned[key] = planned.get(key, 0) + count
+    for key, count in planned.items():
+        assert count <= naive.vpods[key].vreplicas - sum(naive.placed_of(key).values()), (
+            "no more than is missing"
+        )

@@ -1,0 +1,75 @@
+"""The ledger's text: written compactly, read strictly (DESIGN 2)."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from extender.core.errors import LedgerTooLarge, LedgerUnreadable
+from extender.core.ledger import Share, decode_ledger, encode_ledger, ledger_slots
+from extender.core.names import LEDGER_BYTES_MAX
+
+counts = st.integers(1, 2**31 - 1)
+ledgers = st.dictionaries(st.text(min_size=1, max_size=8), st.builds(Share, counts, counts), max_size=6)
+
+
+@given(ledgers)
+def test_what_is_written_is_read_back(ledger):
+    assert decode_ledger(encode_ledger(ledger)) == ledger
+
+
+def test_the_text_is_compact_and_sorted_with_the_weight_where_it_is_not_1():
+    text = encode_ledger({"t/b": Share(2, 3), "t/a": Share(1), "t/none": Share(0)})
+    assert text == '{"t/a":1,"t/b":[2,3]}'
+    assert ledger_slots(decode_ledger(text)) == 7
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(None, id="absent"), pytest.param("", id="empty"), pytest.param("{}", id="nothing")]
+)
+def test_no_text_is_the_empty_ledger(text):
+    assert decode_ledger(text) == {}
+
+
+def test_entries_of_nothing_are_left_out():
+    assert decode_ledger('{"t/a":0,"t/b":[0,2]}') == {}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("{", id="not JSON"),
+        pytest.param("[]", id="a list"),
+        pytest.param("3", id="a number"),
+        pytest.param('{"t/a":-1}', id="negative"),
+        pytest.param('{"t/a":1.5}', id="a fraction"),
+        pytest.param('{"t/a":1.0}', id="a float"),
+        pytest.param('{"t/a":true}', id="a boolean"),
+        pytest.param('{"t/a":null}', id="null"),
+        pytest.param('{"t/a":"1"}', id="a string"),
+        pytest.param('{"t/a":2147483648}', id="more than an int32"),
+        pytest.param('{"t/a":99999999999999999999999}', id="more than an int64"),
+        pytest.param('{"t/a":[1]}', id="no weight"),
+        pytest.param('{"t/a":[1,0]}', id="weightless"),
+        pytest.param('{"t/a":[1,2,3]}', id="too many numbers"),
+        pytest.param('{"t/a":[true,1]}', id="a boolean count"),
+        pytest.param('{"t/a":[1,true]}', id="a boolean weight"),
+        pytest.param('{"t/a":{}}', id="an object"),
+        pytest.param("[" * 100_000, id="very deep"),
+        pytest.param('{"t/a":"\ud800"}', id="not Unicode"),
+        pytest.param(" " * LEDGER_BYTES_MAX + "{}", id="too long"),
+    ],
+)
+def test_anything_else_is_unreadable(text):
+    with pytest.raises(LedgerUnreadable) as caught:
+        decode_ledger(text)
+    assert len(str(caught.value)) < 400
+
+
+def test_a_ledger_may_be_as_large_as_the_limit_and_no_larger():
+    def of(length: int) -> dict[str, Share]:
+        return {"x" * (length - len('{"":1}')): Share(1)}
+
+    assert len(encode_ledger(of(LEDGER_BYTES_MAX))) == LEDGER_BYTES_MAX
+    assert decode_ledger(encode_ledger(of(LEDGER_BYTES_MAX)))
+    with pytest.raises(LedgerTooLarge) as caught:
+        encode_ledger(of(LEDGER_BYTES_MAX + 1))
+    assert (caught.value.size_bytes, caught.value.limit_bytes) == (LEDGER_BYTES_MAX + 1, LEDGER_BYTES_MAX)

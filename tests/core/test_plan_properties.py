@@ -1,0 +1,188 @@
+"""What holds for every plan, on random states; and a slow oracle of DESIGN 5.1 that must agree with ``place``."""
+
+from hypothesis import given, settings, strategies as st
+
+from extender.core.model import VPod, ordinal_of, placement_order
+from extender.core.plan import Decision, place
+from tests.support import worlds
+from tests.support.builders import POOL, Scene
+from tests.support.worlds import Naive, World
+
+TIGHT = settings(max_examples=30, deadline=None)
+
+
+def by_name(world: World) -> list[VPod]:
+    return [world.vpods[key] for key in sorted(world.vpods)]
+
+
+def decide(world: World, vpod: VPod) -> Decision:
+    return place(world.state.pool(POOL), vpod)
+
+
+def over(naive: Naive) -> dict[str, int]:
+    return {name: max(0, naive.placed(name) - naive.capacity(name)) for name in naive.names}
+
+
+def slow_place(naive: Naive, vpod: VPod) -> tuple[dict[str, int], int]:
+    """DESIGN 5.1, one vreplica at a time, from the objects: (pod name -> vreplicas, left)."""
+    kept, drained = _keep(naive, vpod)
+    while True:
+        able = [name for name in naive.names if naive.schedulable(name)]
+        wanted = vpod.vreplicas
+        if wanted:
+            standing = [name for name in kept if kept[name]]
+            wanted = max(wanted, min(naive.min_pods_per_vpod, max(len(able), len(standing))))
+        if sum(kept.values()) <= wanted:
+            break
+        _take_one(kept, naive, vpod)
+    missing = wanted - sum(kept.values())
+    missing = _round_robin(naive, vpod, kept, sorted(able, key=placement_order), missing)
+    left = missing
+    for name in sorted(drained, key=placement_order):
+        back = min(drained[name], missing)
+        kept[name] = kept.get(name, 0) + back
+        missing -= back
+    return {name: count for name, count in kept.items() if count}, left
+
+
+def _keep(naive: Naive, vpod: VPod) -> tuple[dict[str, int], dict[str, int]]:
+    kept: dict[str, int] = {}
+    drained: dict[str, int] = {}
+    for name, count in naive.placed_of(vpod.key).items():
+        if not naive.member(name):
+            continue
+        others = naive.placed(name) - naive.placed_share(vpod.key, name).slots
+        pod = naive.pods.get(name)
+        draining = pod is not None and pod.unschedulable
+        fits = max(0, (naive.capacity(name) - others) // vpod.weight)
+        (drained if draining else kept)[name] = min(count, fits)
+    return kept, drained
+
+
+def _take_one(kept: dict[str, int], naive: Naive, vpod: VPod) -> None:
+    highest_first = sorted((name for name in kept if kept[name]), key=placement_order, reverse=True)
+    unpublished = [name for name in highest_first if kept[name] > naive.sides(vpod.key, name)[1].vreplicas]
+    kept[(unpublished or highest_first)[0]] -= 1
+
+
+def _round_robin(naive: Naive, vpod: VPod, kept: dict[str, int], able: list[str], missing: int) -> int:
+    own = [name for name in able if kept.get(name)]
+    turn = [name for name in able if name not in own] + own
+    roomy = [name for name in turn if naive.held(name) < naive.capacity(name)]
+    progress = True
+    while missing and progress:
+        progress = False
+        for name in roomy:
+            if missing and _others(naive, vpod, name) + (
+                kept.get(name, 0) + 1
+            ) * vpod.weight <= naive.capacity(name):
+                kept[name] = kept.get(name, 0) + 1
+                missing -= 1
+                progress = True
+    return missing
+
+
+def _others(naive: Naive, vpod: VPod, name: str) -> int:
+    """Slots that the other vpods hold."""
+    return sum(naive.held_by(key, there) for key, there in naive.claimed if there == name and key != vpod.key)
+
+
+@settings(max_examples=80, deadline=None)
+@given(worlds.worlds())
+def test_every_plan_of_a_round_is_right(world):
+    for vpod in by_name(world):
+        naive = Naive(world, POOL)
+        decision = decide(world, vpod)
+        if vpod.weight <= naive.slots_per_pod:
+            assert (dict(decision.target), decision.left) == slow_place(naive, vpod)
+            assert_nothing_is_lost(naive, vpod, decision)
+        assert_steps_account_for_every_difference(naive.placed_of(vpod.key), decision)
+        world.decide(decision)
+        after = Naive(world, POOL)
+        assert_no_pod_is_more_overcommitted(naive, after)
+        if decision.left and vpod.weight <= naive.slots_per_pod:
+            assert_no_room_is_left(after, vpod, decision)
+        again = decide(world, vpod)
+        assert (dict(again.target), again.left) == (dict(decision.target), decision.left), "decided again"
+
+
+def assert_nothing_is_lost(naive: Naive, vpod: VPod, decision: Decision) -> None:
+    assert decision.scheduled + decision.left >= vpod.vreplicas
+    safe = sum(sum(part.values()) for part in _keep(naive, vpod))
+    assert decision.scheduled >= min(vpod.vreplicas, safe)
+
+
+def assert_no_room_is_left(after: Naive, vpod: VPod, decision: Decision) -> None:
+    for name in filter(after.schedulable, after.names):
+        taken = _others(after, vpod, name) + decision.target.get(name, 0) * vpod.weight
+        full = after.held(name) >= after.capacity(name)
+        assert full or taken + vpod.weight > after.capacity(name), "there was room"
+
+
+def assert_no_pod_is_more_overcommitted(before: Naive, after: Naive) -> None:
+    was = over(before)
+    assert all(slots <= was.get(name, 0) for name, slots in over(after).items())
+
+
+def assert_steps_account_for_every_difference(placed: dict[str, int], decision: Decision) -> None:
+    change: dict[str, int] = {}
+    for step in decision.explanation.steps:
+        sign = {"added": 1, "dropped": -1, "trimmed": -1, "removed": -1}.get(step.step.value, 0)
+        change[step.pod_name] = change.get(step.pod_name, 0) + sign * step.vreplicas
+    for name in {*placed, *decision.target}:
+        assert decision.target.get(name, 0) - placed.get(name, 0) == change.get(name, 0)
+
+
+@TIGHT
+@given(worlds.worlds(tidy=True))
+def test_nothing_moves_where_enough_is_placed_and_nothing_is_dropped(world):
+    naive = Naive(world, POOL)
+    for vpod in by_name(world):
+        placed = naive.placed_of(vpod.key)
+        enough = sum(placed.values()) >= max(vpod.vreplicas, naive.min_pods_per_vpod if vpod.vreplicas else 0)
+        dropped = [
+            n for n in placed if not naive.member(n) or (n in naive.pods and naive.pods[n].unschedulable)
+        ]
+        if enough and not dropped:
+            target = decide(world, vpod).target
+            assert set(target) <= set(placed)
+            assert all(count <= placed[name] for name, count in target.items())
+            if sum(placed.values()) == vpod.vreplicas:
+                assert dict(target) == placed
+
+
+@TIGHT
+@given(worlds.worlds())
+def test_deciding_again_after_everything_is_written_changes_nothing(world):
+    written = [decide_and_write(world, vpod) for vpod in by_name(world)]
+    for decision in written:
+        if not decision.left:
+            again = decide(world, world.vpods[decision.vpod])
+            assert (dict(again.target), again.left) == (dict(decision.target), 0)
+
+
+def decide_and_write(world: World, vpod: VPod) -> Decision:
+    decision = decide(world, vpod)
+    world.write(decision)
+    return decision
+
+
+@TIGHT
+@given(worlds.worlds(), st.randoms(use_true_random=False))
+def test_the_order_in_which_objects_arrived_does_not_matter(world, rng):
+    objects = world.objects()
+    rng.shuffle(objects)
+    other = world.rebuilt(objects)
+    for vpod in by_name(world):
+        mine, theirs = decide(world, vpod), decide(other, vpod)
+        assert mine == theirs
+        world.decide(mine)
+        other.decide(theirs)
+
+
+def test_a_very_large_vpod_is_decided_at_once():
+    scene = Scene(slots=2**31 - 1, replicas=3).pods(0, 1, 2).vpod("a", 2**31 - 1)
+    target = place(scene.pool, scene.pool.vpods["tenant/a"]).target
+    assert {ordinal_of(name): count for name, count in target.items()} == {
+        0: 715827883, 1: 715827882, 2: 715827882,
+    }  # fmt: skip

@@ -1,0 +1,162 @@
+"""How many pods a pool needs (DESIGN 5.4)."""
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from extender.core.ledger import Share
+from extender.core.model import LabelSelector
+from extender.core.plan import place
+from extender.core.pool_state import PoolState
+from extender.core.scaling import ScalePlan, plan_scale
+from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.worlds import World
+
+
+def wanted(scene: Scene) -> int:
+    return the_plan(scene).wanted
+
+
+def the_plan(scene: Scene) -> ScalePlan:
+    plan = plan_scale(scene.pool, lambda vpod: scene.state.selects(POOL, vpod))
+    assert plan is not None
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("vpods", "pool", "expected"),
+    [
+        pytest.param([], {}, 0, id="no vpods, no pods"),
+        pytest.param([], {"min_pods": 2}, 2, id="the floor"),
+        pytest.param([8], {}, 2, id="what is expected, in whole pods"),
+        pytest.param([5], {}, 1, id="to the last slot"),
+        pytest.param([1], {"min_pods_per_vpod": 7}, 2, id="raised targets count"),
+        pytest.param([0], {"min_pods_per_vpod": 7}, 0, id="of vpods that want anything"),
+        pytest.param([50], {"max_pods": 3}, 3, id="no more than maxPods"),
+    ],
+)
+def test_wanted_pods_of_five_slots(vpods, pool, expected):
+    scene = Scene(slots=5, replicas=0, **pool)
+    for index, vreplicas in enumerate(vpods):
+        scene.vpod(f"v{index}", vreplicas)
+    assert wanted(scene) == expected
+
+
+def test_maxpods_below_what_is_needed_is_told():
+    plan = the_plan(Scene(slots=5, replicas=0, max_pods=3).vpod("a", 50))
+    assert (plan.wanted, plan.unlimited, plan.limited) == (3, 10, True)
+
+
+def test_nothing_is_known_without_a_stateful_set():
+    assert plan_scale(PoolState("x/y")) is None
+
+
+def test_a_pod_being_drained_is_replaced():
+    scene = Scene(slots=5, replicas=1).pod(0, {"tenant/a": 5}, unschedulable=True).vpod("a", 5, {0: 5})
+    assert wanted(scene) == 2
+
+
+def test_what_waits_on_a_draining_pod_needs_room_that_it_fits_into():
+    scene = Scene(slots=8, replicas=4).pod(0, {"tenant/a": Share(1, 3)}, unschedulable=True)
+    for ordinal in (1, 2, 3):
+        scene.pod(ordinal, {"tenant/b": Share(1, 6)})
+    scene.vpod("a", 1, {0: 1}, weight=3).vpod("b", 3, {1: 1, 2: 1, 3: 1}, weight=6)
+    assert wanted(scene) == 5, "two slots are free on each of three pods, and none takes three"
+
+
+def test_what_stands_on_a_failing_node_needs_no_second_place():
+    scene = Scene(slots=5, replicas=1).node(a_node("bad", ready=False))
+    scene.pod(0, {"tenant/a": 5}, node="bad").vpod("a", 5, {0: 5})
+    assert wanted(scene) == 1
+
+
+def test_free_slots_on_a_failing_node_are_lost():
+    scene = Scene(slots=5, replicas=2).node(a_node("bad", ready=False)).pods(1)
+    scene.pod(0, {"tenant/a": 2}, node="bad").vpod("a", 10, {0: 2})
+    assert wanted(scene) == 3
+
+
+def test_heavy_vreplicas_leave_slots_that_nobody_can_use():
+    scene = Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 3, weight=3)
+    assert wanted(scene) == 3, "9 slots are 2 pods' worth, but each pod takes only one"
+
+
+def test_heavy_vreplicas_of_raised_targets_too():
+    scene = Scene(slots=3, replicas=4, min_pods_per_vpod=3).pods(0, 1, 2, 3)
+    for name in ("a", "b"):
+        scene.vpod(name, 1, weight=2)
+    settle(scene)
+    assert wanted(scene) == 6, "6 vreplicas of 2 slots, one a pod"
+
+
+def test_pods_still_to_come_are_counted_before_more_are_wanted():
+    scene = Scene(slots=5, replicas=2).pods(0).pod(1, node="").vpod("a", 10)
+    assert wanted(scene) == 2
+
+
+def test_a_vreplica_heavier_than_any_pod_asks_for_none():
+    assert wanted(Scene(slots=5, replicas=0).vpod("a", 3, weight=6)) == 0
+
+
+def test_a_tenant_that_the_pool_does_not_select_asks_for_none():
+    selector = LabelSelector(match_labels={"team": "x"})
+    scene = Scene(slots=5, replicas=0, namespace_selector=selector).vpod("a", 9)
+    assert wanted(scene) == 0
+    assert wanted(scene.namespace("tenant", team="x")) == 2
+
+
+def test_a_vpod_that_may_not_have_any_more_keeps_the_pods_it_has():
+    selector = LabelSelector(match_labels={"team": "x"})
+    scene = Scene(slots=5, replicas=2, namespace_selector=selector).pods(0).pod(1, {"tenant/a": 6})
+    assert wanted(scene.vpod("a", 90, {1: 6})) == 2
+
+
+def settle(scene: Scene) -> None:
+    for key, vpod in sorted(scene.pool.vpods.items()):
+        decision = place(scene.pool, vpod)
+        scene.pool.reserve("t", key, decision.shares(scene.pool.placed_of(key)), expires_at=1e9)
+
+
+def ordinals_of(world: World) -> range:
+    stateful_set = world.state.pool(POOL).stateful_set
+    assert stateful_set is not None
+    return stateful_set.ordinals
+
+
+vpods = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 4)), max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    vpods,
+    st.integers(1, 7),
+    st.integers(0, 3),
+    st.sampled_from([0, 0, 2, 3]),
+    st.sampled_from([None, None, 4]),
+    st.sets(st.integers(0, 2)),
+)
+def test_scaling_converges(wishes, slots, replicas, min_per_vpod, max_pods, unusable):
+    world = World()
+    world.put(a_node())
+    world.put(a_node("bad", ready=False))
+    world.put(a_stateful_set(replicas))
+    world.put(a_pool(slots, min_pods_per_vpod=min_per_vpod, max_pods=max_pods))
+    for index, (vreplicas, weight) in enumerate(wishes):
+        world.put(a_vpod(f"v{index}", vreplicas, weight=weight))
+    pool = world.state.pool(POOL)
+    for _ in range(8):
+        for ordinal in ordinals_of(world):
+            if f"dispatcher-{ordinal}" not in {pod.name for pod in world.pods.values()}:
+                world.put(a_pod(ordinal, {}, node="bad" if ordinal in unusable else "node-0"))
+        decisions = []
+        for key in sorted(world.vpods):
+            decisions.append(place(pool, world.vpods[key]))
+            world.write(decisions[-1])
+        plan = plan_scale(pool)
+        assert plan is not None
+        if plan.wanted <= len(ordinals_of(world)):
+            break
+        world.put(a_stateful_set(plan.wanted))
+    else:
+        pytest.fail("wants to grow for ever")
+    for decision in decisions:
+        assert not decision.left or plan.limited or decision.weight > slots

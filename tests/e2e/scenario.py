@@ -1,0 +1,383 @@
+"""``System``: the shipped manifests, our two programs and a kube-scheduler on a back end, and what scenarios do with them.
+
+Theory of operation. ``async with System(backend, tmp_path, Setup(...))`` is an installation as a user makes it, in an order that
+both back ends allow: kube-scheduler with the shipped configuration (only the extender's URL and the kubeconfig replaced), the
+manifests of ``manifests/base``, the webhook with the arguments of its Deployment, the service with its shipped configuration;
+both as the ServiceAccounts of the manifests, so RBAC decides. A ``Watcher`` records everything, and a
+scenario that ends well is held to the invariants over its whole history and to having been refused nothing by RBAC.
+"""
+
+import asyncio
+import base64
+import contextlib
+import logging
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+import aiohttp
+import yaml
+
+from extender.core.decode import pod_from, vpod_from
+from extender.core.ledger import ledger_slots
+from extender.core.model import AdapterPod, VPod
+from extender.core.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION
+from extender.kube.api import EVENTS, MUTATING_WEBHOOKS, PODS, VPODS, ListOptions, Obj, PatchType
+from tests.e2e.backend import Backend, condition
+from tests.e2e.objects import MANIFESTS, extender_at, load, pod, stateful_set, without, write_json
+from tests.e2e.processes import VENV_BIN, Probe, Process, free_port
+from tests.e2e.raw import RawHttp
+from tests.e2e.real import RealBackend
+from tests.e2e.waiting import NotYet, eventually
+from tests.e2e.watcher import Watcher
+
+log: Final = logging.getLogger(__name__)
+
+SYSTEM_NAMESPACE: Final = "vreplica-system"
+SERVICE_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-scheduler"
+WEBHOOK_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook"
+POOL: Final = "dispatcher"
+SLOTS_PER_POD: Final = 20
+SETTLE_TIMEOUT_S: Final = 45.0
+DEFAULT_SCHEDULER: Final[Obj] = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What a scenario wants otherwise than shipped."""
+
+    node_cache_capable: bool = True
+    legacy: bool = False
+    """kube-scheduler 1.22 with the Policy file instead of the KubeSchedulerConfiguration."""
+    default_scheduler: bool = False
+    """The cluster's own kube-scheduler too."""
+    webhook: bool = True
+    extender_url: str = ""
+    """What kube-scheduler calls instead of the service itself."""
+    election: Mapping[str, float] = field(default_factory=dict)
+    """Replaces fields of leaderElection."""
+
+
+class Replica:
+    """One ``vreplica serve`` process, on a port that it keeps when it is started again."""
+
+    def __init__(self, config: Path, url: str) -> None:
+        self.config = config
+        self.url = url
+        self.process: Process | None = None
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and text of one of its pages."""
+        async with aiohttp.ClientSession() as session, session.get(self.url + path) as reply:
+            return reply.status, await reply.text()
+
+    async def state(self) -> dict[str, Any]:
+        """/state.json. Raises NotYet where it does not answer."""
+        try:
+            async with aiohttp.ClientSession() as session, session.get(f"{self.url}/state.json") as reply:
+                state: dict[str, Any] = await reply.json()
+                return state
+        except (aiohttp.ClientError, OSError) as error:
+            raise NotYet(f"{self.url}: {error!r}") from error
+
+    async def leads(self, timeout_s: float = 30.0) -> None:
+        """Returns when this replica leads."""
+
+        async def leading() -> bool:
+            state = await self.state()
+            if not state["leading"]:
+                raise NotYet(f"{state['leader'] or 'nobody'} leads")
+            return True
+
+        await eventually(leading, timeout_s, f"{self.url} leads")
+
+
+class System:
+    """An installation on ``backend``; an async context manager that checks the whole history at its end."""
+
+    def __init__(self, backend: Backend, directory: Path, setup: Setup | None = None) -> None:
+        self.backend = backend
+        self.setup = setup or Setup()
+        self.service_url = f"http://127.0.0.1:{free_port()}"
+        self.webhook_url = f"https://127.0.0.1:{free_port()}"
+        self.webhook: Process | None = None
+        self.webhook_tls: ssl.SSLContext | None = None
+        self.namespace = ""
+        self._directory = directory
+        self._replicas = 0
+        self._audited_from = 0
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        try:
+            await self._install()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                await self.watcher.check()
+                self.nothing_forbidden()
+            else:
+                await self._tell()
+        finally:
+            await self._stack.aclose()
+
+    async def _install(self) -> None:
+        backend = self.backend
+        self._audited_from = len(self._audit())
+        await self._start_schedulers()
+        log.info("schedulers started")
+        await backend.apply([MANIFESTS / "base"], without("Deployment"))
+        log.info("manifests applied")
+        self.watcher = Watcher(backend.api, slots_per_pod=SLOTS_PER_POD)
+        await self.watcher.start()
+        self._stack.push_async_callback(self.watcher.stop)
+        self.raw = await self._stack.enter_async_context(RawHttp(backend.kubeconfig))
+        self.service = await self.replica(self.service_url)
+        starting = [self.start(self.service)]
+        if self.setup.webhook:
+            starting.append(self.start_webhook())
+        await asyncio.gather(*starting)
+        await self.service.leads()
+        log.info("service and webhook work")
+
+    async def _tell(self) -> None:
+        """Logs what stands, for a failure's report."""
+        for obj in await self.adapters():
+            status = obj.get("status", {})
+            log.info(
+                "%s on %s: %s", obj["metadata"]["name"], obj["spec"].get("nodeName"), status.get("conditions")
+            )
+            for event in await self.events(obj["metadata"]["namespace"], obj["metadata"]["name"]):
+                log.info("  %s %s: %s", event.get("reason"), event.get("type"), event.get("note"))
+        for vpod in (await self.all_vpods()).values():
+            log.info("%s wants %d: %s", vpod.key, vpod.vreplicas, dict(vpod.placements))
+
+    # -- programs -----------------------------------------------------------------------------------------------
+
+    async def _start_schedulers(self) -> None:
+        url = self.setup.extender_url or self.service_url
+        fields = {"nodeCacheCapable": self.setup.node_cache_capable}
+        if self.setup.legacy:
+            (policy,) = load(MANIFESTS / "kube-scheduler" / "policy.json")
+            await self.backend.start_legacy_scheduler(extender_at(policy, url, **fields))
+            return
+        (config,) = load(MANIFESTS / "kube-scheduler" / "config.yaml")
+        await self.backend.start_scheduler(extender_at(config, url, **fields))
+        if self.setup.default_scheduler:
+            await self.backend.start_scheduler(DEFAULT_SCHEDULER)
+
+    async def replica(self, url: str = "") -> Replica:
+        """A replica of the service with the shipped configuration, not started."""
+        url = url or f"http://127.0.0.1:{free_port()}"
+        (config,) = load(MANIFESTS / "base" / "service-config.yaml")
+        config["server"]["port"] = int(url.rpartition(":")[2])
+        config["clientConnection"]["kubeconfig"] = str(await self.backend.token_for(SERVICE_ACCOUNT))
+        config["leaderElection"].update(self.setup.election)
+        self._replicas += 1
+        return Replica(write_json(self._directory / f"service-{self._replicas}.json", config), url)
+
+    async def start(self, replica: Replica) -> None:
+        """Starts it, ready; it need not lead."""
+        command: list[str | Path] = [
+            VENV_BIN / "vreplica",
+            "--log-level",
+            "info",
+            "serve",
+            "--config",
+            replica.config,
+        ]
+        replica.process = self.backend.processes.start("service", command)
+        await replica.process.ready(Probe(f"{replica.url}/readyz"))
+
+    async def start_webhook(self) -> None:
+        """Starts the webhook with its Deployment's arguments and waits until the API server calls it."""
+        arguments = [*_deployed("webhook.yaml")]
+        port = self.webhook_url.rpartition(":")[2]
+        replaced = {"--config": None, "--port": port, "--shutdown-delay-seconds": "0"}
+        kept = [argument for argument in arguments if argument.partition("=")[0] not in replaced]
+        kept += [f"{name}={value}" for name, value in replaced.items() if value is not None]
+        kubeconfig = await self.backend.token_for(WEBHOOK_ACCOUNT)
+        kept += ["--host=127.0.0.1", f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
+        if self.setup.legacy:
+            kept.append("--scheduler-name=default-scheduler")
+        self.webhook = self.backend.processes.start("webhook", [VENV_BIN / "vreplica-webhook", *kept])
+        authority = await eventually(self._registered, 20.0, "the webhook has registered itself")
+        self.webhook_tls = ssl.create_default_context(cadata=authority)
+        await self.webhook.ready(Probe(f"{self.webhook_url}/readyz", self.webhook_tls))
+
+    async def _registered(self) -> str:
+        assert self.webhook is not None
+        assert self.webhook.returncode is None, self.webhook.log_tail()
+        found = await self.backend.api.get(MUTATING_WEBHOOKS, "", "vreplica-scheduler")
+        client = found["webhooks"][0]["clientConfig"]
+        if not client.get("caBundle") or not str(client.get("url")).startswith(self.webhook_url):
+            raise NotYet(str(client)[:200])
+        return base64.b64decode(client["caBundle"]).decode()
+
+    # -- objects ------------------------------------------------------------------------------------------------
+
+    async def pool(self, *, cpu: str = "100m", pod_spec: Obj | None = None, **spec: Any) -> str:
+        """AdapterPool ``dispatcher`` and its StatefulSet in a namespace of their own; the namespace. ``spec``: the pool's."""
+        self.namespace = await self.backend.namespace("adapters")
+        workload = stateful_set(self.namespace, POOL, 0, pool=POOL, cpu=cpu)
+        workload["spec"]["template"]["spec"].update(pod_spec or {})
+        await self.backend.apply([adapter_pool(self.namespace, **spec)])
+        if self.webhook is not None:
+            await eventually(lambda: self.stamps(POOL), 10.0, "the API server has pods stamped")
+        await self.backend.apply([workload])
+        return self.namespace
+
+    async def stamps(self, pool: str) -> bool:
+        """Whether pods of that pool pass through the webhook, which knows the pool: both get around within a moment."""
+        probe = pod(self.namespace, f"{pool}-999")  # an ordinal that no scenario has
+        probe["metadata"]["labels"] = {POOL_LABEL: pool}
+        answer = await self.raw.request(
+            "POST", f"/api/v1/namespaces/{self.namespace}/pods", probe, query={"dryRun": "All"}
+        )
+        if SLOTS_ANNOTATION not in answer.body["metadata"].get("annotations", {}):
+            raise NotYet(f"not stamped: {answer}")
+        return True
+
+    async def vpods(self, count: int, vreplicas: int, *, tenant: str = "", prefix: str = "source") -> str:
+        """``count`` VPods in the namespace ``tenant`` (a new one); the namespace."""
+        tenant = tenant or await self.backend.namespace("tenant")
+        objects = [self.vpod(tenant, f"{prefix}-{index}", vreplicas) for index in range(count)]
+        await asyncio.gather(*(self.backend.api.create(VPODS, tenant, obj) for obj in objects))
+        return tenant
+
+    def vpod(self, namespace: str, name: str, vreplicas: int, **spec: Any) -> Obj:
+        """A VPod of the scenario's pool."""
+        pool = {"namespace": self.namespace, "name": POOL}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "VPod",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"poolRef": pool, "vreplicas": vreplicas, **spec},
+        }
+
+    async def want(self, namespace: str, name: str, vreplicas: int) -> None:
+        """A tenant changes how many it wants."""
+        patch = {"spec": {"vreplicas": vreplicas}}
+        await self.backend.api.patch(VPODS, namespace, name, patch, patch_type=PatchType.MERGE)
+
+    # -- what is there ------------------------------------------------------------------------------------------
+
+    async def adapters(self) -> list[Obj]:
+        """The adapter pods, by ordinal."""
+        options = ListOptions(namespace=self.namespace, label_selector=f"{POOL_LABEL}={POOL}")
+        items = (await self.backend.api.list_page(PODS, options)).items
+        return sorted(items, key=lambda obj: int(str(obj["metadata"]["name"]).rpartition("-")[2]))
+
+    async def all_vpods(self) -> dict[str, VPod]:
+        """The VPods by key."""
+        page = await self.backend.api.list_page(VPODS)
+        return {vpod.key: vpod for vpod in map(vpod_from, page.items)}
+
+    async def settled(
+        self, *, pods: int | None = None, timeout_s: float = SETTLE_TIMEOUT_S
+    ) -> list[AdapterPod]:
+        """I3: everything placed, ledgers equal statuses, all pods bound and Ready (``pods``: so many); the pods."""
+        return await eventually(lambda: self._settled(pods), timeout_s, "settled", interval_s=0.1)
+
+    async def _settled(self, pods: int | None) -> list[AdapterPod]:
+        objects = await self.adapters()
+        vpods = await self.all_vpods()
+        missing = {
+            vpod.key: (vpod.placements, vpod.vreplicas)
+            for vpod in vpods.values()
+            if sum(vpod.placements.values()) != vpod.vreplicas
+            or vpod.scheduled_vreplicas != vpod.vreplicas
+            or vpod.observed_generation != vpod.generation
+        }
+        if missing:
+            raise NotYet(f"{len(missing)} vpods not placed: {list(missing.items())[:3]}")
+        waiting = [obj["metadata"]["name"] for obj in objects if condition(obj, "Ready") != "True"]
+        if waiting or (pods is not None and len(objects) != pods):
+            raise NotYet(f"{len(objects)} pods, not Ready: {waiting}")
+        adapters = [pod_from(obj) for obj in objects]
+        ledger = {
+            (key, adapter.name): share.vreplicas
+            for adapter in adapters
+            for key, share in adapter.ledger.items()
+        }
+        status = {
+            (vpod.key, name): count for vpod in vpods.values() for name, count in vpod.placements.items()
+        }
+        if ledger != status:
+            raise NotYet(f"ledger and status differ: {set(ledger.items()) ^ set(status.items())}")
+        assert all(ledger_slots(adapter.ledger) <= SLOTS_PER_POD for adapter in adapters)
+        return adapters
+
+    async def events(self, namespace: str, name: str) -> list[Obj]:
+        """Events about an object: ours and kube-scheduler's."""
+        page = await self.backend.api.list_page(EVENTS, ListOptions(namespace=namespace))
+        return [obj for obj in page.items if obj["regarding"].get("name") == name]
+
+    async def event(
+        self, namespace: str, name: str, reason: str, text: str = "", *, timeout_s: float = 15.0
+    ) -> Obj:
+        """The first event about an object with that reason and, in its note, that text."""
+
+        async def look() -> Obj:
+            found = await self.events(namespace, name)
+            for obj in found:
+                if obj.get("reason") == reason and text in obj.get("note", ""):
+                    return obj
+            raise NotYet(str([(obj.get("reason"), obj.get("note")) for obj in found]))
+
+        return await eventually(look, timeout_s, f"event {reason} about {namespace}/{name}")
+
+    async def requests(self) -> dict[str, int]:
+        """Requests to the service's verbs since it started."""
+        counted: dict[str, int] = (await self.service.state())["requests"]
+        return counted
+
+    # -- rights -------------------------------------------------------------------------------------------------
+
+    def _audit(self) -> list[dict[str, Any]]:
+        if isinstance(self.backend, RealBackend):
+            return self.backend.control_plane.audit_events()
+        return []
+
+    def audit(self) -> list[dict[str, Any]]:
+        """What ServiceAccounts asked of the real API server in this scenario."""
+        return self._audit()[self._audited_from :]
+
+    def nothing_forbidden(self) -> None:
+        """AssertionError where RBAC refused a request of ours."""
+        refused = [
+            (event["user"]["username"], event["verb"], event["requestURI"])
+            for event in self.audit()
+            if event.get("responseStatus", {}).get("code") == 403
+            and event["user"]["username"].startswith(f"system:serviceaccount:{SYSTEM_NAMESPACE}:")
+        ]
+        assert not refused, refused
+
+
+def _deployed(manifest: str) -> Sequence[str]:
+    """The arguments of the first container of a manifest's Deployment, without its program."""
+    documents = yaml.safe_load_all((MANIFESTS / "base" / manifest).read_text())
+    (deployment,) = (obj for obj in documents if obj["kind"] == "Deployment")
+    command: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
+    return command[1:]
+
+
+def adapter_pool(namespace: str, **spec: Any) -> Obj:
+    """AdapterPool ``dispatcher`` with 20 slots a pod."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "AdapterPool",
+        "metadata": {"name": POOL, "namespace": namespace},
+        "spec": {"statefulSet": POOL, "slotsPerPod": SLOTS_PER_POD, **spec},
+    }

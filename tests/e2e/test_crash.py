@@ -1,0 +1,98 @@
+"""The service is killed, or ends, at any moment: what it leaves is settled by the next one, and nothing moves."""
+
+import asyncio
+import logging
+import os
+import random
+from pathlib import Path
+
+from extender.kube.api import VPODS
+from tests.e2e.backend import Backend
+from tests.e2e.scenario import SLOTS_PER_POD, Setup, System
+from tests.e2e.waiting import eventually
+
+log = logging.getLogger(__name__)
+
+KILLS = 4
+VPODS_COUNT = 30
+QUICK_ELECTION = {"leaseDurationSeconds": 2, "renewDeadlineSeconds": 1.5, "retryPeriodSeconds": 0.5}
+"""After a kill nobody leads until the lease has run out: 15 s as shipped."""
+SEED = int(os.environ.get("VREPLICA_E2E_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
+
+
+async def test_killed_while_binding_again_and_again_it_settles_without_a_move(
+    backend: Backend, tmp_path: Path
+):
+    log.info("VREPLICA_E2E_SEED=%d", SEED)  # in the report of a failure
+    rng = random.Random(SEED)
+    async with System(backend, tmp_path, Setup(election=QUICK_ELECTION)) as system:
+        await backend.add_nodes(6)
+        await system.pool()
+        tenant = await backend.namespace("tenant")
+        for kill in range(KILLS):
+            # The pool grows by several pods, and some of the vpods that are there change.
+            count = VPODS_COUNT // KILLS
+            await system.vpods(count, 8, tenant=tenant, prefix=f"round{kill}")
+            for _ in range(3):
+                name = f"round{rng.randrange(kill + 1)}-{rng.randrange(count)}"
+                await system.want(tenant, name, rng.randrange(4, 13))
+            await asyncio.sleep(rng.uniform(0.0, 1.2))
+            assert system.service.process is not None
+            await system.service.process.kill()
+            await system.start(system.service)
+            await asyncio.sleep(rng.uniform(0.0, 2.0))
+        adapters = await system.settled()
+        wanted = sum(vpod.vreplicas for vpod in (await system.all_vpods()).values())
+        assert len(adapters) >= -(-wanted // SLOTS_PER_POD)
+
+
+async def test_when_the_leader_ends_another_leads_within_three_seconds(backend: Backend, tmp_path: Path):
+    async with System(backend, tmp_path) as system:
+        await backend.add_nodes(3)
+        await system.pool()
+        await system.vpods(5, 8)
+        before = await system.settled(pods=2)
+        published = [version.number for version in system.watcher.of(VPODS)]
+        second = await system.replica()
+        await system.start(second)
+        assert not (await second.state())["leading"]
+        assert system.service.process is not None
+        loop = asyncio.get_running_loop()
+        ended = loop.time()
+        ending = asyncio.create_task(system.service.process.terminate())
+        await second.leads(timeout_s=10.0)
+        assert loop.time() - ended < 3.0
+        assert await ending == 0
+        assert await system.settled(pods=2) == before
+        assert [version.number for version in system.watcher.of(VPODS)] == published
+        # And it works: a vpod grows, and is placed by the new leader.
+        system.service = second
+        (key, *_) = await system.all_vpods()
+        namespace, _, name = key.partition("/")
+        await system.want(namespace, name, 8 + 5)
+        await system.settled()
+
+
+async def test_a_leader_that_was_frozen_past_its_lease_writes_nothing_when_it_wakes(
+    backend: Backend, tmp_path: Path
+):
+    async with System(backend, tmp_path, Setup(election=QUICK_ELECTION)) as system:
+        await backend.add_nodes(3)
+        await system.pool()
+        tenant = await system.vpods(5, 8)
+        await system.settled(pods=2)
+        second = await system.replica()
+        await system.start(second)
+        frozen = system.service
+        assert frozen.process is not None
+        frozen.process.pause()
+        await second.leads(timeout_s=15.0)
+        await system.want(tenant, "source-0", 5)
+        await system.want(tenant, "source-1", 12)
+        frozen.process.resume()
+
+        async def follows() -> bool:
+            return not (await frozen.state())["leading"]
+
+        await eventually(follows, 10.0, "the old leader follows")
+        await system.settled()

@@ -1,0 +1,62 @@
+"""Without the webhook adapter pods slip through to the default scheduler, and the reconciler puts them right."""
+
+from pathlib import Path
+
+from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.kube.api import PODS, Obj
+from tests.e2e.backend import Backend
+from tests.e2e.scenario import POOL, SLOTS_PER_POD, Setup, System
+from tests.e2e.waiting import NotYet, eventually
+
+
+async def test_pods_that_were_made_while_the_webhook_was_down_are_repaired(backend: Backend, tmp_path: Path):
+    async with System(backend, tmp_path, Setup(default_scheduler=True)) as system:
+        await backend.add_nodes(4)
+        namespace = await system.pool()
+        await system.vpods(5, 8)
+        before = {adapter.name: adapter for adapter in await system.settled(pods=2)}
+        system.watcher.may_lack_ledger = True
+        assert system.webhook is not None
+        await system.webhook.kill()
+        # A pod that carries vreplicas comes back unseen, and the pool grows by pods that nobody has stamped.
+        await backend.api.delete(PODS, namespace, f"{POOL}-0")
+        await system.vpods(5, 8)
+
+        async def came_back() -> Obj:
+            stored = await backend.api.get(PODS, namespace, f"{POOL}-0")
+            if stored["metadata"]["uid"] == before[f"{POOL}-0"].uid:
+                raise NotYet("still the old one")
+            return stored
+
+        returned = await eventually(came_back, 15.0, "a new pod of the old name")
+        assert returned["spec"]["schedulerName"] == "default-scheduler"
+        after = await system.settled(pods=4)
+        for obj in await system.adapters():
+            assert {PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION} <= obj["metadata"]["annotations"].keys()
+            assert obj["metadata"]["annotations"][SLOTS_ANNOTATION] == str(SLOTS_PER_POD)
+        assert after[0].ledger == before[f"{POOL}-0"].ledger
+        for adapter in (after[0], after[2], after[3]):
+            await system.event(namespace, adapter.name, "WebhookBypassed")
+
+
+async def test_once_the_webhook_is_back_pods_pass_through_it_again(backend: Backend, tmp_path: Path):
+    async with System(backend, tmp_path, Setup(default_scheduler=True)) as system:
+        await backend.add_nodes(3)
+        namespace = await system.pool()
+        assert system.webhook is not None
+        await system.webhook.kill()
+        await system.vpods(5, 4)
+        (slipped,) = await system.settled(pods=1)
+        assert slipped.scheduler_name == "default-scheduler"
+        await system.start_webhook()
+        await eventually(lambda: system.stamps(POOL), 10.0, "pods are stamped again")
+        await backend.api.delete(PODS, namespace, slipped.name)
+
+        async def came_back() -> bool:
+            (obj,) = await system.adapters()
+            return bool(obj["metadata"]["uid"] != slipped.uid)
+
+        await eventually(came_back, 15.0, "a new pod of the old name")
+        (again,) = await system.settled(pods=1)
+        assert (again.scheduler_name, again.ledger) == ("vreplica-scheduler", slipped.ledger)
+        assert again.slots_request == SLOTS_PER_POD

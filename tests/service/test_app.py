@@ -1,0 +1,172 @@
+"""One replica as a whole: it starts, leads, hands over and stops in order."""
+
+import asyncio
+import logging
+import random
+import socket
+from pathlib import Path
+
+import pytest
+
+from extender import cli
+from extender.app import Service
+from extender.kube.api import LEASES, OutcomeUnknown
+from extender.service.config import Config, LeaderElectionConfig, ServerConfig
+from tests.support.service import World, until, wall
+
+
+async def holder(world: World) -> str:
+    lease = await world.cluster.get(LEASES, "vreplica-system", "vreplica-scheduler")
+    return str(lease["spec"].get("holderIdentity") or "")
+
+
+async def _is_true(value: bool) -> bool:
+    return value
+
+
+@pytest.mark.looptime
+async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_it_stops():
+    world = await World.create()
+    await world.pods(0, 1)
+    await world.vpod("a", 4)
+    first = world.service(elect=True, seed=1)
+    running = asyncio.create_task(first.run())
+    await until(lambda: _is_true(first.leading()))
+    async with world.serving(elect=True, seed=2) as second:
+        await asyncio.sleep(30)
+        assert (first.leading(), second.leading()) == (True, False)
+        assert await holder(world) == first.identity
+        before = await world.status()
+        running.cancel()
+        await asyncio.wait({running})
+        assert await holder(world) == ""
+        await until(lambda: _is_true(second.leading()), timeout_s=6)
+        assert await world.status() == before, "a failover moves nothing"
+        await world.vpod("b", 2)
+        await until(lambda: _placed(world, "b"), timeout_s=2)
+    await world.check()
+
+
+async def _placed(world: World, name: str) -> bool:
+    return sum((await world.published(name)).values()) > 0
+
+
+@pytest.mark.looptime
+async def test_a_leader_cut_off_from_the_api_server_stops_leading_before_its_lease_ends():
+    world = await World.create()
+    service = world.service(elect=True)
+    running = asyncio.create_task(service.run())
+    await until(lambda: _is_true(service.leading()))
+    world.api.fail("update", "leases", times=1000, before=OutcomeUnknown(0, "Timeout", "no answer"))
+    await asyncio.sleep(15)
+    assert not service.leading()
+    assert not running.done(), "it goes on serving and competing"
+    world.api.faults.clear()
+    await until(lambda: _is_true(service.leading()), timeout_s=60)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+@pytest.mark.looptime
+async def test_a_replica_that_leads_again_goes_on_with_everything():
+    world = await World.create()
+    await world.pods(0)
+    async with world.serving(elect=True) as service:
+        await until(lambda: _is_true(service.leading()))
+        pause = world.api.pause("patch", "pods")
+        await world.vpod("a", 3)
+        await pause.reached.wait()
+        world.api.fail("update", "leases", times=1000, before=OutcomeUnknown(0, "Timeout", "no answer"))
+        await until(lambda: _is_true(not service.leading()))
+        await asyncio.sleep(5)
+        world.api.faults.clear()
+        await until(lambda: _placed(world, "a"), timeout_s=60)
+    await world.check()
+
+
+@pytest.mark.looptime
+async def test_events_that_are_queued_when_it_stops_are_written_first():
+    world = await World.create()
+    await world.pods(0)
+    async with world.serving():
+        await world.vpod("a", 3)
+        await until(lambda: _placed(world, "a"))
+    assert len(await world.events("Scheduled")) == 1
+
+
+@pytest.mark.looptime
+async def test_a_replica_without_the_lease_serves_but_writes_nothing():
+    world = await World.create()
+    await world.pods(0)
+    async with world.serving(elect=True, seed=1) as leader:
+        await until(lambda: _is_true(leader.leading()))
+        other = World()
+        other.cluster, other.api.cluster = world.cluster, world.cluster
+        async with other.serving(elect=True, seed=2):
+            await world.vpod("a", 3)
+            await world.pod(1, None, slots=None, node="node-1")
+            await asyncio.sleep(90)
+            assert other.api.writes() == []
+
+
+async def test_a_port_that_is_taken_is_an_error_that_names_it():
+    world = await World.create()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        config = Config(
+            server=ServerConfig(port=taken.getsockname()[1]),
+            leader_election=LeaderElectionConfig(leader_elect=False),
+        )
+        with pytest.raises(OSError, match="address already in use"):
+            await Service(world.api, config, now=wall, rng=random.Random(1)).run()
+
+
+# -- the command line ---------------------------------------------------------------------------------------------------
+
+
+def a_config(folder: Path, text: str) -> str:
+    file = folder / "config.yaml"
+    file.write_text(f"apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n{text}")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        pytest.param("server: {prot: 1}", "server.prot: is not a known field", id="unknown-field"),
+        pytest.param("server: {host: 0.0.0.0}", "client certificates", id="open-without-tls"),
+        pytest.param("server: {port: 99999}", "server.port: must be a number", id="port"),
+        pytest.param("server: [1]", "must be a mapping", id="not-a-mapping"),
+        pytest.param("leaderElection: {leaseDurationSeconds: 5}", "must be greater than", id="lease"),
+        pytest.param("clientConnection: {kubeconfig: /nonexistent/kubeconfig}", "kubeconfig", id="kubeconfig"),
+    ],
+)
+def test_a_wrong_configuration_is_one_line_and_status_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
+):
+    assert cli.main(["serve", "--config", a_config(tmp_path, text)]) == 1
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.startswith("vreplica: ")
+    assert error.count("\n") == 1
+
+
+def test_a_configuration_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]):
+    assert cli.main(["serve", "--config", "/nonexistent/config.yaml"]) == 1
+    assert capsys.readouterr().err == "vreplica: /nonexistent/config.yaml: cannot be read: No such file or directory\n"
+
+
+def test_an_operating_system_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def taken(_options: object) -> int:
+        raise OSError(98, "address already in use")
+
+    monkeypatch.setattr(cli, "_serve", taken)
+    assert cli.main(["serve", "--config", "x"]) == 1
+    assert capsys.readouterr().err == "vreplica: [Errno 98] address already in use\n"
+
+
+def test_a_log_message_is_one_line_whatever_is_in_it():
+    record = logging.LogRecord("a", logging.INFO, "f", 1, "refused: %s", ("x\nERROR root: y\x1b[31m\u202e é",), None)
+    line = cli.OneLineFormatter("%(levelname)s %(message)s").format(record)
+    assert line == "INFO refused: x\\nERROR root: y\\x1b[31m\\u202e é"

@@ -1,0 +1,384 @@
+"""Decisions become writes: in which order, in how many, and what is left when one of them fails."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from extender.core.errors import LedgerTooLarge
+from extender.core.explain import Explanation
+from extender.core.ledger import Share
+from extender.core.model import placement_order
+from extender.core.plan import Decision, release_all
+from extender.core.reasons import ConflictReason
+from extender.kube.api import PODS, VPODS, ApiError, PatchType
+from extender.service.committer import RESERVATION_TTL_S, ledger_patch
+from tests.support.builders import NS, POOL, a_pod
+from tests.support.service import TENANT, World, lost
+
+OWNER = ("test", 1)
+
+
+def a_decision(name: str, target: Mapping[int, int], *, wanted: int | None = None, weight: int = 1) -> Decision:
+    placed = sum(target.values())
+    wanted = placed if wanted is None else wanted
+    left = wanted - placed
+    names = {f"dispatcher-{ordinal}": count for ordinal, count in target.items()}
+    ordered = {name: names[name] for name in sorted(names, key=placement_order)}
+    reason = ConflictReason.INSUFFICIENT_SLOTS if left else None
+    return Decision(f"{TENANT}/{name}", POOL, ordered, weight, left, Explanation(wanted, (), left, reason))
+
+
+def made_now(world: World, decision: Decision) -> Decision:
+    """The decision as one about the vpod that the cache has."""
+    vpod = world.caches.vpods.latest(decision.vpod)
+    return replace(decision, of=(vpod.uid, vpod.generation)) if vpod is not None else decision
+
+
+async def commit(world: World, *wanted: Decision) -> dict[str, str]:
+    committer = world.committer()
+    decisions = [made_now(world, decision) for decision in wanted]
+    for decision in decisions:
+        committer.reserve(OWNER, decision)
+    return await committer.commit(OWNER, POOL, decisions)
+
+
+def wrote(world: World) -> list[str]:
+    return [f"{call.what} {call.name}" for call in world.api.writes()]
+
+
+async def a_world(*ordinals: int, **pool) -> World:
+    world = await World.create(**pool)
+    await world.pods(*ordinals)
+    return world
+
+
+async def test_growing_writes_the_ledger_before_the_status():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    assert await commit(world, a_decision("a", {0: 3})) == {}
+    assert wrote(world) == ["pods dispatcher-0", "vpods/status a"]
+    assert await world.ledger(0) == {"tenant/a": 3}
+    assert await world.published() == {0: 3}
+
+
+async def test_shrinking_writes_the_status_before_the_ledger():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 1, {0: 3})
+    await world.sync()
+    await commit(world, a_decision("a", {0: 1}))
+    assert wrote(world) == ["vpods/status a", "pods dispatcher-0"]
+    assert await world.ledger(0) == {"tenant/a": 1}
+
+
+async def test_a_move_writes_its_new_pod_then_the_status_then_its_old_pod():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    await commit(world, a_decision("a", {1: 3}))
+    assert wrote(world) == ["pods dispatcher-1", "vpods/status a", "pods dispatcher-0"]
+    assert (await world.ledger(0), await world.ledger(1)) == ({}, {"tenant/a": 3})
+
+
+async def test_many_vpods_on_one_pod_are_one_patch_of_it():
+    world = await a_world(0)
+    names = [f"v{i}" for i in range(10)]
+    for name in names:
+        await world.vpod(name, 2)
+    await world.sync()
+    await commit(world, *(a_decision(name, {0: 2}) for name in names))
+    assert world.api.count("patch", "pods") == 1
+    assert world.api.count("patch", "vpods/status") == 10
+    assert len(await world.ledger(0)) == 10
+
+
+async def test_a_vpod_that_is_gone_leaves_the_ledger_in_one_write():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3, "tenant/b": 1}, node="node-0")
+    await world.sync()
+    await commit(world, release_all(world.caches.state.pool(POOL), "tenant/a"))
+    assert wrote(world) == ["pods dispatcher-0"]
+    assert await world.ledger(0) == {"tenant/b": 1}
+
+
+async def test_writing_what_is_written_already_writes_nothing():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    await commit(world, a_decision("a", {0: 3}))
+    assert wrote(world) == []
+
+
+async def test_the_scheduled_condition_says_why_not_and_since_when():
+    world = await a_world(0)
+    await world.vpod("a", 30)
+    await world.sync()
+    await commit(world, a_decision("a", {0: 20}, wanted=30))
+    assert await world.condition() == ("False", "InsufficientSlots")
+    status = await world.status()
+    assert (status["scheduledVReplicas"], status["observedGeneration"]) == (20, 1)
+    await world.set_vreplicas("a", 20)
+    await world.sync()
+    await commit(world, a_decision("a", {0: 20}))
+    assert await world.condition() == ("True", "AllPlaced")
+    assert (await world.status())["observedGeneration"] == 2
+
+
+async def test_a_status_keeps_conditions_of_others():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    other = {"type": "Billed", "status": "True", "reason": "Paid", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    await world.cluster.patch(
+        VPODS, TENANT, "a", {"status": {"conditions": [other]}}, patch_type=PatchType.MERGE, subresource="status"
+    )
+    await world.sync()
+    await commit(world, a_decision("a", {0: 3}))
+    assert {c["type"] for c in (await world.status())["conditions"]} == {"Billed", "Scheduled"}
+
+
+# -- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+async def test_a_ledger_that_somebody_else_wrote_is_not_overwritten():
+    world = await a_world(0)
+    await world.vpod("a", 15)
+    await world.sync()
+    before = world.digest()
+    await world.edit_ledger(0, {"tenant/x": 10})
+    failed = await commit(world, a_decision("a", {0: 15}))
+    assert set(failed) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/x": 10}
+    assert await world.published() == {}
+    assert world.metrics.ledger_conflicts._value.get() == 1
+    await world.edit_ledger(0, {})
+    await world.sync()
+    assert world.digest() == before, "nothing of the batch stays reserved"
+
+
+@pytest.mark.parametrize("verb_lost", [pytest.param("pods", id="ledger"), pytest.param("vpods/status", id="status")])
+@pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "never-arrived"])
+async def test_a_lost_answer_neither_loses_nor_doubles_anything(verb_lost: str, arrived: bool):
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    world.api.fail("patch", verb_lost, **{"after" if arrived else "before": lost()})
+    failed = await commit(world, a_decision("a", {0: 3}))
+    assert bool(failed) is not (arrived and verb_lost == "pods")
+    await world.check()
+    await world.sync()
+    assert await commit(world, a_decision("a", {0: 3})) == {}
+    assert await world.ledger(0) == {"tenant/a": 3}
+    assert await world.published() == {0: 3}
+
+
+@pytest.mark.looptime
+async def test_a_write_in_doubt_keeps_its_slots_until_its_reservation_expires():
+    world = await a_world(0)
+    await world.vpod("a", 15)
+    await world.sync()
+    before = world.digest()
+    world.api.fail("patch", "pods", before=lost())
+    world.api.fail("get", "pods", before=lost())
+    await commit(world, a_decision("a", {0: 15}))
+    assert world.caches.state.pool(POOL).free_of(0) == 5
+    await asyncio.sleep(RESERVATION_TTL_S)
+    world.caches.state.expire(asyncio.get_running_loop().time())
+    await world.cluster.patch(
+        VPODS, TENANT, "a", {"status": {"placements": []}}, patch_type=PatchType.MERGE, subresource="status"
+    )
+    await world.sync()
+    assert world.digest() == before
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ApiError(500, "InternalError", "etcd"), id="500"),
+        pytest.param(ApiError(404, "NotFound", "gone"), id="404"),
+    ],
+)
+async def test_what_no_ledger_took_is_not_published(error: ApiError):
+    world = await a_world(0, 1)
+    await world.vpod("a", 4)
+    await world.sync()
+    world.api.fail("patch", "pods", name="dispatcher-1", before=error)
+    failed = await commit(world, a_decision("a", {0: 2, 1: 2}))
+    assert set(failed) == {"tenant/a"}
+    assert await world.published() == {0: 2}
+    assert await world.condition() == ("False", "InsufficientSlots")
+    await world.check()
+
+
+async def test_a_move_whose_new_pod_refuses_stays_published_where_it_was():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    world.api.fail("patch", "pods", name="dispatcher-1", before=ApiError(500, "InternalError", "etcd"))
+    await commit(world, a_decision("a", {1: 3}))
+    assert await world.published() == {0: 3}
+    assert await world.ledger(0) == {"tenant/a": 3}
+
+
+async def test_a_status_that_was_refused_keeps_the_ledger_that_covers_it():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 1, {0: 3})
+    await world.sync()
+    world.api.fail("patch", "vpods/status", before=ApiError(500, "InternalError", "etcd"))
+    assert set(await commit(world, a_decision("a", {0: 1}))) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/a": 3}
+
+
+async def test_one_vpod_that_cannot_be_written_does_not_hinder_the_others():
+    world = await a_world(0)
+    for name in ("a", "b", "c"):
+        await world.vpod(name, 2)
+    await world.sync()
+    world.api.fail("patch", "vpods/status", name="b", before=ApiError(500, "InternalError", "etcd"))
+    failed = await commit(world, *(a_decision(name, {0: 2}) for name in ("a", "b", "c")))
+    assert set(failed) == {"tenant/b"}
+    assert await world.published("a") == await world.published("c") == {0: 2}
+
+
+async def test_a_ledger_larger_than_the_pods_slots_is_never_written():
+    world = await World.create()
+    await world.pod(0, {"tenant/x": 10}, node="node-0")
+    await world.vpod("a", 11)
+    await world.sync()
+    failed = await commit(world, a_decision("a", {0: 11}))
+    assert "over the pod's 20" in failed["tenant/a"]
+    assert wrote(world) == ["vpods/status a"]
+    assert await world.published() == {}
+
+
+def test_a_ledger_over_128_kib_is_refused():
+    pod = a_pod(0, {})
+    with pytest.raises(LedgerTooLarge):
+        ledger_patch(pod, {f"tenant/{i:05}" + "x" * 240: Share(1) for i in range(600)}, 10_000)
+
+
+async def test_a_ledger_that_is_over_its_slots_may_still_shrink():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 30}, node="node-0")
+    await world.vpod("a", 25, {0: 30})
+    await world.sync()
+    assert await commit(world, a_decision("a", {0: 25})) == {}
+    assert await world.ledger(0) == {"tenant/a": 25}
+
+
+async def test_a_recreated_pod_does_not_get_its_predecessors_ledger_patch():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    await world.remove_pod(0)
+    await world.pods(0)
+    assert set(await commit(world, a_decision("a", {0: 3}))) == {"tenant/a"}
+    assert await world.ledger(0) == {}
+    await world.check()
+
+
+async def test_a_spec_that_changes_while_its_ledger_is_written_is_not_reported_as_observed():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+
+    async def change() -> None:
+        await world.set_vreplicas("a", 9)
+        await world.sync("vpods")
+
+    world.api.fail("patch", "pods", then=change)
+    await commit(world, a_decision("a", {0: 3}))
+    assert (await world.status()).get("observedGeneration", 0) != 2
+
+
+async def test_a_vpod_recreated_under_the_same_name_does_not_get_its_predecessors_status():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+
+    async def recreate() -> None:
+        await world.cluster.delete(VPODS, TENANT, "a")
+        await world.vpod("a", 5)
+        await world.sync("vpods")
+
+    world.api.fail("patch", "pods", then=recreate)
+    await commit(world, a_decision("a", {0: 3}))
+    assert await world.published() == {}
+
+
+async def test_what_a_bind_under_way_carries_is_not_published_before_it_is_confirmed():
+    world = await a_world(0)
+    await world.vpod("a", 5)
+    uid = await world.pod(1)
+    await world.sync()
+    binder = world.binder()
+    pod = world.caches.pods.get(f"{NS}/dispatcher-1")
+    assert pod is not None
+    assert pod.uid == uid
+    assumed = binder.assume(pod, "node-1")
+    assert assumed.carry.planned == {"tenant/a": 5}
+    await commit(world, a_decision("a", {1: 5}))
+    assert await world.published() == {}
+    await binder.bind(assumed)
+    await world.sync()
+    await commit(world, a_decision("a", {1: 5}))
+    assert await world.published() == {1: 5}
+
+
+async def test_who_no_longer_leads_writes_nothing_more():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+
+    async def depose() -> None:
+        world.leads = False
+
+    world.api.fail("patch", "pods", then=depose)
+    assert set(await commit(world, a_decision("a", {1: 3}))) == {"tenant/a"}
+    assert wrote(world) == ["pods dispatcher-1"]
+    await world.check()
+
+
+@pytest.mark.parametrize("calls", [1, 2, 3])
+async def test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_all_covered(calls: int):
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    served = 0
+
+    def count(_call) -> None:
+        nonlocal served
+        served += 1
+        if served == calls:
+            committing.cancel()
+
+    world.api.served = count
+    committing = asyncio.ensure_future(commit(world, a_decision("a", {1: 3})))
+    await asyncio.wait({committing})
+    await world.check()
+    await world.sync()
+    claims = world.caches.state.pool(POOL).claims_of("tenant/a").values()
+    assert all(claim.reserved is None for claim in claims)
+
+
+async def test_an_unreadable_ledger_is_replaced_only_as_long_as_it_is_the_one_we_read():
+    world = await World.create()
+    await world.pod(0, None, node="node-0", annotations={"vreplica.dev/placements": "not json"})
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    await world.edit_ledger(0, "something else")
+    assert set(await commit(world, a_decision("a", {0: 3}))) == {"tenant/a"}
+    pod = await world.cluster.get(PODS, NS, "dispatcher-0")
+    assert pod["metadata"]["annotations"]["vreplica.dev/placements"] == "something else"

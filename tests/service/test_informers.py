@@ -1,0 +1,152 @@
+"""What fills the caches, in which order, and what becomes of objects that cannot be read."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from extender.core import decode
+from extender.core.errors import InvalidObject
+from extender.kube.api import NODES, PODS, VPODS, Obj, WatchEvent, WatchEventType
+from extender.service.caches import Caches
+from extender.service.informers import CacheSink, Informers
+from tests.support.builders import NS
+from tests.support.service import TENANT, World
+
+pytestmark = pytest.mark.looptime
+
+
+@asynccontextmanager
+async def informing(world: World) -> AsyncIterator[Informers]:
+    informers = Informers(world.api, world.caches, rng=random.Random(1))
+    task = asyncio.create_task(informers.run())
+    try:
+        yield informers
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_all_kinds_are_mirrored():
+    world = await World.create()
+    await world.pods(0, 1)
+    await world.vpod("a", 3)
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        assert (len(world.caches.pods), len(world.caches.vpods), len(world.caches.nodes)) == (2, 1, 3)
+        assert (len(world.caches.pools), len(world.caches.stateful_sets)) == (1, 1)
+        await world.vpod("b", 1)
+        await world.remove_pod(0)
+        await asyncio.sleep(0.1)
+        assert (len(world.caches.pods), len(world.caches.vpods)) == (1, 2)
+
+
+async def test_pods_without_our_label_are_not_even_listed():
+    world = await World.create()
+    await world.cluster.create(
+        PODS, "default", {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+    )
+    await world.pods(0)
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        assert [pod.name for pod in world.caches.pods.list()] == ["dispatcher-0"]
+
+
+async def test_a_pod_that_loses_its_label_is_gone():
+    world = await World.create()
+    await world.pods(0)
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        pod = await world.pod_object(0)
+        pod["metadata"]["labels"] = {}
+        await world.cluster.update(PODS, NS, "dispatcher-0", pod)
+        await asyncio.sleep(0.1)
+        assert len(world.caches.pods) == 0
+
+
+async def test_vpods_are_listed_after_pods():
+    world = await World.create()
+    pause = world.api.pause("list", "pods")
+    async with informing(world) as informers:
+        await pause.reached.wait()
+        await asyncio.sleep(1)
+        assert world.api.count("list", "vpods") == 0
+        assert "vpods" in informers.not_synced()
+        assert not informers.synced
+        pause.go_on.set()
+        await informers.wait_synced()
+        assert informers.not_synced() == []
+
+
+async def test_a_gap_in_the_pods_watch_lists_vpods_again_too():
+    world = await World.create()
+    await world.pods(0)
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        listed = world.api.count("list", "vpods")
+        informers._pods.request_relist()
+        await asyncio.sleep(5)
+        assert world.api.count("list", "vpods") > listed
+
+
+def a_raw_vpod(name: str, version: int, vreplicas: object = 1) -> Obj:
+    return {
+        "metadata": {"namespace": TENANT, "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)},
+        "spec": {"poolRef": {"namespace": NS, "name": "dispatcher"}, "vreplicas": vreplicas},
+    }
+
+
+async def test_an_object_of_a_list_that_cannot_be_read_stays_as_it_was_known():
+    caches = Caches()
+    sink = CacheSink(decode.vpod_from, caches.vpods)
+    sink.replace([a_raw_vpod("a", 1, 4)], "1")
+    sink.replace([a_raw_vpod("a", 2, "many"), a_raw_vpod("b", 2), a_raw_vpod("c", 2, -1)], "2")
+    assert {vpod.name: vpod.vreplicas for vpod in caches.vpods.list()} == {"a": 4, "b": 1}
+
+
+async def test_an_event_that_cannot_be_read_is_reported_and_changes_nothing():
+    caches = Caches()
+    sink = CacheSink(decode.vpod_from, caches.vpods)
+    sink.replace([a_raw_vpod("a", 1, 4)], "1")
+    with pytest.raises(InvalidObject):
+        sink.apply(WatchEvent(WatchEventType.MODIFIED, a_raw_vpod("a", 2, "many")))
+    assert [vpod.vreplicas for vpod in caches.vpods.list()] == [4]
+
+
+async def test_an_object_is_gone_when_deleted_even_if_its_last_form_cannot_be_read():
+    caches = Caches()
+    sink = CacheSink(decode.vpod_from, caches.vpods)
+    sink.replace([a_raw_vpod("a", 1, 4)], "1")
+    sink.apply(WatchEvent(WatchEventType.DELETED, a_raw_vpod("a", 3, "many")))
+    assert len(caches.vpods) == 0
+    with pytest.raises(InvalidObject):
+        sink.apply(WatchEvent(WatchEventType.DELETED, a_raw_vpod("never-known", 3, "many")))
+
+
+async def test_what_is_missing_from_a_new_list_is_gone_and_its_handlers_are_told():
+    caches = Caches()
+    told: list[tuple[str, str]] = []
+    caches.nodes.add_event_handler(lambda old, new: told.append((old.name if old else "", new.name if new else "")))
+    sink = CacheSink(decode.node_from, caches.nodes)
+    sink.replace([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "1")
+    sink.replace([{"metadata": {"name": "b"}}], "2")
+    assert told == [("", "a"), ("", "b"), ("a", ""), ("b", "b")]
+
+
+async def test_after_the_history_is_lost_everything_is_as_on_the_server():
+    world = await World.create()
+    await world.pods(0, 1, 2)
+    async with informing(world) as informers:
+        await informers.wait_synced()
+        await world.remove_pod(1)
+        await world.cluster.delete(NODES, "", "node-2")
+        await world.vpod("a", 3, {0: 3})
+        world.cluster.compact()
+        await asyncio.sleep(60)
+        fresh = World()
+        fresh.cluster = world.cluster
+        await fresh.sync()
+        assert world.digest() == fresh.digest()
+        assert world.api.count("list", VPODS.plural) >= 1

@@ -1,0 +1,367 @@
+"""The leader's loop: every vpod gets placed, again after failures, and nobody writes without need."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import orjson
+import pytest
+
+from extender.app import Service
+from extender.core import names
+from extender.kube.api import NAMESPACES, VPODS, ApiError, Obj, PatchType
+from extender.service.placer import Placer
+from tests.support.builders import NS, POOL
+from tests.support.service import TENANT, Call, World, lost, schedule, until
+
+pytestmark = pytest.mark.looptime
+
+
+async def a_world(*ordinals: int, **pool) -> World:
+    world = await World.create(**pool)
+    await world.pods(*ordinals)
+    return world
+
+
+async def placed(world: World, name: str = "a", **more) -> None:
+    async def is_placed() -> bool:
+        return any(c["status"] == "True" for c in (await world.status(name)).get("conditions", []))
+
+    await until(is_placed, **more)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def test_a_vpod_is_placed_round_robin_over_the_bound_pods():
+    world = await a_world(0, 1, 2)
+    async with world.serving():
+        await world.vpod("a", 8)
+        await placed(world, timeout_s=1)
+    assert await world.published() == {0: 3, 1: 3, 2: 2}
+    await world.check()
+    (event,) = await world.events("Scheduled")
+    assert event["regarding"]["name"] == "a"
+
+
+async def test_vpods_that_were_there_before_the_service_started_are_placed():
+    world = await a_world(0, 1, 2)
+    for index in range(7):
+        await world.vpod(f"v{index}", 4)
+    async with world.serving():
+        for index in range(7):
+            await placed(world, f"v{index}")
+    await world.check()
+
+
+async def test_what_does_not_fit_waits_for_a_pod_and_is_placed_by_its_very_bind():
+    world = await a_world(0, replicas=2)
+    await world.vpod("a", 25)
+    async with world.serving() as service:
+        await until(lambda: _published_sum(world, 20))
+        assert await world.condition() == ("False", "InsufficientSlots")
+        assert len(await world.events("FailedScheduling")) == 1
+        await world.pod(1)
+        await asyncio.sleep(1)
+        assert await schedule(service, await world.pod_object(1), ["node-1"]) == ""
+        assert await world.ledger(1) == {"tenant/a": 5}
+        bound_at = now()
+        await placed(world)
+        assert now() - bound_at < 0.5, "an event that helps is not waited out"
+
+
+async def _published_sum(world: World, count: int, name: str = "a") -> bool:
+    return sum((await world.published(name)).values()) == count
+
+
+async def test_what_a_shrinking_vpod_frees_goes_to_the_one_that_waits():
+    world = await a_world(0, replicas=1, maxPods=1)
+    await world.vpod("a", 20)
+    async with world.serving():
+        await placed(world)
+        await world.vpod("b", 5)
+        await asyncio.sleep(1)
+        assert await world.condition("b") == ("False", "InsufficientSlots")
+        await world.set_vreplicas("a", 15)
+        await placed(world, "b", timeout_s=1)
+    assert await world.ledger(0) == {"tenant/a": 15, "tenant/b": 5}
+
+
+async def test_a_deleted_vpod_leaves_the_ledgers():
+    world = await a_world(0, 1)
+    await world.vpod("a", 6)
+    async with world.serving():
+        await placed(world)
+        await world.cluster.delete(VPODS, TENANT, "a")
+        await until(lambda: _ledgers_are(world, {0: {}, 1: {}}), timeout_s=1)
+
+
+async def _ledgers_are(world: World, wanted: dict[int, dict[str, int]]) -> bool:
+    return {ordinal: await world.ledger(ordinal) for ordinal in wanted} == wanted
+
+
+async def test_a_pod_marked_unschedulable_is_drained_and_covered_meanwhile():
+    world = await a_world(0, 1)
+    await world.vpod("a", 6)
+    async with world.serving():
+        await placed(world)
+        await world.annotate(0, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
+        await until(lambda: _ledgers_are(world, {0: {}, 1: {"tenant/a": 6}}), timeout_s=2)
+        await world.check()
+    assert await world.published() == {1: 6}
+
+
+async def test_a_lost_compare_and_swap_is_decided_again_after_a_backoff():
+    world = await a_world(0, replicas=1, maxPods=1)
+    async with world.serving() as service:
+        await asyncio.sleep(1)
+        raced = world.api.fail("patch", "pods", then=lambda: world.edit_ledger(0, {"tenant/x": 15}))
+        await world.vpod("a", 10)
+        await raced.reached.wait()
+        lost_at = now()
+        await until(lambda: _published_sum(world, 10))
+        assert 0.9 < now() - lost_at < 2.5
+        await world.check()
+        claims = service.caches.state.pool(POOL).claims_of("tenant/a").values()
+        assert all(claim.reserved is None for claim in claims)
+
+
+async def test_a_write_that_keeps_failing_is_tried_at_growing_distances():
+    world = await a_world(0)
+    world.api.fail("patch", "pods", times=1000, before=ApiError(500, "InternalError", "etcd"))
+    async with world.serving():
+        await world.vpod("a", 1)
+        await asyncio.sleep(60)
+    assert 6 <= world.api.count("patch", "pods") <= 11, "1, 2, 4, 8, 10, 10, ... s apart"
+
+
+@pytest.mark.parametrize(
+    ("pool", "vpod", "reason"),
+    [
+        pytest.param({}, {"poolRef": {"namespace": NS, "name": "other"}}, "PoolNotFound", id="no-pool"),
+        pytest.param({"statefulSet": "other"}, {}, "StatefulSetNotFound", id="no-statefulset"),
+        pytest.param({}, {"slotsPerVReplica": 21}, "Unsatisfiable", id="too-heavy"),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": {"paid": "yes"}}}, {}, "TenantNotAllowed", id="tenant-not-allowed"
+        ),
+        pytest.param({"maxPods": 3}, {"vreplicas": 61}, "InsufficientSlots", id="no-slots"),
+    ],
+)
+async def test_the_condition_says_why_a_vpod_is_not_placed(pool: Obj, vpod: Obj, reason: str):
+    world = await a_world(0, 1, 2, **pool)
+    async with world.serving():
+        await world.vpod("a", **{"vreplicas": 2, **vpod})
+        await asyncio.sleep(1)
+        assert await world.condition() == ("False", reason)
+
+
+async def test_one_vpod_that_has_no_place_does_not_hinder_the_others():
+    world = await a_world(0, 1, 2)
+    await world.vpod("a", 1, slotsPerVReplica=21)
+    await world.vpod("b", 1, poolRef={"namespace": NS, "name": "other"})
+    for index in range(5):
+        await world.vpod(f"v{index}", 4)
+    async with world.serving():
+        for index in range(5):
+            await placed(world, f"v{index}", timeout_s=1)
+
+
+async def test_a_tenant_is_placed_as_soon_as_its_namespace_gets_the_label():
+    world = await a_world(0, namespaceSelector={"matchLabels": {"paid": "yes"}})
+    async with world.serving():
+        await world.vpod("a", 3)
+        await asyncio.sleep(1)
+        assert await world.condition() == ("False", "TenantNotAllowed")
+        labels = {"metadata": {"labels": {"paid": "yes"}}}
+        await world.cluster.patch(NAMESPACES, "", TENANT, labels, patch_type=PatchType.MERGE)
+        await placed(world, timeout_s=1)
+
+
+async def test_a_pod_that_is_recreated_keeps_every_vreplica_where_it_was():
+    world = await a_world(0, 1, 2)
+    await world.vpod("a", 9)
+    async with world.serving() as service:
+        await placed(world)
+        start = world.cluster.version
+        await world.remove_pod(1)
+        await asyncio.sleep(5)
+        await world.pod(1)
+        await asyncio.sleep(0.1)
+        assert await schedule(service, await world.pod_object(1), ["node-2"]) == ""
+        await asyncio.sleep(5)
+        assert await world.ledger(1) == {"tenant/a": 3}
+        assert await history(world, "a", since=start) == []
+        await world.check()
+
+
+async def history(world: World, name: str, *, since: int) -> list[dict[str, int]]:
+    """What a vpod has published since a version, one entry a change."""
+    found = []
+    async for event in world.cluster.watch(VPODS, resource_version=str(since), timeout_s=0.1):
+        if event.object["metadata"].get("name") == name:
+            placements = event.object.get("status", {}).get("placements", [])
+            found.append({item["podName"]: item["vreplicas"] for item in placements})
+    return found
+
+
+async def test_nothing_is_written_while_nothing_happens():
+    world = await a_world(0, 1, 2, maxPods=3)
+    for index in range(9):
+        await world.vpod(f"v{index}", 6)
+    await world.vpod("full", 40)
+    await world.vpod("heavy", 1, slotsPerVReplica=21)
+    async with world.serving(elect=True):
+        await asyncio.sleep(20)
+        quiet = len(world.api.writes())
+        await asyncio.sleep(60)
+        assert world.api.writes()[quiet:] == []
+        assert world.api.count("update", "leases") + world.api.count("patch", "leases") > 20
+
+
+async def test_a_pools_own_status_writes_decide_nobody_again():
+    world = await a_world(0, 1, 2)
+    async with world.serving() as service:
+        await world.vpod("a", 3)
+        await asyncio.sleep(5)
+        written = world.api.count("patch", "adapterpools/status")
+        decided = _attempts(service)
+        await world.vpod("b", 1)
+        await asyncio.sleep(5)
+        assert world.api.count("patch", "adapterpools/status") > written
+        assert _attempts(service) - decided <= 3, "b, and a once at most"
+
+
+def _attempts(service: Service) -> int:
+    return service.placer._batches
+
+
+# -- interrupted ------------------------------------------------------------------------------------------------------
+
+
+class NoScaling:
+    def trigger(self, pool: str) -> None:
+        pass
+
+
+@asynccontextmanager
+async def leading(placer: Placer) -> AsyncIterator[None]:
+    task = asyncio.create_task(placer.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def test_what_was_being_written_when_the_lease_was_lost_is_decided_when_we_lead_again():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    placer = Placer(
+        world.caches,
+        world.committer(),
+        NoScaling(),
+        recorder=world.recorder(),
+        metrics=world.metrics,
+        clock=asyncio.get_running_loop().time,
+    )
+    pause = world.api.pause("patch", "pods")
+    async with leading(placer):
+        await pause.reached.wait()
+    async with leading(placer):
+        await placed(world, timeout_s=5)
+
+
+SCENE_WRITES = 14
+
+
+@pytest.mark.parametrize("writes", range(1, SCENE_WRITES))
+async def test_a_crash_after_any_write_moves_nothing(writes: int):
+    """grown: more are wanted; shrunk: fewer; new: not placed yet; gone: deleted, its ledger entries still there."""
+    world = await World.create()
+    stands = {"tenant/grown": 2, "tenant/shrunk": 4, "tenant/still": 3, "tenant/gone": 1}
+    for ordinal in range(3):
+        await world.pod(ordinal, stands, node=f"node-{ordinal}")
+    await world.vpod("grown", 12, {0: 2, 1: 2, 2: 2})
+    await world.vpod("shrunk", 6, {0: 4, 1: 4, 2: 4})
+    await world.vpod("still", 9, {0: 3, 1: 3, 2: 3})
+    await world.vpod("new", 5)
+    start = world.cluster.version
+    done = 0
+
+    def count(call: Call) -> None:
+        nonlocal done
+        done += call in world.api.writes()[-1:]
+        if done == writes:
+            world.api.dead = True
+
+    world.api.served = count
+    async with world.serving():
+        await asyncio.sleep(3)
+    world.api.dead, world.api.served = False, lambda _call: None
+    await world.check()
+    async with world.serving(seed=2):
+        await asyncio.sleep(5)
+    await world.check()
+    assert await history(world, "still", since=start) == []
+    grown = await history(world, "grown", since=start)
+    assert all(step[f"dispatcher-{o}"] >= 2 for step in grown for o in range(3))
+    for name, vreplicas in (("grown", 12), ("shrunk", 6), ("still", 9), ("new", 5)):
+        assert sum((await world.published(name)).values()) == vreplicas
+        ledgers = [(await world.ledger(ordinal)).get(f"tenant/{name}", 0) for ordinal in range(3)]
+        assert sum(ledgers) == vreplicas, "S = L"
+    assert not any(["tenant/gone" in await world.ledger(ordinal) for ordinal in range(3)])
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_answers_lost_at_random_settle_with_nothing_lost_or_doubled(seed: int):
+    world = await a_world(0, 1, 2)
+    rng = random.Random(seed)
+    for _ in range(25):
+        what = rng.choice(["pods", "vpods/status"])
+        world.api.fail("patch", what, **{rng.choice(["before", "after"]): lost()}, times=rng.randint(0, 2))
+    async with world.serving():
+        for index in range(10):
+            await world.vpod(f"v{index}", rng.randint(0, 6))
+            await asyncio.sleep(rng.random())
+            await world.check()
+        await asyncio.sleep(60)
+        await world.check()
+        for index in range(10):
+            await placed(world, f"v{index}", timeout_s=1)
+    pods = [await world.ledger(ordinal) for ordinal in range(3)]
+    for index in range(10):
+        assert sum(ledger.get(f"tenant/v{index}", 0) for ledger in pods) == sum(
+            (await world.published(f"v{index}")).values()
+        )
+
+
+async def test_a_second_leader_makes_no_overcommitment():
+    """Both believe to lead: compare-and-swap alone keeps them apart."""
+    world = await a_world(0, 1, 2)
+    async with world.serving(seed=1), world.serving(seed=2):
+        for index in range(12):
+            await world.vpod(f"v{index}", 6)
+        for _ in range(20):
+            await asyncio.sleep(0.5)
+            await world.check()
+    assert sum([sum((await world.ledger(ordinal)).values()) for ordinal in range(3)]) == 60
+
+
+async def test_tenants_text_stays_out_of_log_lines_and_events(caplog: pytest.LogCaptureFixture):
+    evil = "x\nERROR root: all is lost\x1b[31m\u202e"
+    world = await a_world(0, maxPods=1, replicas=1)
+    await world.annotate(0, **{names.PLACEMENTS_ANNOTATION: orjson.dumps({evil: "many"}).decode()})
+    caplog.set_level("DEBUG")
+    async with world.serving() as service:
+        await world.vpod("a", 50, poolRef={"namespace": NS, "name": "dispatcher"})
+        await asyncio.sleep(5)
+        exposed = service.metrics.render().decode()
+    page = [*await world.events("LedgerUnreadable"), *await world.events("FailedScheduling")]
+    assert page
+    for event in page:
+        assert not set("\n\x1b\u202e") & set(event["note"])
+    assert "all is lost" not in exposed
+    assert not [r for r in caplog.records if r.name.startswith("extender") and "\n" in r.getMessage()]

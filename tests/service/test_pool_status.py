@@ -1,0 +1,119 @@
+"""What an AdapterPool's status says, and that it is written only when it changes."""
+
+import asyncio
+
+import pytest
+
+from extender.kube.api import ADAPTERPOOLS, STATEFULSETS, ApiError, Obj, PatchType
+from tests.support.builders import NS
+from tests.support.service import World, until
+
+pytestmark = pytest.mark.looptime
+
+
+async def status_of(world: World) -> Obj:
+    return (await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")).get("status", {})
+
+
+async def conditions_of(world: World) -> dict[str, tuple[str, str]]:
+    return {c["type"]: (c["status"], c["reason"]) for c in (await status_of(world)).get("conditions", [])}
+
+
+async def test_the_status_counts_pods_slots_and_vreplicas():
+    world = await World.create(replicas=3, maxPods=3)
+    await world.pods(0, 1)
+    await world.pod(2)
+    await world.vpod("a", 45)
+    async with world.serving():
+        await asyncio.sleep(5)
+        status = await status_of(world)
+        status.pop("conditions")
+    assert status == {
+        "observedGeneration": 1,
+        "pods": 3,
+        "schedulablePods": 2,
+        "slots": 40,
+        "usedSlots": 40,
+        "freeSlots": 0,
+        "pendingVReplicas": 5,
+        "vpods": 1,
+    }
+
+
+async def test_the_conditions_tell_a_missing_statefulset_and_its_coming():
+    world = await World.create()
+    stateful_set = await world.cluster.get(STATEFULSETS, NS, "dispatcher")
+    await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
+    async with world.serving():
+        await asyncio.sleep(3)
+        assert (await conditions_of(world))["Ready"] == ("False", "StatefulSetNotFound")
+        stateful_set["metadata"] = {"name": "dispatcher"}
+        await world.cluster.create(STATEFULSETS, NS, stateful_set)
+        await asyncio.sleep(3)
+        assert (await conditions_of(world))["Ready"] == ("True", "StatefulSetFound")
+
+
+async def test_the_conditions_tell_an_overcommitted_pod_and_a_pool_held_by_max_pods():
+    world = await World.create(replicas=1, maxPods=1)
+    await world.pod(0, {"tenant/a": 25}, node="node-0")
+    await world.vpod("a", 25, {0: 25})
+    async with world.serving():
+        await until(lambda: _has(world, "ScalingLimited", ("True", "MaxPods")))
+    world = await World.create(replicas=1, maxPods=1)
+    await world.pod(0, {"tenant/a": 25}, node="node-0")
+    world.api.fail("patch", "vpods/status", times=99, before=ApiError(500, "InternalError", "etcd"))
+    await world.vpod("a", 25, {0: 25})
+    async with world.serving(seed=2):
+        await until(lambda: _has(world, "Overcommitted", ("True", "LedgerOverSlots")))
+
+
+async def _has(world: World, kind: str, wanted: tuple[str, str]) -> bool:
+    return (await conditions_of(world)).get(kind) == wanted
+
+
+async def test_it_is_not_written_again_while_nothing_changes():
+    world = await World.create()
+    await world.pods(0)
+    await world.vpod("a", 3)
+    async with world.serving():
+        await asyncio.sleep(5)
+        written = world.api.count("patch", "adapterpools/status")
+        await asyncio.sleep(60)
+        assert world.api.count("patch", "adapterpools/status") == written
+
+
+async def test_a_failover_changes_no_transition_time():
+    world = await World.create()
+    async with world.serving():
+        await asyncio.sleep(3)
+    before = await status_of(world)
+    await asyncio.sleep(100)
+    async with world.serving(seed=2):
+        await asyncio.sleep(3)
+    assert await status_of(world) == before
+
+
+async def test_what_another_leader_wrote_meanwhile_is_corrected_when_we_lead_again():
+    world = await World.create()
+    await world.pods(0)
+    service = world.service()
+    task = asyncio.create_task(service.run())
+    await asyncio.sleep(3)
+    task.cancel()
+    await asyncio.wait({task})
+    right = await status_of(world)
+    await world.cluster.patch(
+        ADAPTERPOOLS, NS, "dispatcher", {"status": {"pods": 7}}, patch_type=PatchType.MERGE, subresource="status"
+    )
+    leading_again = asyncio.create_task(service.pool_status.run())
+    await asyncio.sleep(2)
+    leading_again.cancel()
+    await asyncio.wait({leading_again})
+    assert await status_of(world) == right
+
+
+async def test_a_status_that_could_not_be_written_is_written_later():
+    world = await World.create()
+    world.api.fail("patch", "adapterpools/status", times=3, before=ApiError(500, "InternalError", "etcd"))
+    async with world.serving():
+        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)

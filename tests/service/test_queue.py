@@ -1,0 +1,156 @@
+"""The queue of one pool's vpods, on virtual time."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from extender.service.queue import VPodQueue
+
+pytestmark = pytest.mark.looptime
+
+
+def a_queue() -> VPodQueue:
+    return VPodQueue(asyncio.get_running_loop().time)
+
+
+async def pop(queue: VPodQueue, keys_max: int = 10) -> list[str]:
+    return await queue.pop_batch(keys_max)
+
+
+async def nothing_comes(queue: VPodQueue, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await queue.pop_batch(10)
+    except TimeoutError:
+        return True
+    return False
+
+
+async def test_first_come_first_served_and_each_once():
+    queue = a_queue()
+    for key in ("b", "a", "b"):
+        queue.add(key)
+    assert await pop(queue) == ["b", "a"]
+
+
+async def test_a_batch_has_no_more_than_asked():
+    queue = a_queue()
+    for key in "abc":
+        queue.add(key)
+    assert await pop(queue, 2) == ["a", "b"]
+    queue.done("a")
+    queue.done("b")
+    assert await pop(queue, 2) == ["c"]
+
+
+async def test_it_waits_for_something_to_do(looptime):
+    queue = a_queue()
+    asyncio.get_running_loop().call_later(5, queue.add, "a")
+    assert await pop(queue) == ["a"]
+    assert looptime == 5
+
+
+async def test_what_failed_comes_back_after_1_2_4_8_10_and_10_seconds(looptime):
+    queue = a_queue()
+    queue.add("a")
+    times = []
+    for _ in range(7):
+        assert await pop(queue) == ["a"]
+        times.append(asyncio.get_running_loop().time())
+        queue.retry("a")
+    assert [later - earlier for earlier, later in pairwise(times)] == [1, 2, 4, 8, 10, 10]
+
+
+async def test_backoff_starts_anew_after_success():
+    queue = a_queue()
+    for outcome in (queue.retry, queue.retry, queue.done):
+        queue.add("a")
+        await pop(queue)
+        outcome("a")
+    queue.add("a")
+    await pop(queue)
+    queue.retry("a")
+    started = asyncio.get_running_loop().time()
+    await pop(queue)
+    assert asyncio.get_running_loop().time() - started == 1
+
+
+async def test_a_change_of_its_own_ends_the_backoff_of_a_vpod(looptime):
+    queue = a_queue()
+    queue.add("a")
+    await pop(queue)
+    queue.retry("a")
+    queue.add("a")
+    assert await pop(queue) == ["a"]
+    assert looptime == 0
+    queue.done("a")
+    assert await nothing_comes(queue, 20), "the old date must not bring it back"
+
+
+async def test_what_is_parked_waits_for_an_event_that_may_help():
+    queue = a_queue()
+    queue.add("a")
+    await pop(queue)
+    queue.park("a")
+    assert await nothing_comes(queue, 1000)
+    queue.activate()
+    assert await pop(queue) == ["a"]
+
+
+async def test_an_event_does_not_end_the_backoff_of_a_failed_write():
+    queue = a_queue()
+    queue.add("a")
+    await pop(queue)
+    queue.retry("a")
+    queue.activate()
+    assert queue.sizes == {"active": 0, "backoff": 1, "unschedulable": 0}
+
+
+@pytest.mark.parametrize("event", ["add", "activate"])
+@pytest.mark.parametrize("outcome", ["done", "park"])
+async def test_what_happens_while_it_is_decided_is_not_missed(event, outcome):
+    queue = a_queue()
+    queue.add("a")
+    await pop(queue)
+    queue.add("a") if event == "add" else queue.activate()
+    assert queue.sizes["active"] == 0, "never handed out twice"
+    getattr(queue, outcome)("a")
+    assert queue.sizes == {"active": 1, "backoff": 0, "unschedulable": 0}
+    assert await pop(queue) == ["a"]
+
+
+async def test_a_vpod_that_is_gone_is_forgotten_wherever_it_waits():
+    queue = a_queue()
+    for key in "abc":
+        queue.add(key)
+    await pop(queue)
+    queue.retry("a")
+    queue.park("b")
+    queue.done("c")
+    queue.add("c")
+    for key in "abc":
+        queue.forget(key)
+    assert queue.sizes == {"active": 0, "backoff": 0, "unschedulable": 0}
+    assert await nothing_comes(queue, 20)
+
+
+async def test_a_batch_that_was_abandoned_comes_back_first():
+    queue = a_queue()
+    queue.add("a")
+    queue.add("b")
+    await pop(queue, 1)
+    queue.add("a")
+    # The leader has lost its lease in the middle of the batch; the next term begins with a new pop.
+    assert await pop(queue) == ["a", "b"]
+
+
+async def test_cancelled_while_waiting_it_loses_nothing():
+    queue = a_queue()
+    waiting = asyncio.ensure_future(queue.pop_batch(1))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    queue.add("a")
+    assert await pop(queue) == ["a"]

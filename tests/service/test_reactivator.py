@@ -1,0 +1,116 @@
+"""Refused pods come back to kube-scheduler when what refused them has changed, and only then."""
+
+import asyncio
+
+import pytest
+
+from extender.core import names
+from extender.core.decode import pod_from
+from extender.kube.api import ADAPTERPOOLS, NODES, ApiError, Binding, PatchType
+from extender.service.reactivator import REFUSED_PODS_MAX, Reactivator
+from tests.support.builders import NS, a_pod
+from tests.support.service import World, schedule, until
+
+pytestmark = pytest.mark.looptime
+ALL = ["node-0", "node-1", "node-2"]
+
+
+def retried(world: World, ordinal: int = 0):
+    async def is_so() -> bool:
+        return names.RETRY_ANNOTATION in (await world.pod_object(ordinal))["metadata"].get("annotations", {})
+
+    return is_so
+
+
+async def touch(world: World, node: str, value: int) -> None:
+    """A heartbeat, as kubelets write all the time."""
+    patch = {"metadata": {"annotations": {"example.dev/heartbeat": str(value)}}}
+    await world.cluster.patch(NODES, "", node, patch, patch_type=PatchType.MERGE)
+
+
+async def test_a_pod_refused_for_want_of_its_pool_is_patched_when_the_pool_comes():
+    world = await World.create()
+    await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+    await world.pod(0)
+    async with world.serving() as service:
+        assert await schedule(service, await world.pod_object(0), ALL) == "PoolNotFound"
+        await asyncio.sleep(5)
+        assert not await retried(world)()
+        await world.pool()
+        await until(retried(world), timeout_s=1)
+        assert await schedule(service, await world.pod_object(0), ALL) == ""
+
+
+async def test_a_pod_refused_for_want_of_node_slots_is_patched_when_a_pod_leaves():
+    world = await World.create(nodes=1, node_slots=20)
+    await world.pod(0, {}, node="node-0")
+    await world.pod(1)
+    async with world.serving() as service:
+        assert await schedule(service, await world.pod_object(1), ["node-0"]) == "NodeSlotsExceeded"
+        await asyncio.sleep(40)
+        assert not await retried(world, 1)()
+        await world.remove_pod(0)
+        await until(retried(world, 1), timeout_s=1)
+
+
+async def test_a_pod_is_patched_once_for_one_change():
+    world = await World.create(nodes=1, node_slots=20)
+    await world.pod(0, {}, node="node-0")
+    await world.pod(1)
+    async with world.serving() as service:
+        await schedule(service, await world.pod_object(1), ["node-0"])
+        await world.remove_pod(0)
+        await asyncio.sleep(120)
+    assert world.api.count("patch", "pods", "dispatcher-1") == 1
+
+
+async def test_a_pod_that_filter_refuses_for_a_reason_unseen_here_is_no_hot_loop():
+    """kube-scheduler's view of a node may lag behind ours for long, and nodes' heartbeats never end."""
+    world = await World.create(nodes=1, node_slots=20)
+    await world.pod(0)
+    patched: list[float] = []
+    async with world.serving() as service:
+        for beat in range(600):
+            pod = await world.pod_object(0)
+            if len(patched) < world.api.count("patch", "pods") or not beat:
+                patched.append(asyncio.get_running_loop().time())
+                service.reactivator.note(pod_from(pod), ["node-0"])
+            await touch(world, "node-0", beat)
+            await asyncio.sleep(1)
+    assert len(patched) < 30, "in ten minutes"
+
+
+async def test_a_patch_that_fails_is_tried_again():
+    world = await World.create()
+    await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+    await world.pod(0)
+    world.api.fail("patch", "pods", before=ApiError(500, "InternalError", "etcd"))
+    async with world.serving() as service:
+        await schedule(service, await world.pod_object(0), ALL)
+        await world.pool()
+        await until(retried(world), timeout_s=60)
+
+
+async def test_a_pod_that_was_bound_or_deleted_meanwhile_is_forgotten():
+    world = await World.create()
+    await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+    await world.pod(0)
+    await world.pod(1)
+    async with world.serving() as service:
+        for ordinal in (0, 1):
+            await schedule(service, await world.pod_object(ordinal), ALL)
+        await world.remove_pod(0)
+        await world.cluster.bind(Binding(NS, "dispatcher-1", "node-0"))
+        await world.pool()
+        await asyncio.sleep(40)
+        assert service.reactivator._refused == {}
+        assert not await retried(world, 1)()
+
+
+async def test_refusals_are_remembered_for_so_many_pods_only():
+    world = await World.create()
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics)
+    for index in range(REFUSED_PODS_MAX + 50):
+        reactivator.note(a_pod(index), ALL)
+    assert len(reactivator._refused) == REFUSED_PODS_MAX
+    assert "uid-0" not in reactivator._refused

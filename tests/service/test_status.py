@@ -1,0 +1,111 @@
+"""The status of a VPod as it is published."""
+
+import pytest
+
+from extender.core.explain import Explanation
+from extender.core.model import Condition, VPod
+from extender.core.plan import Decision
+from extender.core.reasons import ConflictReason
+from extender.service.status import ALL_PLACED, SCHEDULED, scheduled_condition, status_patch, timestamp
+from tests.support.builders import POOL, a_vpod
+
+T0, T1 = 1_000_000_000.0, 1_000_000_100.9
+
+
+def a_decision(target: dict[str, int], *, wanted: int, left: int = 0) -> Decision:
+    reason = ConflictReason.INSUFFICIENT_SLOTS if left else None
+    return Decision("tenant/a", POOL, target, 1, left, Explanation(wanted, (), left, reason))
+
+
+def published(patch) -> Condition:
+    raw = next(item for item in patch["status"]["conditions"] if item["type"] == SCHEDULED)
+    return Condition(raw["type"], raw["status"], raw["reason"], raw["message"], raw["lastTransitionTime"])
+
+
+def settled(**fields) -> VPod:
+    """A vpod whose status says already that both of its vreplicas are on pod 0."""
+    condition = Condition(SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed", timestamp(T0))
+    fields = {
+        "conditions": (condition,),
+        "generation": 4,
+        "observed_generation": 4,
+        "scheduled_vreplicas": 2,
+        **fields,
+    }
+    return a_vpod("a", 2, {0: 2}, uid="u", resource_version="7", **fields)
+
+
+ALL = a_decision({"dispatcher-0": 2}, wanted=2)
+
+
+def test_times_are_whole_seconds_in_utc():
+    assert timestamp(T1) == "2001-09-09T01:48:20Z"
+
+
+def test_everything_placed():
+    assert scheduled_condition(ALL, 2) == Condition(
+        SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed"
+    )
+
+
+def test_something_left_over():
+    condition = scheduled_condition(a_decision({"dispatcher-0": 2}, wanted=3, left=1), 2)
+    assert (condition.status, condition.reason) == ("False", "InsufficientSlots")
+    assert condition.message.startswith("1 of 3 vreplicas are not placed")
+
+
+def test_something_decided_but_not_written():
+    condition = scheduled_condition(a_decision({"dispatcher-0": 3}, wanted=3), 1)
+    assert (condition.status, condition.reason) == ("False", "InsufficientSlots")
+    assert condition.message == "2 of 3 vreplicas are not written yet"
+
+
+def test_the_patch_has_the_version_as_precondition():
+    patch = status_patch(a_vpod("a", 2, uid="u", resource_version="7", generation=4), ALL, ALL.target, T0)
+    assert patch is not None
+    assert patch["metadata"] == {"resourceVersion": "7", "uid": "u"}
+    assert patch["status"]["placements"] == [{"podName": "dispatcher-0", "vreplicas": 2}]
+    assert patch["status"]["scheduledVReplicas"] == 2
+    assert patch["status"]["observedGeneration"] == 4
+    assert published(patch).last_transition_time == timestamp(T0)
+
+
+def test_what_is_published_already_is_not_written_again():
+    assert status_patch(settled(), ALL, ALL.target, T1) is None
+
+
+def test_another_message_alone_is_not_worth_a_write():
+    condition = Condition(SCHEDULED, "True", ALL_PLACED, "in other words", timestamp(T0))
+    assert status_patch(settled(conditions=(condition,)), ALL, ALL.target, T1) is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({"conditions": ()}, id="no condition"),
+        pytest.param({"generation": 5}, id="another generation"),
+        pytest.param({"scheduled_vreplicas": 1}, id="another count"),
+    ],
+)
+def test_what_differs_is_written(fields):
+    assert status_patch(settled(**fields), ALL, ALL.target, T1) is not None
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays():
+    patch = status_patch(settled(generation=5), ALL, ALL.target, T1)
+    assert published(patch).last_transition_time == timestamp(T0)
+    worse = a_decision({"dispatcher-0": 2}, wanted=9, left=7)
+    assert published(status_patch(settled(), worse, worse.target, T1)).last_transition_time == timestamp(T1)
+
+
+def test_other_conditions_stay():
+    other = Condition("Audited", "True", "Fine", "by somebody", timestamp(T0))
+    patch = status_patch(settled(conditions=(other,)), ALL, ALL.target, T1)
+    assert patch is not None
+    assert [item["type"] for item in patch["status"]["conditions"]] == ["Audited", SCHEDULED]
+
+
+def test_messages_are_no_longer_than_the_api_allows():
+    refused = tuple((f"reason {index}", 1) for index in range(500))
+    explanation = Explanation(9, (), 9, ConflictReason.INSUFFICIENT_SLOTS, refused)
+    assert len(scheduled_condition(Decision("tenant/a", POOL, {}, 1, 9, explanation), 0).message) == 1024

@@ -1,0 +1,235 @@
+"""The four verbs, bytes in and bytes out: both node forms, strangers' pods, and what an attacker may try."""
+
+import asyncio
+import random
+
+import orjson
+import pytest
+
+from extender.core import names
+from extender.core.carry import Carry
+from extender.core.errors import WireError
+from extender.core.reasons import ConflictReason
+from extender.kube.api import NODES, PODS, Obj
+from extender.service.binder import BindRefused, PodBinder
+from extender.service.fake_binder import FakeBinderConfig, FakeVReplicaBinder
+from extender.service.reactivator import Reactivator
+from extender.service.verbs import ExtenderVerbs
+from tests.support.service import World, bind_args, filter_args
+
+ALL = ["node-0", "node-1", "node-2"]
+NAUGHTY = "x\nERROR root: all is lost\x1b[31m\u202e"
+
+
+def verbs_of(world: World, fake: FakeVReplicaBinder | None = None) -> ExtenderVerbs:
+    binder = fake if fake is not None else world.binder()
+    return ExtenderVerbs(
+        world.caches,
+        binder,
+        PodBinder(world.api, world.caches, binder),
+        reactivator=Reactivator(world.api, world.caches, metrics=world.metrics),
+        recorder=world.recorder(),
+        metrics=world.metrics,
+    )
+
+
+async def full_nodes(world: World) -> list[Obj]:
+    return (await world.cluster.list_page(NODES)).items
+
+
+async def a_pending_pod(world: World, **pod) -> Obj:
+    await world.pod(0, **pod)
+    await world.sync()
+    return await world.pod_object(0)
+
+
+async def test_names_come_back_where_names_were_sent_and_objects_where_objects_were():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    verbs = verbs_of(world)
+    by_name = orjson.loads(verbs.filter(filter_args(pod, ALL))[0])
+    assert by_name["NodeNames"] == ALL
+    assert by_name["Nodes"] is None
+    nodes = await full_nodes(world)
+    by_object = orjson.loads(verbs.filter(filter_args(pod, nodes, full=True))[0])
+    assert by_object["NodeNames"] is None
+    assert by_object["Nodes"]["items"] == nodes
+
+
+async def test_full_nodes_are_believed_over_our_own_cache():
+    world = await World.create(node_slots=40)
+    pod = await a_pending_pod(world)
+    nodes = await full_nodes(world)
+    nodes[1]["status"]["allocatable"][names.SLOTS_RESOURCE] = "5"
+    reply, status = verbs_of(world).filter(filter_args(pod, nodes, full=True))
+    result = orjson.loads(reply)
+    assert [node["metadata"]["name"] for node in result["Nodes"]["items"]] == ["node-0", "node-2"]
+    assert result["FailedNodes"] == {"node-1": "NodeSlotsExceeded"}
+    assert status == "Success"
+
+
+async def test_a_node_that_we_do_not_know_is_refused_without_failing_the_cycle():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    result = orjson.loads(verbs_of(world).filter(filter_args(pod, ["node-0", "node-9"]))[0])
+    assert result["NodeNames"] == ["node-0"]
+    assert result["FailedAndUnresolvableNodes"] == {"node-9": "NodeUnknown"}
+    assert result["Error"] == ""
+
+
+async def test_a_pod_that_cannot_be_is_refused_on_every_node_for_one_reason():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    pod["metadata"]["labels"][names.POOL_LABEL] = "unknown"
+    reply, status = verbs_of(world).filter(filter_args(pod, ALL))
+    assert orjson.loads(reply)["FailedAndUnresolvableNodes"] == dict.fromkeys(ALL, "PoolNotFound")
+    assert status == "Unschedulable"
+
+
+@pytest.mark.parametrize("labels", [{}, None, {"app": "x"}], ids=["none", "null", "others"])
+@pytest.mark.parametrize("full", [False, True], ids=["names", "objects"])
+async def test_a_pod_without_our_label_passes_everywhere(labels, full: bool):
+    world = await World.create()
+    await world.sync()
+    pod = {"metadata": {"name": "web", "namespace": "shop", "uid": "u", "labels": labels}}
+    nodes = await full_nodes(world) if full else ALL
+    verbs = verbs_of(world)
+    result = orjson.loads(verbs.filter(filter_args(pod, nodes, full=full))[0])
+    passed = [node["metadata"]["name"] for node in result["Nodes"]["items"]] if full else result["NodeNames"]
+    assert passed == ALL
+    scores = orjson.loads(verbs.prioritize(filter_args(pod, nodes, full=full))[0])
+    assert {item["Score"] for item in scores} == {10}
+
+
+async def test_filter_has_no_effect_but_its_decisions():
+    world = await World.create()
+    await world.vpod("a", 5)
+    pod = await a_pending_pod(world)
+    before, version = world.digest(), world.cluster.version
+    verbs_of(world).filter(filter_args(pod, ALL))
+    assert world.digest() == before
+    assert world.cluster.version == version
+    assert world.api.calls == []
+
+
+async def test_prioritize_prefers_the_zone_where_a_loss_costs_least():
+    world = await World.create()
+    await world.pod(1, {"tenant/a": 4}, node="node-0")
+    await world.pod(2, {"tenant/a": 4}, node="node-1")
+    await world.vpod("a", 12, {0: 4, 1: 4, 2: 4})
+    pod = await a_pending_pod(world)
+    verbs = verbs_of(world)
+    verbs.filter(filter_args(pod, ALL))
+    scores = {item["Host"]: item["Score"] for item in orjson.loads(verbs.prioritize(filter_args(pod, ALL))[0])}
+    assert scores["node-2"] == 10
+    assert max(scores["node-0"], scores["node-1"]) < 10
+
+
+async def test_preempt_keeps_the_nodes_where_the_fewest_vreplicas_are_evicted():
+    world = await World.create(node_slots=20)
+    uids = [
+        await world.pod(1, {"tenant/a": 9}, node="node-0"),
+        await world.pod(2, {"tenant/a": 1}, node="node-1"),
+    ]
+    await world.vpod("a", 10, {1: 9, 2: 1})
+    pod = await a_pending_pod(world)
+    proposed = {f"node-{i}": {"Pods": [{"UID": uid}], "NumPDBViolations": i} for i, uid in enumerate(uids)}
+    proposed["node-2"] = {"Pods": []}
+    body = orjson.dumps({"Pod": pod, "NodeNameToMetaVictims": proposed})
+    result = orjson.loads(verbs_of(world).preempt(body)[0])
+    assert result["NodeNameToMetaVictims"] == {"node-1": {"Pods": [{"UID": uids[1]}], "NumPDBViolations": 1}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        pytest.param({"PodUID": "another"}, "PodChanged", id="another-uid"),
+        pytest.param({"Node": "node-9"}, "NodeUnknown", id="unknown-node"),
+        pytest.param({"PodName": "nobody"}, "404", id="unknown-pod"),
+    ],
+)
+async def test_a_refused_bind_says_why_in_a_200_and_changes_nothing(changed, says: str):
+    world = await World.create()
+    await world.vpod("a", 5)
+    pod = await a_pending_pod(world)
+    before, version = world.digest(), world.cluster.version
+    verbs = verbs_of(world)
+    reply, status = await verbs.bind(bind_args(pod, "node-0", **changed))
+    assert says in orjson.loads(reply)["Error"]
+    assert status == "Error"
+    assert (verbs.binds, verbs.bind_errors) == (0, 1)
+    assert world.digest() == before
+    assert world.cluster.version == version
+
+
+async def test_a_bind_of_a_plain_pod_changes_nothing_of_a_pool():
+    world = await World.create()
+    made = await world.cluster.create(
+        PODS, "default", {"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+    )
+    await world.sync()
+    reply, _ = await verbs_of(world).bind(bind_args(made, "node-0"))
+    assert "PoolNotFound" in orjson.loads(reply)["Error"]
+    assert not (await world.cluster.get(PODS, "default", "web-0"))["spec"].get("nodeName")
+
+
+async def test_text_of_tenants_and_callers_stays_out_of_logs_and_labels(caplog: pytest.LogCaptureFixture):
+    caplog.set_level("DEBUG")
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    pod["metadata"] |= {"name": NAUGHTY, "uid": NAUGHTY}
+    pod["metadata"]["annotations"][names.PLACEMENTS_ANNOTATION] = orjson.dumps({NAUGHTY: 1}).decode()
+    verbs = verbs_of(world)
+    verbs.filter(filter_args(pod, [*ALL, NAUGHTY]))
+    await verbs.bind(bind_args(await world.pod_object(0), "node-0", PodUID=NAUGHTY))
+    assert "all is lost" not in world.metrics.render().decode()
+    assert not [r for r in caplog.records if "\n" in r.getMessage() or "\x1b" in r.getMessage()]
+
+
+@pytest.mark.looptime
+async def test_a_refused_bind_is_told_on_the_pod_and_counted_by_a_closed_set_of_reasons():
+    world = await World.create()
+    await world.pod(0)
+    async with world.serving() as service:
+        pod = await world.pod_object(0)
+        await service.verbs.bind(bind_args(pod, "node-9"))
+        await asyncio.sleep(1)
+        (event,) = await world.events("FailedBinding")
+        assert (event["regarding"]["name"], event["type"]) == ("dispatcher-0", "Warning")
+        assert "NodeUnknown" in event["note"]
+        assert 'refusals_total{reason="NodeUnknown"} 1.0' in service.metrics.render().decode()
+
+
+async def test_random_bytes_in_good_requests_give_an_answer_or_a_wire_error():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    verbs = verbs_of(world)
+    rng = random.Random(3)
+    bodies = [filter_args(pod, ALL), filter_args(pod, await full_nodes(world), full=True)]
+    for _ in range(400):
+        body = bytearray(rng.choice(bodies))
+        for _ in range(rng.randint(1, 6)):
+            body[rng.randrange(len(body))] = rng.choice(b'{}[]":,0a\\')
+        for verb in (verbs.filter, verbs.prioritize, verbs.preempt):
+            try:
+                verb(bytes(body))
+            except WireError as error:
+                assert error.status in {400, 413}
+
+
+async def test_verbs_work_over_any_binder():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    fake = FakeVReplicaBinder(
+        FakeBinderConfig(
+            refused={"node-1": ConflictReason.ZONE_SKEW_EXCEEDED},
+            carry=Carry({}, {}),
+            assume_error=BindRefused(ConflictReason.SLOTS_MISMATCH),
+        )
+    )
+    verbs = verbs_of(world, fake)
+    result = orjson.loads(verbs.filter(filter_args(pod, ALL))[0])
+    assert result["FailedNodes"] == {"node-1": "ZoneSkewExceeded"}
+    reply, _ = await verbs.bind(bind_args(pod, "node-0"))
+    assert orjson.loads(reply)["Error"].startswith("SlotsMismatch")
+    assert await world.node_of(0) == ""

@@ -1,0 +1,40 @@
+"""``python -m tests.simulation --seeds N [--seed S] [--trace]``: runs N seeds from S on; exit 1 if one fails."""
+
+import argparse
+import logging
+import sys
+
+from tests.simulation.run import Outcome, simulate
+
+SEED_DEFAULT = 1
+
+
+def report(outcome: Outcome) -> None:
+    print(outcome.line(), flush=True)
+    if outcome.passed:
+        return
+    for problem in outcome.problems[:20]:
+        print(f"  {problem}")
+    print(f"  replay: python -m tests.simulation --seeds 1 --seed {outcome.seed} --trace", flush=True)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=100, metavar="N", help="how many runs")
+    parser.add_argument("--seed", type=int, default=SEED_DEFAULT, metavar="S", help="the first seed")
+    parser.add_argument("--trace", action="store_true", help="print each thing that happened")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    failed = 0
+    for seed in range(options.seed, options.seed + options.seeds):
+        outcome = simulate(seed, keep_trace=options.trace)
+        if options.trace:
+            print("\n".join(outcome.trace))
+        report(outcome)
+        failed += not outcome.passed
+    print(f"{options.seeds - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

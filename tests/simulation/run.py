@@ -1,0 +1,134 @@
+"""One run: a seed, a world, a workload with faults, then calm, and a verdict.
+
+Safety while everything happens (the checkers, after each write), liveness once it has stopped: within ``SETTLE_TIMEOUT_S``
+everything is as it should be, and then nobody writes anything for ``QUIET_S``. Incremental state is compared with rebuilt
+state on each replica at the end.
+"""
+
+import asyncio
+import random
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.core.errors import VReplicaError
+from extender.core.state import State
+from extender.sim.clock import run_virtual
+from tests.simulation.checkers import Checkers
+from tests.simulation.workload import Workload, drawn_rates, drawn_scale
+from tests.simulation.world import Replica, World
+
+SETTLE_TIMEOUT_S: Final = 420.0
+"""kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the reconciler comes round."""
+GRACE_S: Final = 5.0
+QUIET_S: Final = 60.0
+LOUD: Final = frozenset({"leases", "events", "nodes"})
+"""Kinds that are written all the time."""
+
+
+@dataclass
+class Outcome:
+    """What a run came to. ``problems`` empty: it passed."""
+
+    seed: int
+    problems: list[str] = field(default_factory=list)
+    events: int = 0
+    faults: int = 0
+    settled_s: float | None = None
+    digest: str = ""
+    moves: dict[str, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+    @property
+    def passed(self) -> bool:
+        return not self.problems
+
+    def line(self) -> str:
+        settled = f"settled in {self.settled_s:.1f} s" if self.settled_s is not None else "not settled"
+        return (
+            f"seed {self.seed}: {self.events} events, {self.faults} faults, {settled}, "
+            f"trace {self.digest}, {'ok' if self.passed else 'FAILED'}"
+        )
+
+
+def simulate(seed: int, *, keep_trace: bool = False) -> Outcome:
+    """Run a seed in virtual time. An error of the simulation itself is a problem of the run, too."""
+    outcome = Outcome(seed)
+    try:
+        run_virtual(_run(outcome, keep_trace=keep_trace))
+    except (VReplicaError, AssertionError) as error:
+        outcome.problems.append(f"{type(error).__name__}: {error}")
+    return outcome
+
+
+async def _run(outcome: Outcome, *, keep_trace: bool) -> None:
+    rng = random.Random(f"{outcome.seed}/run")
+    world = World(outcome.seed, drawn_scale(rng), rates=drawn_rates(rng), keep_trace=keep_trace)
+    checkers = Checkers(world.trace)
+    world.cluster.server.store.subscribers.append(checkers.on_change)
+    async with world:
+        workload = Workload(world)
+        await workload.run(steps=rng.randint(10, 80))
+        await workload.calm_down()
+        outcome.problems += await settle(world, checkers, outcome)
+        outcome.problems += checkers.violations + world.problems
+        outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
+    outcome.events, outcome.digest = world.trace.count, world.trace.digest
+    outcome.faults = world.faults.counts.total()
+    outcome.moves = checkers.moves
+    outcome.trace = world.trace.lines
+
+
+async def settle(world: World, checkers: Checkers, outcome: Outcome) -> list[str]:
+    """Wait until nothing differs, then for silence; what is wrong with it, if anything."""
+    loop = asyncio.get_running_loop()
+    calm_at = loop.time()
+    while differences := checkers.differences() or leaderless(world):
+        if loop.time() > calm_at + SETTLE_TIMEOUT_S:
+            return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
+        await asyncio.sleep(0.5)
+    outcome.settled_s = loop.time() - calm_at
+    await asyncio.sleep(GRACE_S)
+    silent_from = loop.time()
+    written_before = world.trace.count
+    await asyncio.sleep(QUIET_S)
+    loud = [
+        f"{plural} written at {at:.3f} s, after all had settled at {silent_from - GRACE_S:.3f} s"
+        for plural, at in checkers.last_write_s.items()
+        if at > silent_from and plural not in LOUD
+    ]
+    if loud and world.trace.lines:
+        loud += world.trace.lines[written_before:][:20]
+    return loud + [f"settled, and then not: {line}" for line in checkers.differences()]
+
+
+def leaderless(world: World) -> list[str]:
+    """A dead leader's lease has to run out before anything is repaired, or written."""
+    return [] if world.leader is not None else ["nobody leads"]
+
+
+def state_problems(replica: Replica) -> list[str]:
+    """Reservations that nobody has dropped, and incremental state that differs from rebuilt state."""
+    caches = replica.service.caches
+    rebuilt = State()
+    for node in caches.nodes.list():
+        rebuilt.node_changed(None, node)
+    for namespace in caches.namespaces.list():
+        rebuilt.namespace_changed(None, namespace)
+    for stateful_set in caches.stateful_sets.list():
+        rebuilt.stateful_set_changed(None, stateful_set)
+    for pool in caches.pools.list():
+        rebuilt.adapter_pool_changed(None, pool)
+    for pod in caches.pods.list():
+        rebuilt.pod_changed(None, pod)
+    for vpod in caches.vpods.list():
+        rebuilt.vpod_changed(None, vpod)
+    problems = [
+        f"I5: {replica.name} still reserves {claim.reserved} of {key} on {name} for {claim.owner}"
+        for state in caches.state.pools.values()
+        for key, claims in state.placements.items()
+        for name, claim in claims.items()
+        if claim.reserved is not None
+    ]
+    if not problems and caches.state.digest() != rebuilt.digest():
+        problems.append(f"{replica.name}: incremental {caches.state.digest()} is not {rebuilt.digest()}")
+    return problems

@@ -1,0 +1,518 @@
+"""The running service on the embedded cluster: ``FaultApi`` breaks its calls, ``World`` builds the objects around it.
+
+A test of one part fills its caches by ``World.sync``, kind by kind, so that it alone says which cache lags behind. A test
+of the whole service runs it with its own reflectors and loops, in virtual time, and stops it again: ``World.serving``.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+
+from extender.app import Service
+from extender.core import decode, names
+from extender.core.ledger import Share, decode_ledger, encode_ledger
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    CRDS,
+    EVENTS,
+    EVERYWHERE,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Binding,
+    ListOptions,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+    Resource,
+)
+from extender.kube.events import EventRecorder
+from extender.metrics import Metrics
+from extender.service.binder import PodBinder, SchedulerVReplicaBinder
+from extender.service.caches import Caches
+from extender.service.committer import Committer
+from extender.service.config import Config, LeaderElectionConfig, ServerConfig
+from extender.sim.cluster import Cluster
+from tests.support.builders import NS
+
+EPOCH_S = 1_800_000_000.0
+TENANT = "tenant"
+_CRD_DIR = Path(__file__).parents[2] / "manifests" / "crds"
+_READ_VERBS = frozenset({"get", "list", "watch"})
+
+
+@dataclass
+class Call:
+    """One call of the API: ``verb`` is the method's name, ``what`` the plural, with ``/subresource`` if any."""
+
+    verb: str
+    what: str
+    name: str = ""
+
+    def is_a(self, verb: str, what: str, name: str = "") -> bool:
+        return (self.verb, self.what) == (verb, what) and name in {"", self.name}
+
+
+@dataclass
+class Fault:
+    """What happens to the next calls of one sort. ``before``/``after``: raised instead of, or after, the effect."""
+
+    verb: str
+    what: str
+    name: str = ""
+    before: Exception | None = None
+    after: Exception | None = None
+    times: int = 1
+    then: Callable[[], Awaitable[object]] | None = None
+    """Awaited right before the call goes on: what somebody else does at that moment."""
+    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    pause: bool = False
+
+
+def lost(verb: str = "") -> OutcomeUnknown:
+    return OutcomeUnknown(0, "Timeout", f"no answer {verb}".strip())
+
+
+class FaultApi:
+    """An ``Api`` before the cluster's: counts all calls, and breaks those that a ``Fault`` names."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.calls: list[Call] = []
+        self.faults: list[Fault] = []
+        self.served: Callable[[Call], None] = lambda _call: None
+        """Told after every call that had its effect."""
+        self.dead = False
+        """As for a process that was killed: no call has an effect or an answer any more."""
+
+    def fail(self, verb: str, what: str, **fields) -> Fault:
+        fault = Fault(verb, what, **fields)
+        self.faults.append(fault)
+        return fault
+
+    def pause(self, verb: str, what: str, name: str = "", **fields) -> Fault:
+        """Stop the next such call before its effect; ``reached`` when it is there, ``go_on`` lets it pass."""
+        return self.fail(verb, what, name=name, pause=True, **fields)
+
+    def count(self, verb: str, what: str, name: str = "") -> int:
+        return sum(1 for call in self.calls if call.is_a(verb, what, name))
+
+    def writes(self) -> list[Call]:
+        """All but reads, leases and events."""
+        return [c for c in self.calls if c.verb not in _READ_VERBS and c.what not in {"leases", "events"}]
+
+    async def _call(self, call: Call, serve: Callable[[], Awaitable[Any]]) -> Any:
+        if self.dead:
+            await asyncio.Event().wait()
+        self.calls.append(call)
+        fault = next((f for f in self.faults if call.is_a(f.verb, f.what, f.name) and f.times), None)
+        if fault is not None:
+            fault.times -= 1
+            fault.reached.set()
+            if fault.pause:
+                await fault.go_on.wait()
+            if fault.then is not None:
+                await fault.then()
+            if fault.before is not None:
+                raise fault.before
+        reply = await serve()
+        self.served(call)
+        if fault is not None and fault.after is not None:
+            raise fault.after
+        return reply
+
+    async def list_page(self, resource: Resource, options: ListOptions = EVERYWHERE, **more):
+        return await self._call(
+            Call("list", resource.plural), lambda: self.cluster.list_page(resource, options, **more)
+        )
+
+    def watch(self, resource: Resource, options: ListOptions = EVERYWHERE, **more):
+        self.calls.append(Call("watch", resource.plural))
+        return self.cluster.watch(resource, options, **more)
+
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
+        return await self._call(
+            Call("get", _what(resource, subresource), name),
+            lambda: self.cluster.get(resource, namespace, name, subresource=subresource),
+        )
+
+    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        return await self._call(
+            Call("create", resource.plural, obj["metadata"].get("name", "")),
+            lambda: self.cluster.create(resource, namespace, obj),
+        )
+
+    async def update(self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = "") -> Obj:
+        return await self._call(
+            Call("update", _what(resource, subresource), name),
+            lambda: self.cluster.update(resource, namespace, name, obj, subresource=subresource),
+        )
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: list[Obj] | Obj,
+        *,
+        patch_type: PatchType,
+        subresource: str = "",
+    ) -> Obj:
+        return await self._call(
+            Call("patch", _what(resource, subresource), name),
+            lambda: self.cluster.patch(
+                resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
+            ),
+        )
+
+    async def delete(self, resource: Resource, namespace: str, name: str, **more) -> None:
+        await self._call(
+            Call("delete", resource.plural, name), lambda: self.cluster.delete(resource, namespace, name, **more)
+        )
+
+    async def bind(self, binding: Binding) -> None:
+        await self._call(Call("bind", "pods", binding.name), lambda: self.cluster.bind(binding))
+
+
+def _what(resource: Resource, subresource: str) -> str:
+    return f"{resource.plural}/{subresource}" if subresource else resource.plural
+
+
+@cache
+def _definitions() -> bytes:
+    return orjson.dumps([yaml.safe_load((_CRD_DIR / name).read_text()) for name in ("adapterpools.yaml", "vpods.yaml")])
+
+
+def wall() -> float:
+    """Epoch seconds that go with the loop's time."""
+    return EPOCH_S + asyncio.get_running_loop().time()
+
+
+class World:
+    """A cluster with the CRDs, one pool ``dispatcher`` of ``replicas`` pods to be, and nodes in their own zones."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster(now=wall, rng=random.Random(1))
+        self.api = FaultApi(self.cluster)
+        self.caches = Caches()
+        self.leads = True
+        self.metrics = Metrics()
+
+    @classmethod
+    async def create(
+        cls, *, replicas: int = 3, slots: int = 20, nodes: int = 3, node_slots: int | None = None, **pool_spec
+    ) -> "World":
+        world = cls()
+        for definition in orjson.loads(_definitions()):
+            await world.cluster.create(CRDS, "", definition)
+        for namespace in (NS, TENANT, "vreplica-system"):
+            await world.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        for index in range(nodes):
+            await world.node(f"node-{index}", slots=node_slots)
+        await world.stateful_set(replicas)
+        await world.pool(slots, **pool_spec)
+        return world
+
+    # -- objects ----------------------------------------------------------------------------------------------------
+
+    async def node(self, name: str, *, slots: int | None = None) -> None:
+        status: Obj = {"conditions": [{"type": "Ready", "status": "True"}]}
+        if slots is not None:
+            status["allocatable"] = {names.SLOTS_RESOURCE: str(slots)}
+            status["capacity"] = {names.SLOTS_RESOURCE: str(slots)}
+        labels = {names.ZONE_LABEL: f"z{name[-1]}"}
+        await self.cluster.create(NODES, "", {"metadata": {"name": name, "labels": labels}, "status": status})
+
+    async def stateful_set(self, replicas: int) -> None:
+        labels = {"app": "dispatcher", names.POOL_LABEL: "dispatcher"}
+        template = {"metadata": {"labels": labels}, "spec": {"containers": [_CONTAINER]}}
+        spec = {
+            "replicas": replicas,
+            "serviceName": "dispatcher",
+            "selector": {"matchLabels": {"app": "dispatcher"}},
+            "template": template,
+        }
+        await self.cluster.create(STATEFULSETS, NS, {"metadata": {"name": "dispatcher"}, "spec": spec})
+
+    async def pool(self, slots: int = 20, **spec) -> None:
+        spec = {"statefulSet": "dispatcher", "slotsPerPod": slots, **spec}
+        await self.cluster.create(ADAPTERPOOLS, NS, _custom("AdapterPool", "dispatcher", spec))
+
+    async def vpod(
+        self,
+        name: str = "a",
+        vreplicas: int = 1,
+        placements: Mapping[int, int] | None = None,
+        *,
+        namespace: str = TENANT,
+        **spec,
+    ) -> None:
+        """A vpod, which publishes ``placements`` (ordinal -> vreplicas) as a scheduled one."""
+        spec = {"poolRef": {"namespace": NS, "name": "dispatcher"}, "vreplicas": vreplicas, **spec}
+        obj = await self.cluster.create(VPODS, namespace, _custom("VPod", name, spec))
+        if placements is not None:
+            obj["status"] = _status(vreplicas, placements)
+            await self.cluster.update(VPODS, namespace, name, obj, subresource="status")
+
+    async def set_vreplicas(self, name: str, vreplicas: int) -> None:
+        await self.cluster.patch(
+            VPODS, TENANT, name, {"spec": {"vreplicas": vreplicas}}, patch_type=PatchType.MERGE
+        )
+
+    async def pod(
+        self,
+        ordinal: int,
+        ledger: Mapping[str, int | Share] | None = None,
+        *,
+        node: str = "",
+        slots: int | None = 20,
+        annotations: Mapping[str, str] | None = None,
+        **spec,
+    ) -> str:
+        """An adapter pod, bound where ``node`` is given, as the webhook and our bind leave it; its UID."""
+        stamped = dict(annotations or {})
+        if slots is not None:
+            stamped[names.SLOTS_ANNOTATION] = str(slots)
+        if ledger is not None:
+            shares = {k: v if isinstance(v, Share) else Share(v) for k, v in ledger.items()}
+            stamped[names.PLACEMENTS_ANNOTATION] = encode_ledger(shares)
+        owner = await self.cluster.get(STATEFULSETS, NS, "dispatcher")
+        metadata = {
+            "name": f"dispatcher-{ordinal}",
+            "labels": {"app": "dispatcher", names.POOL_LABEL: "dispatcher"},
+            "ownerReferences": [
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "StatefulSet",
+                    "name": "dispatcher",
+                    "uid": owner["metadata"]["uid"],
+                    "controller": True,
+                }
+            ],
+        }
+        if stamped:
+            metadata["annotations"] = stamped
+        spec = {"schedulerName": names.SCHEDULER_NAME, "containers": [_CONTAINER], **spec}
+        if node:
+            spec["nodeName"] = node
+        made = await self.cluster.create(PODS, NS, {"metadata": metadata, "spec": spec})
+        return made["metadata"]["uid"]
+
+    async def pods(self, *ordinals: int) -> None:
+        """Bound pods with empty ledgers, on the nodes in turn."""
+        for ordinal in ordinals:
+            await self.pod(ordinal, {}, node=f"node-{ordinal % 3}")
+
+    async def remove_pod(self, ordinal: int) -> None:
+        await self.cluster.delete(PODS, NS, f"dispatcher-{ordinal}", grace_period_s=0)
+
+    async def edit_ledger(self, ordinal: int, ledger: Mapping[str, int] | str) -> None:
+        text = ledger if isinstance(ledger, str) else encode_ledger({k: Share(v) for k, v in ledger.items()})
+        await self.annotate(ordinal, **{names.PLACEMENTS_ANNOTATION: text})
+
+    async def annotate(self, ordinal: int, **annotations: str | None) -> None:
+        await self.cluster.patch(
+            PODS,
+            NS,
+            f"dispatcher-{ordinal}",
+            {"metadata": {"annotations": annotations}},
+            patch_type=PatchType.MERGE,
+        )
+
+    # -- what stands there ------------------------------------------------------------------------------------------
+
+    async def pod_object(self, ordinal: int) -> Obj:
+        return await self.cluster.get(PODS, NS, f"dispatcher-{ordinal}")
+
+    async def ledger(self, ordinal: int) -> dict[str, int]:
+        annotations = (await self.pod_object(ordinal))["metadata"].get("annotations", {})
+        return {k: s.vreplicas for k, s in decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION)).items()}
+
+    async def node_of(self, ordinal: int) -> str:
+        return (await self.pod_object(ordinal))["spec"].get("nodeName", "")
+
+    async def status(self, name: str = "a") -> Obj:
+        return (await self.cluster.get(VPODS, TENANT, name)).get("status", {})
+
+    async def published(self, name: str = "a") -> dict[int, int]:
+        """Ordinal -> vreplicas in a vpod's status."""
+        placements = (await self.status(name)).get("placements", [])
+        return {int(p["podName"].rpartition("-")[2]): p["vreplicas"] for p in placements}
+
+    async def condition(self, name: str = "a") -> tuple[str, str]:
+        (found,) = [c for c in (await self.status(name)).get("conditions", []) if c["type"] == "Scheduled"]
+        return found["status"], found["reason"]
+
+    async def replicas(self) -> int:
+        return (await self.cluster.get(STATEFULSETS, NS, "dispatcher"))["spec"]["replicas"]
+
+    async def events(self, reason: str) -> list[Obj]:
+        page = await self.cluster.list_page(EVENTS)
+        return [event for event in page.items if event["reason"] == reason]
+
+    async def check(self) -> None:
+        """I1, and I2 for what is bound; I3 for what can be placed is the test's own business."""
+        pods = {p["metadata"]["name"]: p for p in (await self.cluster.list_page(PODS)).items}
+        ledgers = {
+            name: decode_ledger(pod["metadata"].get("annotations", {}).get(names.PLACEMENTS_ANNOTATION))
+            for name, pod in pods.items()
+        }
+        for name, ledger in ledgers.items():
+            assert sum(share.slots for share in ledger.values()) <= 20, f"{name} is overcommitted: {ledger}"
+        for vpod in (await self.cluster.list_page(VPODS)).items:
+            key = f"{vpod['metadata']['namespace']}/{vpod['metadata']['name']}"
+            for placement in vpod.get("status", {}).get("placements", []):
+                pod = pods.get(placement["podName"])
+                if pod is not None and pod["spec"].get("nodeName"):
+                    share = ledgers[placement["podName"]].get(key, Share(0))
+                    assert share.vreplicas >= placement["vreplicas"], f"{key} is not covered on {placement['podName']}"
+
+    # -- parts of the service, with caches that this test fills ---------------------------------------------------------
+
+    async def sync(self, *kinds: str) -> None:
+        """Bring caches up to the cluster: the named plurals, or all."""
+        for resource, source, target in (
+            (NODES, decode.node_from, self.caches.nodes),
+            (NAMESPACES, decode.namespace_from, self.caches.namespaces),
+            (STATEFULSETS, decode.stateful_set_from, self.caches.stateful_sets),
+            (ADAPTERPOOLS, decode.pool_from, self.caches.pools),
+            (PODS, decode.pod_from, self.caches.pods),
+            (VPODS, decode.vpod_from, self.caches.vpods),
+        ):
+            if not kinds or resource.plural in kinds:
+                page = await self.cluster.list_page(resource, limit=10_000)
+                target.replace([source(obj) for obj in page.items], page.resource_version)  # type: ignore[attr-defined]
+
+    def digest(self) -> dict[str, object]:
+        return self.caches.state.digest()
+
+    def binder(self) -> SchedulerVReplicaBinder:
+        clock = asyncio.get_running_loop().time
+        return SchedulerVReplicaBinder(self.api, self.caches, clock=clock, is_leader=lambda: self.leads)
+
+    def pod_binder(self) -> PodBinder:
+        return PodBinder(self.api, self.caches, self.binder())
+
+    def committer(self) -> Committer:
+        clock = asyncio.get_running_loop().time
+        return Committer(self.api, self.caches, clock=clock, now=wall, leading=lambda: self.leads, metrics=self.metrics)
+
+    def recorder(self) -> EventRecorder:
+        return EventRecorder(self.api, reporting_instance="test", now=wall)
+
+    # -- the whole service --------------------------------------------------------------------------------------------
+
+    def service(self, *, elect: bool = False, seed: int = 1, serve: bool = False, **server) -> Service:
+        config = Config(
+            server=ServerConfig(port=0, **server), leader_election=LeaderElectionConfig(leader_elect=elect)
+        )
+        return Service(self.api, config, now=wall, rng=random.Random(seed), serve=serve)
+
+    @asynccontextmanager
+    async def serving(self, **options) -> AsyncIterator[Service]:
+        """The whole service, synced and at work, stopped as by SIGTERM at the end."""
+        service = self.service(**options)
+        task = asyncio.create_task(service.run())
+        try:
+            async with asyncio.timeout(5):
+                await service.informers.wait_synced()
+            yield service
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+
+    @asynccontextmanager
+    async def adapters(self, service: Service) -> AsyncIterator[None]:
+        """Stand-ins for the StatefulSet controller and kube-scheduler: pods come, and are bound through our verbs."""
+
+        async def work() -> None:
+            while True:
+                known = {pod["metadata"]["name"]: pod for pod in (await self.cluster.list_page(PODS)).items}
+                for ordinal in range(await self.replicas()):
+                    if f"dispatcher-{ordinal}" not in known:
+                        await self.pod(ordinal)
+                for pod in known.values():
+                    if not pod["spec"].get("nodeName"):
+                        await schedule(service, pod, ["node-0", "node-1", "node-2"])
+                await asyncio.sleep(0.05)
+
+        task = asyncio.create_task(work())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+
+
+async def schedule(service: Service, pod: Obj, nodes: list[str]) -> str:
+    """One attempt of kube-scheduler's: filter, then bind to the first node that passes; the error, "" if bound."""
+    reply = orjson.loads(service.verbs.filter(filter_args(pod, nodes))[0])
+    if not reply["NodeNames"]:
+        return ", ".join(sorted({*reply["FailedNodes"].values(), *reply["FailedAndUnresolvableNodes"].values()}))
+    bound = orjson.loads((await service.verbs.bind(bind_args(pod, reply["NodeNames"][0])))[0])
+    return str(bound["Error"])
+
+
+_CONTAINER: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
+
+
+def _custom(kind: str, name: str, spec: Obj) -> Obj:
+    return {"apiVersion": names.API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _status(vreplicas: int, placements: Mapping[int, int]) -> Obj:
+    placed = sum(placements.values())
+    done = placed == vreplicas
+    return {
+        "observedGeneration": 1,
+        "placements": [{"podName": f"dispatcher-{o}", "vreplicas": n} for o, n in placements.items()],
+        "scheduledVReplicas": placed,
+        "conditions": [
+            {
+                "type": "Scheduled",
+                "status": str(done),
+                "reason": "AllPlaced" if done else "InsufficientSlots",
+                "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }
+        ],
+    }
+
+
+def filter_args(pod: Obj, nodes: Iterable[str] | list[Obj], *, full: bool = False) -> bytes:
+    key = "Nodes" if full else "NodeNames"
+    return orjson.dumps({"Pod": pod, key: {"items": list(nodes)} if full else list(nodes)})
+
+
+def bind_args(pod: Obj, node: str, **changed) -> bytes:
+    metadata = pod["metadata"]
+    args = {
+        "PodName": metadata["name"],
+        "PodNamespace": metadata["namespace"],
+        "PodUID": metadata["uid"],
+        "Node": node,
+    }
+    return orjson.dumps(args | changed)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], *, timeout_s: float = 60.0) -> None:
+    """Wait until something holds; looks every 10 ms of the loop's time."""
+    for _ in range(int(timeout_s * 100)):
+        if await holds():
+            return
+        await asyncio.sleep(0.01)
+    raise TimeoutError(f"it does not hold within {timeout_s} s")

@@ -1,0 +1,338 @@
+"""``vreplica plan``: files in, placements out; a wrong file is one line that names the object and the field."""
+
+import io
+import json
+import sys
+
+import pytest
+import yaml
+
+from extender.cli import main
+from extender.core.names import API_VERSION
+
+Json = dict[str, object]
+
+POOL = {
+    "apiVersion": API_VERSION,
+    "kind": "AdapterPool",
+    "metadata": {"name": "d", "namespace": "k"},
+    "spec": {"statefulSet": "d", "slotsPerPod": 4},
+}
+STATEFUL_SET = {
+    "apiVersion": "apps/v1",
+    "kind": "StatefulSet",
+    "metadata": {"name": "d", "namespace": "k"},
+    "spec": {"replicas": 2},
+}
+
+
+def a_pod(ordinal: int, ledger: str | None = None, node: str = "n", **annotations: str) -> Json:
+    if ledger is not None:
+        annotations = {**annotations, "vreplica.dev/placements": ledger}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"d-{ordinal}", "namespace": "k", "annotations": annotations},
+        "spec": {"nodeName": node},
+    }
+
+
+def a_vpod(
+    name: str, vreplicas: object, placements: object = None, namespace: str = "t", **spec: object
+) -> Json:
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "VPod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"poolRef": {"namespace": "k", "name": "d"}, "vreplicas": vreplicas, **spec},
+        "status": {"placements": placements or []},
+    }
+
+
+CLUSTER = [POOL, STATEFUL_SET, a_pod(0), a_pod(1)]
+
+
+@pytest.fixture
+def plan(tmp_path, capsys):
+    def run(*documents: object, options: tuple[str, ...] = ("-o", "json")):
+        path = tmp_path / "in.yaml"
+        path.write_text(yaml.safe_dump_all(documents))
+        return run_files(str(path), options=options)
+
+    def run_files(*files: str, options: tuple[str, ...] = ("-o", "json")):
+        arguments = [part for name in files for part in ("-f", name)]
+        status = main(["plan", *arguments, *options])
+        out, err = capsys.readouterr()
+        assert status == 0, err
+        return json.loads(out) if "json" in options else out
+
+    run.files = run_files  # type: ignore[attr-defined]
+    return run
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    def run(content: bytes | str) -> str:
+        path = tmp_path / "bad.yaml"
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        status = main(["plan", "-f", str(path)])
+        out, err = map(str, capsys.readouterr())
+        assert status == 1
+        assert out == ""
+        assert err.count("\n") == 1, "one line"
+        assert err.startswith("vreplica: ")
+        return err.removeprefix("vreplica: ").replace(str(path), "FILE").strip()
+
+    return run
+
+
+def test_the_schema_is_the_documented_one(plan):
+    result = plan(*CLUSTER, a_vpod("a", 3), options=("-o", "json", "--autoscale", "--compact"))
+    assert result == {
+        "vpods": [
+            {
+                "namespace": "t",
+                "name": "a",
+                "placements": [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}],
+                "unplaced": 0,
+                "reasons": [],
+            }
+        ],
+        "pools": [
+            {
+                "namespace": "k",
+                "name": "d",
+                "replicas": 2,
+                "wantedReplicas": 1,
+                "freeSlots": 5,
+                "evictions": [{"vpod": "t/a", "podName": "d-1", "vreplicas": 1, "reason": "Compaction"}],
+            }
+        ],
+    }
+
+
+def test_vpods_are_taken_in_order_of_namespace_and_name(plan):
+    result = plan(*CLUSTER, a_vpod("b", 5), a_vpod("a", 5, namespace="z"), a_vpod("a", 1))
+    assert [(row["namespace"], row["name"], row["unplaced"]) for row in result["vpods"]] == [
+        ("t", "a", 0),
+        ("t", "b", 0),
+        ("z", "a", 3),
+    ]
+
+
+def test_what_has_no_place_says_why(plan):
+    row = plan(*CLUSTER[:3], a_vpod("a", 9))["vpods"][0]
+    assert row["unplaced"] == 5
+    assert row["reasons"][0] == "InsufficientSlots"
+
+
+def test_ledgers_on_pods_count_as_reservations(plan):
+    result = plan(POOL, STATEFUL_SET, a_pod(0, '{"t/other":3}'), a_pod(1, '{"t/a":[1,2]}'), a_vpod("a", 9))
+    assert result["pools"][0]["freeSlots"] == 0
+    assert result["vpods"][0]["placements"] == [
+        {"podName": "d-0", "vreplicas": 1},
+        {"podName": "d-1", "vreplicas": 4},
+    ]
+
+
+def test_a_node_that_a_file_shows_decides_whether_its_pods_take_work(plan):
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "spec": {"unschedulable": True}}
+    assert plan(*CLUSTER, a_vpod("a", 1))["vpods"][0]["unplaced"] == 0
+    assert plan(*CLUSTER, node, a_vpod("a", 1))["vpods"][0]["reasons"] == [
+        "InsufficientSlots",
+        "2 node cordoned",
+    ]
+
+
+def test_a_pool_that_no_file_shows(plan):
+    assert plan(a_vpod("a", 1))["vpods"][0]["reasons"] == ["PoolNotFound"]
+
+
+def test_a_tenant_whom_the_pool_does_not_select_gets_nothing_and_no_pods(plan):
+    pool = {**POOL, "spec": {**POOL["spec"], "namespaceSelector": {"matchLabels": {"x": "y"}}}}  # type: ignore[dict-item]
+    result = plan(pool, *CLUSTER[1:], a_vpod("a", 40), options=("-o", "json", "--autoscale"))
+    assert result["vpods"][0]["reasons"][0] == "TenantNotAllowed"
+    assert result["pools"][0]["wantedReplicas"] == 0
+
+
+def test_autoscale_tells_the_pods_that_are_needed(plan):
+    assert plan(*CLUSTER, a_vpod("a", 17))["pools"][0]["wantedReplicas"] == 2
+    assert (
+        plan(*CLUSTER, a_vpod("a", 17), options=("-o", "json", "--autoscale"))["pools"][0]["wantedReplicas"]
+        == 5
+    )
+
+
+class TestWhatIsRead:
+    def test_a_list(self, plan):
+        listed = {"apiVersion": "v1", "kind": "List", "items": [*CLUSTER, a_vpod("a", 1)]}
+        assert plan(listed)["vpods"][0]["unplaced"] == 0
+
+    def test_a_typed_list(self, plan):
+        listed = {"apiVersion": API_VERSION, "kind": "VPodList", "items": [a_vpod("a", 1)]}
+        assert plan(*CLUSTER, listed)["vpods"][0]["unplaced"] == 0
+
+    def test_json(self, plan, tmp_path):
+        path = tmp_path / "all.json"
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*CLUSTER, a_vpod("a", 1)]}))
+        assert plan.files(str(path))["vpods"][0]["unplaced"] == 0
+
+    def test_several_json_documents(self, plan, tmp_path):
+        path = tmp_path / "all.json"
+        path.write_text("\n---\n".join(json.dumps(doc) for doc in [*CLUSTER, a_vpod("a", 1)]))
+        assert plan.files(str(path))["vpods"][0]["unplaced"] == 0
+
+    def test_several_files(self, plan, tmp_path):
+        names = []
+        for index, doc in enumerate([*CLUSTER, a_vpod("a", 1)]):
+            path = tmp_path / f"{index}.yaml"
+            path.write_text(yaml.safe_dump(doc))
+            names.append(str(path))
+        assert plan.files(*names)["vpods"][0]["unplaced"] == 0
+
+    def test_standard_input(self, plan, monkeypatch):
+        text = yaml.safe_dump_all([*CLUSTER, a_vpod("a", 1)]).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
+        assert plan.files("-")["vpods"][0]["unplaced"] == 0
+
+    def test_nothing(self, plan, tmp_path):
+        path = tmp_path / "empty.yaml"
+        path.write_text("---\n---\n")
+        assert plan.files(str(path)) == {"vpods": [], "pools": []}
+
+    def test_a_table_for_people(self, plan):
+        out = plan(*CLUSTER, a_vpod("a", 1), options=("--compact",))
+        assert "t/a" in out
+        assert "d-0=1" in out
+
+    def test_what_plays_no_part_is_told_and_left_out(self, tmp_path, capsys):
+        path = tmp_path / "in.yaml"
+        path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}))
+        assert main(["plan", "-f", str(path), "-o", "json"]) == 0
+        assert "skipped Service s" in capsys.readouterr().err
+
+
+class TestWhatIsRefused:
+    @pytest.mark.parametrize(
+        ("document", "message"),
+        [
+            pytest.param(
+                a_vpod("a", "8"), "VPod t/a: spec.vreplicas: must be an integer from 0", id="a count as text"
+            ),
+            pytest.param(
+                a_vpod("a", -1), "VPod t/a: spec.vreplicas: must be an integer from 0", id="a negative count"
+            ),
+            pytest.param(a_vpod("a", None), "VPod t/a: spec.vreplicas: is required", id="no count"),
+            pytest.param(
+                a_vpod("a", 1, slotsPerVReplica=0),
+                "VPod t/a: spec.slotsPerVReplica: must be",
+                id="weightless",
+            ),
+            pytest.param(
+                a_vpod("a", 1, poolRef={}), "VPod t/a: spec.poolRef.name: is required", id="no pool"
+            ),
+            pytest.param(
+                a_vpod("a", 1, [{"podName": "d-0", "vreplicas": "1"}]),
+                "VPod t/a: status.placements[0].vreplicas: must be a count",
+                id="a placement as text",
+            ),
+            pytest.param(
+                a_vpod("a", 1, {"d-0": 1}),
+                "VPod t/a: status.placements: must be a list",
+                id="placements as a mapping",
+            ),
+            pytest.param(
+                a_vpod("a", 1, [{"vreplicas": 1}]),
+                "VPod t/a: status.placements[0].podName: is required",
+                id="a placement nowhere",
+            ),
+            pytest.param(
+                {**POOL, "spec": {"slotsPerPod": 1}},
+                "AdapterPool k/d: spec.statefulSet: is required",
+                id="no StatefulSet",
+            ),
+            pytest.param(
+                {**POOL, "spec": {"statefulSet": "d"}},
+                "AdapterPool k/d: spec.slotsPerPod: is required",
+                id="no slots",
+            ),
+            pytest.param(
+                {**POOL, "spec": []},
+                "AdapterPool k/d: spec.statefulSet: is required",
+                id="a spec that is a list",
+            ),
+            pytest.param(
+                {**STATEFUL_SET, "spec": {"replicas": 1.5}},
+                "StatefulSet k/d: spec.replicas: must be",
+                id="half a pod",
+            ),
+            pytest.param(
+                {**POOL, "metadata": {}}, "FILE: metadata.name: is required for a AdapterPool", id="no name"
+            ),
+            pytest.param(
+                {**POOL, "metadata": {"name": 3}},
+                "FILE: metadata.name: is required for a AdapterPool",
+                id="a number as name",
+            ),
+            pytest.param({"a": 1}, "FILE: a document without apiVersion and kind", id="no Kubernetes object"),
+            pytest.param([1], "FILE: expected a Kubernetes object, found list", id="a list"),
+            pytest.param("hello", "FILE: expected a Kubernetes object, found str", id="a word"),
+            pytest.param(
+                {
+                    **a_pod(0),
+                    "metadata": {"name": "d-0", "annotations": {"vreplica.dev/placements": {"t/a": 1}}},
+                },
+                "Pod default/d-0: metadata.annotations.vreplica.dev/placements: must be a string",
+                id="a ledger that is not text",
+            ),
+        ],
+    )
+    def test_an_object_that_is_wrong(self, refused, document, message):
+        assert refused(yaml.safe_dump(document)).startswith(message)
+
+    @pytest.mark.parametrize(
+        "doubled",
+        [
+            pytest.param(POOL, id="AdapterPool k/d"),
+            pytest.param(STATEFUL_SET, id="StatefulSet k/d"),
+            pytest.param(a_vpod("a", 1), id="VPod t/a"),
+            pytest.param({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}, id="Node n"),
+            pytest.param(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}, id="Namespace n"
+            ),
+        ],
+    )
+    def test_an_object_that_is_there_twice(self, refused, doubled, request):
+        name = request.node.callspec.id
+        assert refused(yaml.safe_dump_all([doubled, doubled])) == f"{name}: is there twice"
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            pytest.param(b"a: [", id="broken YAML"),
+            pytest.param(b'{"a": ', id="broken JSON"),
+            pytest.param(b"\xff\xfe\x00\xd8", id="not text"),
+            pytest.param(b"a: 2024-13-45", id="no such day"),
+            pytest.param(b"a: " + b"9" * 5000, id="a number without end"),
+            pytest.param(b"{[1]: 2}", id="a list as key"),
+            pytest.param(b"a: !!python/object:os.system x", id="a Python object"),
+            pytest.param(b'{"a":' * 100_000, id="very deep JSON"),
+            pytest.param(b"a: " + b"[" * 100_000, id="very deep YAML"),
+            pytest.param(b"a:\n" + b"".join(b" " * i + b"-\n" for i in range(1, 400)), id="very deep blocks"),
+        ],
+    )
+    def test_a_file_that_is_none(self, refused, content):
+        assert refused(content).startswith("FILE: ")
+
+    def test_lists_in_lists_without_end(self, refused):
+        assert "nested too deep" in refused("&a\napiVersion: v1\nkind: List\nitems: [*a]\n")
+
+    def test_a_file_that_is_not_there(self, capsys):
+        assert main(["plan", "-f", "nowhere.yaml"]) == 1
+        assert (
+            capsys.readouterr().err == "vreplica: nowhere.yaml: cannot be read: No such file or directory\n"
+        )
+
+    def test_a_file_that_is_too_large(self, refused, monkeypatch):
+        monkeypatch.setattr("extender.plan_cli.FILE_BYTES_MAX", 10)
+        assert refused("a: " + "b" * 20).startswith("FILE: is larger than")
