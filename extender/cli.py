@@ -48,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 141
-    except OSError as error:  # a port that is taken, a certificate that does not load, an API server out of reach
+    except OSError as error:
+        # A port that is taken, a certificate that does not load, an API server out of reach.
         print(f"vreplica: {error}", file=sys.stderr)
         return 1
 

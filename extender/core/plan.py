@@ -176,6 +176,8 @@ class _Plan:
 
     def _wanted(self) -> int:
         vreplicas = self.vpod.vreplicas
+        if self.vpod.deleting:  # it keeps what it has until it is gone, and gets no more
+            return min(vreplicas, sum(self.kept.values()) + sum(self.draining.values()))
         minimum = self.pool.pool.min_pods_per_vpod if self.pool.pool is not None else 0
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas

@@ -18,7 +18,6 @@ class ConflictReason(StrEnum):
     LEDGER_TOO_LARGE = "LedgerTooLarge"
     LEDGER_UNREADABLE = "LedgerUnreadable"
     LEDGER_CHANGED = "LedgerChanged"
-    DECISION_EXPIRED = "DecisionExpired"
     POD_CHANGED = "PodChanged"
     POD_ALREADY_BOUND = "PodAlreadyBound"
     INSUFFICIENT_SLOTS = "InsufficientSlots"

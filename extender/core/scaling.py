@@ -8,11 +8,15 @@ pods are counted: heavy vreplicas do not fill a pod to the last slot.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from extender.core.claims import PodState
 from extender.core.model import AdapterPool, VPod
 from extender.core.plan import round_robin
 from extender.core.pool_state import PoolState
+
+POOL_PODS_MAX: Final = 10_000
+"""Pods of a pool without maxPods: a typing error in one vpod must not ask a cluster for millions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ def plan_scale(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> Sca
     by_sum = -(-(expected + lost) // pool.slots_per_pod)
     extra = _pods_for_the_rest(state, pool, stateful_set.replicas, allows)
     unlimited = max(by_sum, pool.min_pods, stateful_set.replicas + extra if extra else 0)
-    limit = unlimited if pool.max_pods is None else min(unlimited, pool.max_pods)
+    limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
     return ScalePlan(limit, unlimited, expected)
 
 

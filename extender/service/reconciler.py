@@ -18,6 +18,7 @@ from extender.core.carry import standing_of
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet
+from extender.core.reasons import ConflictReason
 from extender.core.verbs import pod_problem, slots_of
 from extender.kube.api import PODS, Api, ApiError, PatchType
 from extender.kube.events import EventRecorder, EventType, ObjectReference
@@ -144,7 +145,7 @@ class Reconciler:
                 self._tell(pod, len(known.ledger))
 
     def _tell(self, pod: AdapterPod, vpods: int) -> None:
-        kind = "LedgerUnreadable" if pod.ledger_error else "WebhookBypassed"
+        kind = str(ConflictReason.LEDGER_UNREADABLE) if pod.ledger_error else "WebhookBypassed"
         self._metrics.repairs.labels(kind).inc()
         log.info("pod %s repaired: %s", pod.key, kind)
         self._recorder.event(

@@ -170,8 +170,10 @@ class FaultyApi:
         except BaseException:
             served.close()
             raise
-        reply = await self._serve(what, served)
-        self._crash_if_due(number, after_effect=True)
+        try:
+            reply = await self._serve(what, served)
+        finally:
+            self._crash_if_due(number, after_effect=True)
         await self._faults.delay()
         self._alive()
         if self._faults.hits("lost after", self._faults.rates.lost_after):

@@ -82,6 +82,7 @@ class TestPod:
         ("", None), (None, None), ("-1", None), (-1, None), ("1.5", None), (1.5, None), (True, None), ("k", None), ("²", None),
         ("99999999999", None),
     ],
+    ids=repr,
 )  # fmt: skip
 def test_quantities_of_extended_resources_are_whole_numbers(value, amount):
     assert decode.quantity(value) == amount

@@ -227,3 +227,8 @@ def test_a_vpod_that_comes_from_another_pool_leaves_the_pods_of_the_old_one():
     scene = Scene(replicas=2).pods(0, 1)
     scene.state.vpod_changed(None, replace(a_vpod("a", 2), placements={"former-0": 2}))
     assert target(scene) == {0: 1, 1: 1}
+
+
+def test_a_vpod_being_deleted_keeps_what_it_has_and_gets_no_more():
+    scene = Scene().pod(0, {"tenant/a": 2}).pods(1, 2).vpod("a", 5, {0: 2}, deleting=True)
+    assert target(scene) == {0: 2}

@@ -160,3 +160,10 @@ def test_scaling_converges(wishes, slots, replicas, min_per_vpod, max_pods, unus
         pytest.fail("wants to grow for ever")
     for decision in decisions:
         assert not decision.left or plan.limited or decision.weight > slots
+
+
+def test_a_pool_without_max_pods_asks_for_no_more_than_ten_thousand():
+    scene = Scene(replicas=0).vpod("a", 2_000_000_000)
+    plan = plan_scale(scene.pool)
+    assert plan is not None
+    assert (plan.wanted, plan.limited) == (10_000, True)

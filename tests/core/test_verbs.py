@@ -122,12 +122,17 @@ class TestPrioritize:
 
     def test_a_zone_where_the_vpod_does_not_stand_yet_is_best(self):
         scene = self.scene().pod(0, {"tenant/a": 4}, node="node-0").vpod("a", 8)
-        assert scores(scene, ledger={"a": 4}) == [0, 0, 10] or scores(scene, ledger={"a": 4})[2] == 10
+        assert scores(scene, ledger={"a": 4}) == [0, 0, 10]
 
-    def test_in_one_zone_another_node_is_better(self):
+    def test_in_one_zone_a_node_where_the_vpod_does_not_stand_is_better(self):
         scene = self.scene().pod(0, {"tenant/a": 4}, node="node-0").vpod("a", 8)
+        assert scores(scene, ledger={"a": 4}, names=("node-0", "node-1")) == [0, 10]
+
+    def test_what_other_vpods_have_there_does_not_matter(self):
+        scene = self.scene().pod(0, {"tenant/b": 9}, node="node-2").vpod("b", 9)
         first, second, third = scores(scene, ledger={"a": 4})
-        assert first < second < third or (first, second) == (0, 0)
+        assert (first, second) == (10, 10)
+        assert third == 0, "only the crowd counts"
 
     def test_a_pod_that_carries_nothing_goes_where_fewer_pods_are(self):
         scene = self.scene().pod(0, node="node-0").pod(1, node="node-0").pod(2, node="node-1")

@@ -95,9 +95,13 @@ class RealBackend:
         """The scenario's logs and the control plane's, for a failure's report."""
         return f"{self._processes.log_tails()}\n{self.control_plane.processes.log_tails()}"
 
-    async def start_scheduler(self, config: Source, *, kubeconfig: Path | None = None) -> Process:
-        """As ``Backend``."""
-        process = await self.control_plane.start_scheduler(config, kubeconfig=kubeconfig)
+    async def start_scheduler(
+        self, config: Source, *, kubeconfig: Path | None = None, leader_elect: bool = False
+    ) -> Process:
+        """As ``Backend``; ``leader_elect`` as configured, for a scenario about its rights."""
+        process = await self.control_plane.start_scheduler(
+            config, kubeconfig=kubeconfig, leader_elect=leader_elect
+        )
         self._schedulers.append(process)
         return process
 

@@ -37,6 +37,7 @@ log: Final = logging.getLogger(__name__)
 
 SYSTEM_NAMESPACE: Final = "vreplica-system"
 SERVICE_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-scheduler"
+SCHEDULER_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-kube-scheduler"
 WEBHOOK_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook"
 POOL: Final = "dispatcher"
 SLOTS_PER_POD: Final = 20
@@ -59,6 +60,8 @@ class Setup:
     webhook: bool = True
     extender_url: str = ""
     """What kube-scheduler calls instead of the service itself."""
+    scheduler_account: bool = False
+    """kube-scheduler as its own ServiceAccount and with its lease, as deployed; on the real back end only."""
     election: Mapping[str, float] = field(default_factory=dict)
     """Replaces fields of leaderElection."""
 
@@ -173,7 +176,13 @@ class System:
             await self.backend.start_legacy_scheduler(extender_at(policy, url, **fields))
             return
         (config,) = load(MANIFESTS / "kube-scheduler" / "config.yaml")
-        await self.backend.start_scheduler(extender_at(config, url, **fields))
+        config = extender_at(config, url, **fields)
+        if self.setup.scheduler_account and isinstance(self.backend, RealBackend):
+            await self.backend.apply([MANIFESTS / "base"], without("Deployment"))
+            kubeconfig = await self.backend.token_for(SCHEDULER_ACCOUNT)
+            await self.backend.start_scheduler(config, kubeconfig=kubeconfig, leader_elect=True)
+            return
+        await self.backend.start_scheduler(config)
         if self.setup.default_scheduler:
             await self.backend.start_scheduler(DEFAULT_SCHEDULER)
 

@@ -139,7 +139,9 @@ def a_config(folder: Path, text: str) -> str:
         pytest.param("server: {port: 99999}", "server.port: must be a number", id="port"),
         pytest.param("server: [1]", "must be a mapping", id="not-a-mapping"),
         pytest.param("leaderElection: {leaseDurationSeconds: 5}", "must be greater than", id="lease"),
-        pytest.param("clientConnection: {kubeconfig: /nonexistent/kubeconfig}", "kubeconfig", id="kubeconfig"),
+        pytest.param(
+            "clientConnection: {kubeconfig: /nonexistent/kubeconfig}", "kubeconfig", id="kubeconfig"
+        ),
     ],
 )
 def test_a_wrong_configuration_is_one_line_and_status_1(
@@ -154,10 +156,15 @@ def test_a_wrong_configuration_is_one_line_and_status_1(
 
 def test_a_configuration_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]):
     assert cli.main(["serve", "--config", "/nonexistent/config.yaml"]) == 1
-    assert capsys.readouterr().err == "vreplica: /nonexistent/config.yaml: cannot be read: No such file or directory\n"
+    assert (
+        capsys.readouterr().err
+        == "vreplica: /nonexistent/config.yaml: cannot be read: No such file or directory\n"
+    )
 
 
-def test_an_operating_system_error_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_an_operating_system_error_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     def taken(_options: object) -> int:
         raise OSError(98, "address already in use")
 
@@ -167,6 +174,8 @@ def test_an_operating_system_error_is_one_line(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_log_message_is_one_line_whatever_is_in_it():
-    record = logging.LogRecord("a", logging.INFO, "f", 1, "refused: %s", ("x\nERROR root: y\x1b[31m\u202e é",), None)
+    record = logging.LogRecord(
+        "a", logging.INFO, "f", 1, "refused: %s", ("x\nERROR root: y\x1b[31m\u202e é",), None
+    )
     line = cli.OneLineFormatter("%(levelname)s %(message)s").format(record)
     assert line == "INFO refused: x\\nERROR root: y\\x1b[31m\\u202e é"

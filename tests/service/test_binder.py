@@ -54,7 +54,9 @@ async def test_a_bind_of_an_unstamped_pod_stamps_its_slots():
     assert (await world.pod_object(0))["metadata"]["annotations"][names.SLOTS_ANNOTATION] == "20"
 
 
-@pytest.mark.parametrize("synced", [pytest.param(True, id="watch-has-come"), pytest.param(False, id="watch-lags")])
+@pytest.mark.parametrize(
+    "synced", [pytest.param(True, id="watch-has-come"), pytest.param(False, id="watch-lags")]
+)
 async def test_a_second_bind_of_the_same_pod_succeeds_without_a_write(synced: bool):
     world = await World.create()
     await world.vpod("a", 3)
@@ -75,15 +77,17 @@ async def test_the_same_bind_asked_three_times_at_once_writes_once():
     await world.vpod("a", 3)
     uid = await a_pending_pod(world)
     binder = world.pod_binder()
-    asked = []
+    answers = 0
 
     async def ask(after: int) -> None:
+        nonlocal answers
         for _ in range(after):
             await asyncio.sleep(0)
-        asked.append(await binder.bind(NS, "dispatcher-0", uid, "node-1"))
+        await binder.bind(NS, "dispatcher-0", uid, "node-1")
+        answers += 1
 
     await asyncio.gather(*(ask(after) for after in (0, 1, 2, 3, 4, 6)))
-    assert len(asked) == 6
+    assert answers == 6
     assert world.api.count("bind", "pods") == 1
     assert await world.ledger(0) == {"tenant/a": 3}
     assert binder._in_flight == {}
@@ -377,7 +381,7 @@ async def test_a_tenant_that_the_pool_does_not_select_gets_nothing_from_a_bind()
 
 async def test_a_ledger_over_128_kib_is_refused_by_filter_and_by_bind():
     world = await World.create(slots=10_000)
-    for index in range(900):
+    for index in range(560):
         await world.vpod(f"{index:04}" + "x" * 230, 1, {0: 1})
     uid = await a_pending_pod(world, slots=10_000)
     before = world.digest()
@@ -393,7 +397,7 @@ async def test_a_ledger_over_128_kib_is_refused_by_filter_and_by_bind():
 async def test_pending_vreplicas_for_which_the_ledger_has_no_bytes_do_not_keep_a_pod_from_binding():
     world = await World.create(slots=10_000)
     await world.vpod("standing", 1, {0: 1})
-    for index in range(900):
+    for index in range(560):
         await world.vpod(f"{index:04}" + "x" * 230, 1)
     uid = await a_pending_pod(world, slots=10_000)
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")

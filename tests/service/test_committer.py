@@ -20,7 +20,9 @@ from tests.support.service import TENANT, World, lost
 OWNER = ("test", 1)
 
 
-def a_decision(name: str, target: Mapping[int, int], *, wanted: int | None = None, weight: int = 1) -> Decision:
+def a_decision(
+    name: str, target: Mapping[int, int], *, wanted: int | None = None, weight: int = 1
+) -> Decision:
     placed = sum(target.values())
     wanted = placed if wanted is None else wanted
     left = wanted - placed
@@ -133,9 +135,20 @@ async def test_the_scheduled_condition_says_why_not_and_since_when():
 async def test_a_status_keeps_conditions_of_others():
     world = await a_world(0)
     await world.vpod("a", 3)
-    other = {"type": "Billed", "status": "True", "reason": "Paid", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    other = {
+        "type": "Billed",
+        "status": "True",
+        "reason": "Paid",
+        "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
     await world.cluster.patch(
-        VPODS, TENANT, "a", {"status": {"conditions": [other]}}, patch_type=PatchType.MERGE, subresource="status"
+        VPODS,
+        TENANT,
+        "a",
+        {"status": {"conditions": [other]}},
+        patch_type=PatchType.MERGE,
+        subresource="status",
     )
     await world.sync()
     await commit(world, a_decision("a", {0: 3}))
@@ -161,7 +174,9 @@ async def test_a_ledger_that_somebody_else_wrote_is_not_overwritten():
     assert world.digest() == before, "nothing of the batch stays reserved"
 
 
-@pytest.mark.parametrize("verb_lost", [pytest.param("pods", id="ledger"), pytest.param("vpods/status", id="status")])
+@pytest.mark.parametrize(
+    "verb_lost", [pytest.param("pods", id="ledger"), pytest.param("vpods/status", id="status")]
+)
 @pytest.mark.parametrize("arrived", [True, False], ids=["arrived", "never-arrived"])
 async def test_a_lost_answer_neither_loses_nor_doubles_anything(verb_lost: str, arrived: bool):
     world = await a_world(0)

@@ -121,7 +121,7 @@ def test_what_does_not_go_together_is_refused(section, fields, named):
         pytest.param(b"a: [", "is not YAML", id="not YAML"),
         pytest.param(b"\xff\xfe\xff", "is not YAML", id="not text"),
         pytest.param(b"a: 2024-13-45", "is not YAML", id="no such day"),
-        pytest.param(b"a: " + b"[" * 5000, "is not YAML", id="very deep"),
+        pytest.param(b"a: " + b"[" * 1000, "is not YAML", id="very deep"),
         pytest.param(b"a: 1\n---\nb: 2\n", "is not YAML", id="two documents"),
         pytest.param(b"", "apiVersion", id="empty"),
         pytest.param(b"- a", "must be a mapping", id="a list"),

@@ -46,7 +46,9 @@ async def test_all_kinds_are_mirrored():
 async def test_pods_without_our_label_are_not_even_listed():
     world = await World.create()
     await world.cluster.create(
-        PODS, "default", {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}}
+        PODS,
+        "default",
+        {"metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}},
     )
     await world.pods(0)
     async with informing(world) as informers:
@@ -93,7 +95,12 @@ async def test_a_gap_in_the_pods_watch_lists_vpods_again_too():
 
 def a_raw_vpod(name: str, version: int, vreplicas: object = 1) -> Obj:
     return {
-        "metadata": {"namespace": TENANT, "name": name, "uid": f"uid-{name}", "resourceVersion": str(version)},
+        "metadata": {
+            "namespace": TENANT,
+            "name": name,
+            "uid": f"uid-{name}",
+            "resourceVersion": str(version),
+        },
         "spec": {"poolRef": {"namespace": NS, "name": "dispatcher"}, "vreplicas": vreplicas},
     }
 
@@ -128,7 +135,9 @@ async def test_an_object_is_gone_when_deleted_even_if_its_last_form_cannot_be_re
 async def test_what_is_missing_from_a_new_list_is_gone_and_its_handlers_are_told():
     caches = Caches()
     told: list[tuple[str, str]] = []
-    caches.nodes.add_event_handler(lambda old, new: told.append((old.name if old else "", new.name if new else "")))
+    caches.nodes.add_event_handler(
+        lambda old, new: told.append((old.name if old else "", new.name if new else ""))
+    )
     sink = CacheSink(decode.node_from, caches.nodes)
     sink.replace([{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}], "1")
     sink.replace([{"metadata": {"name": "b"}}], "2")

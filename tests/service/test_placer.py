@@ -144,7 +144,10 @@ async def test_a_write_that_keeps_failing_is_tried_at_growing_distances():
         pytest.param({"statefulSet": "other"}, {}, "StatefulSetNotFound", id="no-statefulset"),
         pytest.param({}, {"slotsPerVReplica": 21}, "Unsatisfiable", id="too-heavy"),
         pytest.param(
-            {"namespaceSelector": {"matchLabels": {"paid": "yes"}}}, {}, "TenantNotAllowed", id="tenant-not-allowed"
+            {"namespaceSelector": {"matchLabels": {"paid": "yes"}}},
+            {},
+            "TenantNotAllowed",
+            id="tenant-not-allowed",
         ),
         pytest.param({"maxPods": 3}, {"vreplicas": 61}, "InsufficientSlots", id="no-slots"),
     ],

@@ -12,7 +12,8 @@ pytestmark = pytest.mark.looptime
 
 
 async def status_of(world: World) -> Obj:
-    return (await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")).get("status", {})
+    pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
+    return dict(pool.get("status", {}))
 
 
 async def conditions_of(world: World) -> dict[str, tuple[str, str]]:
@@ -103,7 +104,12 @@ async def test_what_another_leader_wrote_meanwhile_is_corrected_when_we_lead_aga
     await asyncio.wait({task})
     right = await status_of(world)
     await world.cluster.patch(
-        ADAPTERPOOLS, NS, "dispatcher", {"status": {"pods": 7}}, patch_type=PatchType.MERGE, subresource="status"
+        ADAPTERPOOLS,
+        NS,
+        "dispatcher",
+        {"status": {"pods": 7}},
+        patch_type=PatchType.MERGE,
+        subresource="status",
     )
     leading_again = asyncio.create_task(service.pool_status.run())
     await asyncio.sleep(2)

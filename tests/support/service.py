@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import orjson
 import yaml
@@ -37,11 +37,13 @@ from extender.kube.api import (
     Resource,
 )
 from extender.kube.events import EventRecorder
+from extender.kube.reflector import Sink
 from extender.metrics import Metrics
 from extender.service.binder import PodBinder, SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.config import Config, LeaderElectionConfig, ServerConfig
+from extender.service.informers import CacheSink
 from extender.sim.cluster import Cluster
 from tests.support.builders import NS
 
@@ -49,6 +51,9 @@ EPOCH_S = 1_800_000_000.0
 TENANT = "tenant"
 _CRD_DIR = Path(__file__).parents[2] / "manifests" / "crds"
 _READ_VERBS = frozenset({"get", "list", "watch"})
+
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -112,7 +117,7 @@ class FaultApi:
         """All but reads, leases and events."""
         return [c for c in self.calls if c.verb not in _READ_VERBS and c.what not in {"leases", "events"}]
 
-    async def _call(self, call: Call, serve: Callable[[], Awaitable[Any]]) -> Any:
+    async def _call(self, call: Call, serve: Callable[[], Awaitable[T]]) -> T:
         if self.dead:
             await asyncio.Event().wait()
         self.calls.append(call)
@@ -153,7 +158,9 @@ class FaultApi:
             lambda: self.cluster.create(resource, namespace, obj),
         )
 
-    async def update(self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = "") -> Obj:
+    async def update(
+        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
+    ) -> Obj:
         return await self._call(
             Call("update", _what(resource, subresource), name),
             lambda: self.cluster.update(resource, namespace, name, obj, subresource=subresource),
@@ -178,7 +185,8 @@ class FaultApi:
 
     async def delete(self, resource: Resource, namespace: str, name: str, **more) -> None:
         await self._call(
-            Call("delete", resource.plural, name), lambda: self.cluster.delete(resource, namespace, name, **more)
+            Call("delete", resource.plural, name),
+            lambda: self.cluster.delete(resource, namespace, name, **more),
         )
 
     async def bind(self, binding: Binding) -> None:
@@ -191,7 +199,9 @@ def _what(resource: Resource, subresource: str) -> str:
 
 @cache
 def _definitions() -> bytes:
-    return orjson.dumps([yaml.safe_load((_CRD_DIR / name).read_text()) for name in ("adapterpools.yaml", "vpods.yaml")])
+    return orjson.dumps(
+        [yaml.safe_load((_CRD_DIR / name).read_text()) for name in ("adapterpools.yaml", "vpods.yaml")]
+    )
 
 
 def wall() -> float:
@@ -307,7 +317,7 @@ class World:
         if node:
             spec["nodeName"] = node
         made = await self.cluster.create(PODS, NS, {"metadata": metadata, "spec": spec})
-        return made["metadata"]["uid"]
+        return str(made["metadata"]["uid"])
 
     async def pods(self, *ordinals: int) -> None:
         """Bound pods with empty ledgers, on the nodes in turn."""
@@ -337,13 +347,15 @@ class World:
 
     async def ledger(self, ordinal: int) -> dict[str, int]:
         annotations = (await self.pod_object(ordinal))["metadata"].get("annotations", {})
-        return {k: s.vreplicas for k, s in decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION)).items()}
+        return {
+            k: s.vreplicas for k, s in decode_ledger(annotations.get(names.PLACEMENTS_ANNOTATION)).items()
+        }
 
     async def node_of(self, ordinal: int) -> str:
-        return (await self.pod_object(ordinal))["spec"].get("nodeName", "")
+        return str((await self.pod_object(ordinal))["spec"].get("nodeName", ""))
 
     async def status(self, name: str = "a") -> Obj:
-        return (await self.cluster.get(VPODS, TENANT, name)).get("status", {})
+        return dict((await self.cluster.get(VPODS, TENANT, name)).get("status", {}))
 
     async def published(self, name: str = "a") -> dict[int, int]:
         """Ordinal -> vreplicas in a vpod's status."""
@@ -355,7 +367,7 @@ class World:
         return found["status"], found["reason"]
 
     async def replicas(self) -> int:
-        return (await self.cluster.get(STATEFULSETS, NS, "dispatcher"))["spec"]["replicas"]
+        return int((await self.cluster.get(STATEFULSETS, NS, "dispatcher"))["spec"]["replicas"])
 
     async def events(self, reason: str) -> list[Obj]:
         page = await self.cluster.list_page(EVENTS)
@@ -376,23 +388,26 @@ class World:
                 pod = pods.get(placement["podName"])
                 if pod is not None and pod["spec"].get("nodeName"):
                     share = ledgers[placement["podName"]].get(key, Share(0))
-                    assert share.vreplicas >= placement["vreplicas"], f"{key} is not covered on {placement['podName']}"
+                    assert share.vreplicas >= placement["vreplicas"], (
+                        f"{key} is not covered on {placement['podName']}"
+                    )
 
     # -- parts of the service, with caches that this test fills ---------------------------------------------------------
 
     async def sync(self, *kinds: str) -> None:
         """Bring caches up to the cluster: the named plurals, or all."""
-        for resource, source, target in (
-            (NODES, decode.node_from, self.caches.nodes),
-            (NAMESPACES, decode.namespace_from, self.caches.namespaces),
-            (STATEFULSETS, decode.stateful_set_from, self.caches.stateful_sets),
-            (ADAPTERPOOLS, decode.pool_from, self.caches.pools),
-            (PODS, decode.pod_from, self.caches.pods),
-            (VPODS, decode.vpod_from, self.caches.vpods),
-        ):
+        sinks: dict[Resource, Sink] = {
+            NODES: CacheSink(decode.node_from, self.caches.nodes),
+            NAMESPACES: CacheSink(decode.namespace_from, self.caches.namespaces),
+            STATEFULSETS: CacheSink(decode.stateful_set_from, self.caches.stateful_sets),
+            ADAPTERPOOLS: CacheSink(decode.pool_from, self.caches.pools),
+            PODS: CacheSink(decode.pod_from, self.caches.pods),
+            VPODS: CacheSink(decode.vpod_from, self.caches.vpods),
+        }
+        for resource, sink in sinks.items():
             if not kinds or resource.plural in kinds:
                 page = await self.cluster.list_page(resource, limit=10_000)
-                target.replace([source(obj) for obj in page.items], page.resource_version)  # type: ignore[attr-defined]
+                sink.replace(page.items, page.resource_version)
 
     def digest(self) -> dict[str, object]:
         return self.caches.state.digest()
@@ -406,7 +421,9 @@ class World:
 
     def committer(self) -> Committer:
         clock = asyncio.get_running_loop().time
-        return Committer(self.api, self.caches, clock=clock, now=wall, leading=lambda: self.leads, metrics=self.metrics)
+        return Committer(
+            self.api, self.caches, clock=clock, now=wall, leading=lambda: self.leads, metrics=self.metrics
+        )
 
     def recorder(self) -> EventRecorder:
         return EventRecorder(self.api, reporting_instance="test", now=wall)
@@ -433,7 +450,6 @@ class World:
             await asyncio.wait({task})
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
-
 
     @asynccontextmanager
     async def adapters(self, service: Service) -> AsyncIterator[None]:
@@ -462,7 +478,9 @@ async def schedule(service: Service, pod: Obj, nodes: list[str]) -> str:
     """One attempt of kube-scheduler's: filter, then bind to the first node that passes; the error, "" if bound."""
     reply = orjson.loads(service.verbs.filter(filter_args(pod, nodes))[0])
     if not reply["NodeNames"]:
-        return ", ".join(sorted({*reply["FailedNodes"].values(), *reply["FailedAndUnresolvableNodes"].values()}))
+        return ", ".join(
+            sorted({*reply["FailedNodes"].values(), *reply["FailedAndUnresolvableNodes"].values()})
+        )
     bound = orjson.loads((await service.verbs.bind(bind_args(pod, reply["NodeNames"][0])))[0])
     return str(bound["Error"])
 
@@ -510,9 +528,10 @@ def bind_args(pod: Obj, node: str, **changed) -> bytes:
 
 
 async def until(holds: Callable[[], Awaitable[bool]], *, timeout_s: float = 60.0) -> None:
-    """Wait until something holds; looks every 10 ms of the loop's time."""
-    for _ in range(int(timeout_s * 100)):
+    """Wait until something holds; looks every 10 to 100 ms of the loop's time."""
+    period_s = min(max(0.01, timeout_s / 500), 0.1)
+    for _ in range(int(timeout_s / period_s)):
         if await holds():
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(period_s)
     raise TimeoutError(f"it does not hold within {timeout_s} s")

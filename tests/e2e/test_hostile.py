@@ -1,0 +1,223 @@
+"""Malformed, oversized and foreign requests to every endpoint: a clear answer, and nothing that is stored changes."""
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pytest
+
+from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
+from extender.core.wire import BODY_BYTES_MAX
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    CRDS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    VPODS,
+    ApiError,
+    Obj,
+    PatchType,
+)
+from tests.e2e.backend import Backend
+from tests.e2e.objects import pod
+from tests.e2e.scenario import POOL, System
+
+VERBS: Final = ("/v1/filter", "/v1/prioritize", "/v1/bind", "/v1/preempt")
+STORED: Final = (
+    ADAPTERPOOLS,
+    CRDS,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    PODS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    VPODS,
+)
+WEBHOOK_BODY_BYTES_MAX: Final = 3 * 1024 * 1024
+
+MALFORMED: Final[dict[str, bytes]] = {
+    "nothing": b"",
+    "not JSON": b"PodName=a",
+    "half of a document": b'{"Pod": {"metadata": {"name": "a"',
+    "not UTF-8": b'{"Pod": "\xff\xfe"}',
+    "null": b"null",
+    "a list": b"[]",
+    "a number": b"1e999",
+    "nested too deeply": b"[" * 100_000 + b"]" * 100_000,
+    "an object nested too deeply": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+    "a key twice": b'{"Pod": {}, "Pod": {}}',
+    "nothing of what is expected": b"{}",
+    "wrong types": b'{"Pod": 1, "Nodes": "a", "NodeNames": {}, "PodName": [], "Node": null, "request": 7}',
+}
+
+
+class Sender:
+    """Sends anything to the service or the webhook."""
+
+    def __init__(self, system: System, session: aiohttp.ClientSession) -> None:
+        self._system = system
+        self._session = session
+        self.answers = 0
+
+    async def post(self, path: str, body: Any, headers: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Status and text."""
+        webhook = path in {"/mutate", "/validate"}
+        url = (self._system.webhook_url if webhook else self._system.service_url) + path
+        tls = self._system.webhook_tls if webhook else None
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        async with self._session.post(url, data=body, headers=sent, ssl=tls or True) as reply:
+            self.answers += 1
+            return reply.status, await reply.text()
+
+
+async def _versions(backend: Backend) -> dict[tuple[str, str, str], str]:
+    return {
+        (
+            resource.kind,
+            obj["metadata"].get("namespace", ""),
+            obj["metadata"]["name"],
+        ): obj["metadata"]["resourceVersion"]
+        for resource in STORED
+        for obj in (await backend.api.list_page(resource)).items
+    }
+
+
+async def test_no_request_from_elsewhere_changes_what_is_stored(backend: Backend, tmp_path: Path):
+    async with System(backend, tmp_path) as system, aiohttp.ClientSession() as session:
+        await backend.add_nodes(3)
+        namespace = await system.pool()
+        await system.vpods(5, 8)
+        bystander = pod(namespace, "bystander", schedulerName="nobody")
+        await backend.apply([bystander])
+        await system.settled(pods=2)
+        before = await _versions(backend)
+        sender = Sender(system, session)
+        await _malformed(sender)
+        await _oversized(sender)
+        await _foreign_pods(sender, namespace)
+        await _foreign_binds(sender, system)
+        await _foreign_reviews(sender, namespace)
+        assert sender.answers > 80
+        assert await _versions(backend) == before
+        assert (await system.service.get("/readyz"))[0] == 200
+        assert (await system.service.get("/livez"))[0] == 200
+        for page in ("/v1/filter", "/v2/filter", "/state", "/../etc/passwd", "/%00"):
+            status, _ = await system.service.get(page)
+            assert status in {400, 404, 405}
+        await system.vpods(3, 8)
+        await system.settled(pods=4)
+
+
+async def _malformed(sender: Sender) -> None:
+    for path in (*VERBS, "/mutate", "/validate"):
+        for what, body in MALFORMED.items():
+            status, text = await sender.post(path, body)
+            assert status == 400, f"{path}: {what}: {status} {text[:200]}"
+            assert 0 < len(text) < 2000, f"{path}: {what}: {text[:200]}"
+            assert "Traceback" not in text
+
+
+async def _oversized(sender: Sender) -> None:
+    for path, limit in (("/v1/filter", BODY_BYTES_MAX), ("/mutate", WEBHOOK_BODY_BYTES_MAX)):
+        status = 413
+        try:
+            status, text = await sender.post(path, _spaces(limit + 1024 * 1024))
+        except aiohttp.ClientError:
+            continue  # it hung up in the middle of the body: that is an answer too
+        assert status == 413, f"{path}: {status} {text[:200]}"
+
+
+async def _spaces(size_bytes: int) -> AsyncIterator[bytes]:
+    block = b" " * (1024 * 1024)
+    for _ in range(size_bytes // len(block)):
+        yield block
+
+
+async def _foreign_pods(sender: Sender, namespace: str) -> None:
+    """Readable requests about pods that do not exist, are not ours or lie."""
+    unknown = pod(namespace, f"{POOL}-7")
+    unknown["metadata"] |= {"uid": "u-1", "labels": {POOL_LABEL: POOL}}
+    no_pool = pod(namespace, "other-0")
+    no_pool["metadata"] |= {"uid": "u-2", "labels": {POOL_LABEL: "no-such-pool"}}
+    lying = pod(namespace, f"{POOL}-8")
+    lying["metadata"] |= {
+        "uid": "u-3",
+        "labels": {POOL_LABEL: POOL},
+        "annotations": {"vreplica.dev/slots": "many", "vreplica.dev/placements": '{"a/b": 1e9}'},
+    }
+    plain = pod(namespace, "plain")
+    plain["metadata"]["uid"] = "u-4"
+    for foreign in (unknown, no_pool, lying, plain):
+        for path in VERBS[:2]:
+            status, text = await sender.post(
+                path, _json({"Pod": foreign, "NodeNames": ["node-000", "no-such"]})
+            )
+            assert status == 200, f"{path}: {status} {text[:200]}"
+            json.loads(text)
+        victims = {"node-000": {"Pods": [{"UID": "nobody"}], "NumPDBViolations": 0}}
+        status, text = await sender.post(
+            "/v1/preempt", _json({"Pod": foreign, "NodeNameToMetaVictims": victims})
+        )
+        assert status == 200, f"preempt: {status} {text[:200]}"
+
+
+async def _foreign_binds(sender: Sender, system: System) -> None:
+    stored = {obj["metadata"]["name"]: obj["metadata"] for obj in await system.adapters()}
+    mine = stored[f"{POOL}-0"]
+    bystander = (await system.backend.api.get(PODS, system.namespace, "bystander"))["metadata"]
+    base = {"PodNamespace": system.namespace, "Node": "node-000"}
+    refused = {
+        "a pod that is not there": {**base, "PodName": "nobody", "PodUID": "u"},
+        "another incarnation": {**base, "PodName": mine["name"], "PodUID": "u"},
+        "a pod that is none of ours": {**base, "PodName": bystander["name"], "PodUID": bystander["uid"]},
+        "a namespace that is not there": {**base, "PodName": "a", "PodNamespace": "nowhere", "PodUID": "u"},
+    }
+    for what, bind in refused.items():
+        status, text = await sender.post("/v1/bind", _json(bind))
+        assert status == 200, f"{what}: {status} {text[:200]}"
+        assert json.loads(text)["Error"], what
+    for name in ("../../nodes/node-000", "a/b", "a?x=y", "A B", "x" * 300):
+        status, text = await sender.post("/v1/bind", _json({**base, "PodName": name, "PodUID": "u"}))
+        assert status == 400, f"{name}: {status} {text[:200]}"
+
+
+async def _foreign_reviews(sender: Sender, namespace: str) -> None:
+    review: Obj = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
+    odd: dict[str, Any] = {
+        "another kind": {**review, "kind": "TokenReview", "request": {"uid": "u"}},
+        "another version": {**review, "apiVersion": "admission.k8s.io/v1beta1", "request": {"uid": "u"}},
+        "no request": review,
+        "no uid": {**review, "request": {"object": {}}},
+    }
+    for path in ("/mutate", "/validate"):
+        for what, body in odd.items():
+            status, text = await sender.post(path, _json(body))
+            assert status == 400, f"{path}: {what}: {status} {text[:200]}"
+        status, _ = await sender.post(path, b"{}", {"Content-Type": "text/plain"})
+        assert status == 400
+        status, _ = await sender.post(path, b"\x1f\x8b", {"Content-Encoding": "gzip"})
+        assert status == 400
+
+
+def _json(body: Any) -> bytes:
+    return json.dumps(body).encode()
+
+
+async def test_the_ledger_is_not_for_people_to_write(backend: Backend, tmp_path: Path):
+    async with System(backend, tmp_path) as system:
+        await backend.add_nodes(1)
+        namespace = await system.pool()
+        await system.vpods(2, 8)
+        (adapter,) = await system.settled(pods=1)
+        for annotation in (PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION):
+            patch = {"metadata": {"annotations": {annotation: "{}"}}}
+            with pytest.raises(ApiError) as refused:
+                await backend.api.patch(PODS, namespace, adapter.name, patch, patch_type=PatchType.MERGE)
+            assert refused.value.status in {400, 403, 422}
+            assert annotation in refused.value.message
+        assert await system.settled(pods=1) == [adapter]
