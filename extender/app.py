@@ -107,7 +107,10 @@ class Service:
         recording = asyncio.create_task(self.recorder.run(), name="event recorder")
         background = asyncio.create_task(self._background(), name="background")
         try:
-            await asyncio.shield(background)
+            # Either of them ends only by an error, and the service with it: half a service looks healthy and is not.
+            ended, _ = await asyncio.wait({background, recording}, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
         finally:
             self.health.stopping = True
             await self.server.stop()

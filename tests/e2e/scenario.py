@@ -347,6 +347,12 @@ class System:
 
         return await eventually(look, timeout_s, f"event {reason} about {namespace}/{name}")
 
+    def binds(self) -> int:
+        """Adapter pods that the watcher has seen bound so far."""
+        return len(
+            {v.object["metadata"]["uid"] for v in self.watcher.of(PODS) if v.object["spec"].get("nodeName")}
+        )
+
     async def requests(self) -> dict[str, int]:
         """Requests to the service's verbs since it started."""
         counted: dict[str, int] = (await self.service.state())["requests"]

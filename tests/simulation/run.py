@@ -19,7 +19,8 @@ from tests.simulation.world import Replica, World
 
 SETTLE_TIMEOUT_S: Final = 420.0
 """kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the reconciler comes round."""
-GRACE_S: Final = 5.0
+GRACE_S: Final = 45.0
+"""What reflectors that were refused again and again may wait before they look: only then does everybody know it is over."""
 QUIET_S: Final = 60.0
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
