@@ -123,6 +123,7 @@ class Service:
             tasks.create_task(self.informers.run(), name="informers")
             await self.informers.wait_synced()
             tasks.create_task(self.reactivator.run(), name="reactivator")
+            tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             if self.elector is None:
                 self._always_leads = True
                 tasks.create_task(self._lead(), name="leader")

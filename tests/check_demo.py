@@ -9,7 +9,9 @@ def problems(result: dict) -> list[str]:
     found = []
     if result["vreplicasPlaced"] != result["vreplicasWanted"] or not result["vreplicasWanted"]:
         found.append("not all vreplicas are placed")
-    found += [f"{name} is {result[name]}, not 0" for name in ("overcommittedPods", "movedVReplicas") if result[name]]
+    found += [
+        f"{name} is {result[name]}, not 0" for name in ("overcommittedPods", "movedVReplicas") if result[name]
+    ]
     if result["secondsToSettle"] > 15:
         found.append(f"settled only after {result['secondsToSettle']} s")
     if (result["nodes"], result["vpods"]) != (6, 40) or result["binds"] < result["pods"]:

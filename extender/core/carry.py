@@ -55,15 +55,15 @@ def standing_of(pool: PoolState, pod_name: str, slots: int) -> dict[str, Share]:
     published = {key: claim.status for key, claim in sorted(state.claims.items()) if claim.published}
     for source in (published, dict(sorted(state.last_ledger.items()))):
         for key, share in source.items():
-            vpod = pool.vpods.get(key)
+            weight = _weight_of(pool, key, share)
             known = ledger.get(key)
-            if vpod is None or (known is not None and known.vreplicas >= share.vreplicas):
+            if known is not None and known.vreplicas >= share.vreplicas:
                 continue
             if known is not None:
                 free += known.slots
-            count = min(share.vreplicas, free // vpod.weight)
+            count = min(share.vreplicas, free // weight)
             if count > 0:
-                ledger[key] = Share(count, vpod.weight)
+                ledger[key] = Share(count, weight)
                 free -= ledger[key].slots
             elif known is not None:
                 free -= known.slots
@@ -108,11 +108,17 @@ def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
     """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was seen to carry it."""
     back: dict[str, Share] = {}
     for key, share in state.last_ledger.items():
-        vpod, claim = pool.vpods.get(key), state.claims.get(key)
+        claim = state.claims.get(key)
         extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
-        if vpod is not None and extra > 0:
-            back[key] = Share(extra, vpod.weight)
+        if extra > 0:
+            back[key] = Share(extra, _weight_of(pool, key, share))
     return back
+
+
+def _weight_of(pool: PoolState, key: str, share: Share) -> int:
+    """Slots of one vreplica from now on; as the ledger has it where the watch has not told us of the vpod yet."""
+    vpod = pool.vpods.get(key)
+    return vpod.weight if vpod is not None else share.weight
 
 
 def _ordinals_of(pool: PoolState, key: str) -> int:

@@ -139,6 +139,7 @@ class PoolState:
         key = (new or old or _neither_vpod()).key
         if new is None:
             self.vpods.pop(key, None)
+            self._forget_last(key)
         else:
             self.vpods[key] = new
         published = new.placements if new is not None else {}
@@ -147,6 +148,12 @@ class PoolState:
             count = published.get(name, 0)
             self._claim(key, name, _publish(Share(count, weight) if count else NOTHING))
         self._refresh_vpod(key)
+
+    def _forget_last(self, vpod_key: str) -> None:
+        """A vpod that is gone comes back with no ordinal; one that we have not heard of yet does."""
+        for state in [state for state in self.pods.values() if vpod_key in state.last_ledger]:
+            del state.last_ledger[vpod_key]
+            self._forget_if_empty(state)
 
     # -- reservations ------------------------------------------------------------------------------------------
 

@@ -145,7 +145,10 @@ class Committer:
                 if state is None or not state.bound or (state.pod is not None and state.pod.assumed):
                     continue
                 known = claims[name].ledger if name in claims else Share(0)
-                if share.vreplicas > known.vreplicas or share.slots > known.slots:
+                # Fewer but heavier ones are less, for I2: the status has to go first.
+                if share.vreplicas > known.vreplicas or (
+                    share.vreplicas == known.vreplicas and share.slots > known.slots
+                ):
                     ups.setdefault(name, {})[key] = share
         return ups
 

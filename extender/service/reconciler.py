@@ -30,6 +30,7 @@ from extender.service.placer import Placer
 log: Final = logging.getLogger(__name__)
 
 PERIOD_S: Final = 60.0
+EXPIRY_PERIOD_S: Final = 5.0
 SETTLE_S: Final = 0.2
 """How long after an event: several come together."""
 
@@ -92,12 +93,22 @@ class Reconciler:
             self._running = False
             self._broken.clear()
 
-    async def reconcile(self) -> None:
-        """One pass over everything."""
-        self._wake.clear()
+    async def run_expiry(self) -> None:
+        """Drop reservations in time until cancelled, on every replica: one that led may have left some behind (I5)."""
+        while True:
+            await asyncio.sleep(EXPIRY_PERIOD_S)
+            self.expire_reservations()
+
+    def expire_reservations(self) -> None:
+        """Drop what no write has confirmed in time; its vpods are decided again."""
         for pool, key in self._caches.state.expire(self._clock()):
             self._metrics.repairs.labels("ReservationExpired").inc()
             self._placer.queue(pool).add(key)
+
+    async def reconcile(self) -> None:
+        """One pass over everything."""
+        self._wake.clear()
+        self.expire_reservations()
         self._requeue_differences()
         for pod in list(self._caches.pods.list()):
             if _needs_repair(pod):

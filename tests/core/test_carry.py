@@ -46,6 +46,10 @@ class TestStanding:
         )
         assert carried(scene, 0) == ({}, {})
 
+    def test_what_a_vpod_had_there_comes_back_also_before_the_vpod_is_known(self):
+        scene = Scene().pod(0, {"tenant/late": Share(2, 3)}).no_pod(0).pod(0, node="", uid="next")
+        assert carried(scene, 0) == ({"late": 2}, {})
+
     def test_published_placements_come_before_what_was_only_in_the_ledger(self):
         scene = Scene(slots=3).pod(0, {"tenant/a": 3}).vpod("a", 3).no_pod(0).pod(0, node="", uid="next")
         scene.vpod("b", 2, {0: 2})

@@ -288,6 +288,17 @@ class System:
         items = (await self.backend.api.list_page(PODS, options)).items
         return sorted(items, key=lambda obj: int(str(obj["metadata"]["name"]).rpartition("-")[2]))
 
+    async def came_back(self, before: AdapterPod) -> Obj:
+        """The pod that has taken the place of one that was deleted: same name, another UID."""
+
+        async def look() -> Obj:
+            stored = await self.backend.api.get(PODS, before.namespace, before.name)
+            if stored["metadata"]["uid"] == before.uid:
+                raise NotYet("still the old one")
+            return stored
+
+        return await eventually(look, 15.0, f"a new pod {before.key}")
+
     async def all_vpods(self) -> dict[str, VPod]:
         """The VPods by key."""
         page = await self.backend.api.list_page(VPODS)

@@ -47,7 +47,9 @@ class Proxy:
             await self.before_bind(orjson.loads(body))
         async with (
             aiohttp.ClientSession() as session,
-            session.post(self.target + request.path, data=body) as reply,
+            session.post(
+                self.target + request.path, data=body, headers={"Content-Type": request.content_type}
+            ) as reply,
         ):
             content = await reply.read()
             if is_bind:

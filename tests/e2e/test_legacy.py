@@ -5,7 +5,6 @@ from pathlib import Path
 from extender.kube.api import PODS
 from tests.e2e.backend import Backend
 from tests.e2e.scenario import POOL, Setup, System
-from tests.e2e.waiting import eventually
 
 
 async def test_a_scheduler_of_1_22_binds_adapter_pods_through_the_policy_file(
@@ -21,11 +20,6 @@ async def test_a_scheduler_of_1_22_binds_adapter_pods_through_the_policy_file(
         assert requests["bind"] >= 4
         assert requests["filter"] >= 4
         await backend.api.delete(PODS, namespace, f"{POOL}-1")
-
-        async def came_back() -> bool:
-            stored = await backend.api.get(PODS, namespace, f"{POOL}-1")
-            return bool(stored["metadata"]["uid"] != before[1].uid)
-
-        await eventually(came_back, 15.0, "a new pod of the old name")
+        await system.came_back(before[1])
         after = await system.settled(pods=4)
         assert [adapter.ledger for adapter in after] == [adapter.ledger for adapter in before]

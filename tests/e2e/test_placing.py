@@ -46,14 +46,7 @@ async def test_an_adapter_pod_that_is_deleted_comes_back_with_its_placements(
         before = {adapter.name: adapter for adapter in await system.settled(pods=8)}
         published = {version.key: version.number for version in system.watcher.of(VPODS)}
         await backend.api.delete(PODS, namespace, f"{POOL}-3")
-
-        async def came_back() -> bool:
-            stored = await backend.api.get(PODS, namespace, f"{POOL}-3")
-            if stored["metadata"]["uid"] == before[f"{POOL}-3"].uid:
-                raise NotYet("still the old one")
-            return True
-
-        await eventually(came_back, 15.0, "a new pod of the old name")
+        await system.came_back(before[f"{POOL}-3"])
         after = {adapter.name: adapter for adapter in await system.settled(pods=8)}
         assert _ledgers(after) == _ledgers(before)
         assert {version.key: version.number for version in system.watcher.of(VPODS)} == published

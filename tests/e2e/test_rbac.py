@@ -10,7 +10,6 @@ from extender.kube.api import PODS, Obj
 from tests.e2e.objects import MANIFESTS, load
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL, SYSTEM_NAMESPACE, Setup, System
-from tests.e2e.waiting import eventually
 
 Right = tuple[str, str, str]
 """API group, resource (with subresource), verb."""
@@ -55,12 +54,7 @@ async def test_every_right_that_is_used_is_granted_by_the_manifests(real: RealBa
         tenant = await system.vpods(5, 8)
         (first, _) = await system.settled(pods=2)
         await real.api.delete(PODS, namespace, f"{POOL}-0")
-
-        async def came_back() -> bool:
-            stored = await real.api.get(PODS, namespace, f"{POOL}-0")
-            return bool(stored["metadata"]["uid"] != first.uid)
-
-        await eventually(came_back, 15.0, "a new pod of the old name")
+        await system.came_back(first)
         await system.want(tenant, "source-0", 2)
         await system.want(tenant, "source-1", 14)
         await system.settled(pods=2)

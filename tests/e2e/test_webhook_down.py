@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
-from extender.kube.api import PODS, Obj
+from extender.kube.api import PODS
 from tests.e2e.backend import Backend
 from tests.e2e.scenario import POOL, SLOTS_PER_POD, Setup, System
-from tests.e2e.waiting import NotYet, eventually
+from tests.e2e.waiting import eventually
 
 
 async def test_pods_that_were_made_while_the_webhook_was_down_are_repaired(backend: Backend, tmp_path: Path):
@@ -21,14 +21,7 @@ async def test_pods_that_were_made_while_the_webhook_was_down_are_repaired(backe
         # A pod that carries vreplicas comes back unseen, and the pool grows by pods that nobody has stamped.
         await backend.api.delete(PODS, namespace, f"{POOL}-0")
         await system.vpods(5, 8)
-
-        async def came_back() -> Obj:
-            stored = await backend.api.get(PODS, namespace, f"{POOL}-0")
-            if stored["metadata"]["uid"] == before[f"{POOL}-0"].uid:
-                raise NotYet("still the old one")
-            return stored
-
-        returned = await eventually(came_back, 15.0, "a new pod of the old name")
+        returned = await system.came_back(before[f"{POOL}-0"])
         assert returned["spec"]["schedulerName"] == "default-scheduler"
         after = await system.settled(pods=4)
         for obj in await system.adapters():
@@ -51,12 +44,7 @@ async def test_once_the_webhook_is_back_pods_pass_through_it_again(backend: Back
         await system.start_webhook()
         await eventually(lambda: system.stamps(POOL), 10.0, "pods are stamped again")
         await backend.api.delete(PODS, namespace, slipped.name)
-
-        async def came_back() -> bool:
-            (obj,) = await system.adapters()
-            return bool(obj["metadata"]["uid"] != slipped.uid)
-
-        await eventually(came_back, 15.0, "a new pod of the old name")
+        await system.came_back(slipped)
         (again,) = await system.settled(pods=1)
         assert (again.scheduler_name, again.ledger) == ("vreplica-scheduler", slipped.ledger)
         assert again.slots_request == SLOTS_PER_POD

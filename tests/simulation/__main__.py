@@ -9,13 +9,18 @@ from tests.simulation.run import Outcome, simulate
 SEED_DEFAULT = 1
 
 
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def report(outcome: Outcome) -> None:
-    print(outcome.line(), flush=True)
+    say(outcome.line())
     if outcome.passed:
         return
     for problem in outcome.problems[:20]:
-        print(f"  {problem}")
-    print(f"  replay: python -m tests.simulation --seeds 1 --seed {outcome.seed} --trace", flush=True)
+        say(f"  {problem}")
+    say(f"  replay: python -m tests.simulation --seeds 1 --seed {outcome.seed} --trace")
 
 
 def main(arguments: list[str]) -> int:
@@ -29,10 +34,10 @@ def main(arguments: list[str]) -> int:
     for seed in range(options.seed, options.seed + options.seeds):
         outcome = simulate(seed, keep_trace=options.trace)
         if options.trace:
-            print("\n".join(outcome.trace))
+            say("\n".join(outcome.trace))
         report(outcome)
         failed += not outcome.passed
-    print(f"{options.seeds - failed} passed, {failed} failed")
+    say(f"{options.seeds - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -9,15 +9,14 @@ a pod annotated, an ordinal that is gone, a ledger that a person has edited. A c
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
-from extender.core.errors import VReplicaError
 from extender.kube.api import Obj
 from extender.sim.faults import ACTOR
 from extender.sim.store import Change
-from tests.simulation.world import NAME, NS, POOL
+from tests.simulation.world import NAME
 
 EXCUSE_S: Final = 60.0
 PLACEMENTS: Final = "vreplica.dev/placements"
@@ -25,10 +24,6 @@ SLOTS: Final = "vreplica.dev/slots"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
 SERVICE: Final = "replica-"
 """Names of the service's actors begin so."""
-
-
-class Violation(VReplicaError):
-    """An invariant does not hold. The message names the objects."""
 
 
 @dataclass(frozen=True)
@@ -247,10 +242,13 @@ class Checkers:
             if pod.name in self._unrepaired:
                 self._excuses.note(f"unrepaired {pod.name}")
             self._unrepaired.pop(pod.name, None)
-        elif uncovered and pod.name not in self._unrepaired:
+        elif uncovered and not self._was_broken(pod.name):
             for key in uncovered:
                 if not self._was_edited(key):
                     self._violated(f"I2: {self._both(pod, key)}")
+
+    def _was_broken(self, pod_name: str) -> bool:
+        return pod_name in self._unrepaired or self._excuses.holds(f"unrepaired {pod_name}")
 
     def _was_edited(self, vpod: str) -> bool:
         return vpod in self._edited or self._excuses.holds(f"edited {vpod}")
@@ -305,7 +303,7 @@ class Checkers:
             self._edited.discard(vpod.key)
             self._excuses.note(f"edited {vpod.key}")
         for pod in uncovered:
-            if pod.name not in self._unrepaired and not self._was_edited(vpod.key):
+            if not self._was_broken(pod.name) and not self._was_edited(vpod.key):
                 self._violated(f"I2: {self._both(pod, vpod.key)}")
 
     def _check_i4(self, old: VPod, new: VPod) -> None:
@@ -335,7 +333,7 @@ class Checkers:
             return "ordinal was gone"
         if (pod is not None and pod.marked) or self._excuses.holds(f"marked {name}"):
             return "drain"
-        if name in self._unrepaired or self._excuses.holds(f"unrepaired {name}"):
+        if self._was_broken(name):
             return "overcommit or edit"
         return ""
 
@@ -425,10 +423,3 @@ class Checkers:
 
     def _where_room(self, vpod: VPod) -> str:
         return f"room {self._free(vpod)}, {len(self.ordinals)} of at most {self.max_pods} pods"
-
-
-def describe(violations: list[str]) -> str:
-    return "\n".join(f"  {violation}" for violation in violations[:20])
-
-
-__all__ = ["NS", "POOL", "Any", "Checkers", "Violation", "describe"]

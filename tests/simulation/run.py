@@ -83,23 +83,31 @@ async def settle(world: World, checkers: Checkers, outcome: Outcome) -> list[str
     """Wait until nothing differs, then for silence; what is wrong with it, if anything."""
     loop = asyncio.get_running_loop()
     calm_at = loop.time()
-    while differences := checkers.differences() or leaderless(world):
-        if loop.time() > calm_at + SETTLE_TIMEOUT_S:
-            return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
-        await asyncio.sleep(0.5)
+    if problems := await wait_settled(world, checkers):
+        return problems
     outcome.settled_s = loop.time() - calm_at
     await asyncio.sleep(GRACE_S)
     silent_from = loop.time()
-    written_before = world.trace.count
+    lines_before = len(world.trace.lines)
     await asyncio.sleep(QUIET_S)
     loud = [
         f"{plural} written at {at:.3f} s, after all had settled at {silent_from - GRACE_S:.3f} s"
         for plural, at in checkers.last_write_s.items()
         if at > silent_from and plural not in LOUD
     ]
-    if loud and world.trace.lines:
-        loud += world.trace.lines[written_before:][:20]
+    if loud:
+        loud += world.trace.lines[lines_before:][:20]
     return loud + [f"settled, and then not: {line}" for line in checkers.differences()]
+
+
+async def wait_settled(world: World, checkers: Checkers) -> list[str]:
+    """Wait until nothing differs, for at most ``SETTLE_TIMEOUT_S``; what still differs then."""
+    end = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
+    while differences := checkers.differences() or leaderless(world):
+        if asyncio.get_running_loop().time() > end:
+            return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
+        await asyncio.sleep(0.5)
+    return []
 
 
 def leaderless(world: World) -> list[str]:

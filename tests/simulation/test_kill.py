@@ -11,7 +11,7 @@ import pytest
 from extender.kube.api import PODS, VPODS
 from extender.sim.clock import run_virtual
 from tests.simulation.checkers import Checkers
-from tests.simulation.run import SETTLE_TIMEOUT_S, leaderless, state_problems
+from tests.simulation.run import state_problems, wait_settled
 from tests.simulation.world import NS, TENANTS, Scale, World, vpod_object
 
 pytestmark = pytest.mark.sim
@@ -58,12 +58,9 @@ def _kill_at(world: World, call: int, after_effect: bool) -> None:
 
 
 async def _settled(world: World, checkers: Checkers) -> list[str]:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + SETTLE_TIMEOUT_S
-    while (differences := checkers.differences() or leaderless(world)) and loop.time() < end:
-        await asyncio.sleep(0.5)
+    problems = await wait_settled(world, checkers)
     await asyncio.sleep(2.0)
-    return differences or checkers.differences()
+    return problems or checkers.differences()
 
 
 @pytest.mark.parametrize("call", range(1, CALLS_OF_GROWTH + 1))

@@ -273,9 +273,12 @@ class Workload:
         edit = self.rng.choice(("garbage", "gone", "both gone", "less", "more", "ghost"))
         if edit in ("less", "more", "ghost"):
             text = self._edited(edit, text)
-        values = {"garbage": {PLACEMENTS: "{oops"}, "gone": {PLACEMENTS: None}}
-        both = {PLACEMENTS: None, SLOTS: None}
-        await self._annotate(pod, values.get(edit) or (both if edit == "both gone" else {PLACEMENTS: text}))
+        values: dict[str, dict[str, str | None]] = {
+            "garbage": {PLACEMENTS: "{oops"},
+            "gone": {PLACEMENTS: None},
+            "both gone": {PLACEMENTS: None, SLOTS: None},
+        }
+        await self._annotate(pod, values.get(edit, {PLACEMENTS: text}))
 
     def _edited(self, edit: str, text: str | None) -> str:
         try:
