@@ -128,7 +128,12 @@ class Service:
                 self._always_leads = True
                 tasks.create_task(self._lead(), name="leader")
             else:
-                tasks.create_task(self.elector.run(self._lead), name="leader election")
+                tasks.create_task(self.elector.run(self._lead_on), name="leader election")
+
+    async def _lead_on(self) -> None:
+        """Take over from another leader: not before all that it has written is known here."""
+        await self.informers.catch_up()
+        await self._lead()
 
     async def _lead(self) -> None:
         log.info("%s leads", self.identity)

@@ -2,9 +2,10 @@
 
 import json
 import sys
+from typing import Any
 
 
-def problems(result: dict) -> list[str]:
+def problems(result: dict[str, Any]) -> list[str]:
     """What is wrong with a demonstration's figures; nothing for a good one."""
     found = []
     if result["vreplicasPlaced"] != result["vreplicasWanted"] or not result["vreplicasWanted"]:
@@ -22,5 +23,5 @@ def problems(result: dict) -> list[str]:
 if __name__ == "__main__":
     line = sys.stdin.read().strip().splitlines()[-1]
     wrong = problems(json.loads(line))
-    print("\n".join(wrong) or "the demonstration is right", file=sys.stderr)
+    sys.stderr.write(("\n".join(wrong) or "the demonstration is right") + "\n")
     sys.exit(1 if wrong else 0)

@@ -79,7 +79,13 @@ class ObjectCache(Generic[T]):
         self._effective.assume(obj)
 
     def written(self, obj: T) -> bool:
-        """Take the reply of a successful write; False where the watch is ahead of it or the object is gone by now."""
+        """Take the reply of a write, or a read; False where the watch is ahead of it or the object is gone by now.
+
+        Another incarnation is left to the watch: it shows first what the last one was at its end, which that reply skips.
+        """
+        known = self.latest(obj.key)
+        if known is not None and known.uid != obj.uid:
+            return False
         try:
             self._stored.assume(obj)
         except (NotFound, VersionConflict):

@@ -26,10 +26,10 @@ async def run_demo(*, once: bool, output: str, seed: int) -> int:
         async with LocalSystem(seed=seed, directory=Path(directory)) as system:
             census = Census()
             system.local.spawn(census.follow(system.local.cluster), "census")
-            view = View(census, _urls(system))
+            view = View(census, _urls(system), system.zone_of)
             quiet = output == "json"
             with contextlib.ExitStack() as stack:
-                tell = view.tell
+                tell: Tell = view.tell
                 if not quiet and sys.stdout.isatty():
                     stack.enter_context(Live(view, refresh_per_second=REFRESH_PER_SECOND, screen=False))
                 else:
@@ -38,7 +38,6 @@ async def run_demo(*, once: bool, output: str, seed: int) -> int:
                         tell(line)
                 story = Story(system, census, tell)
                 await story.play()
-                view.zones = {node.name: node.zone for node in system.running.caches.nodes.list()}
                 if not once:
                     tell("the story is told; everything stays up until Ctrl-C")
                     await asyncio.get_running_loop().create_future()

@@ -9,7 +9,7 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.resources import files
@@ -28,7 +28,6 @@ from extender.kube.api import (
     VALIDATING_WEBHOOKS,
     AlreadyExists,
     Api,
-    ApiError,
     Obj,
     Resource,
     WatchEventType,
@@ -99,11 +98,9 @@ class LocalCluster:
     ) -> None:
         await self._stack.__aexit__(kind, error, trace)
 
-    def spawn(self, coroutine: Any, name: str) -> "asyncio.Task[Any]":
-        """Run something for as long as the cluster lives."""
-        task = asyncio.create_task(coroutine, name=name)
-        self._tasks.append(task)
-        return task
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something for as long as the cluster lives; what ends it early shows in ``check``."""
+        self._tasks.append(asyncio.create_task(coroutine, name=name))
 
     def check(self) -> None:
         """Raise what ended a spawned task."""
@@ -165,6 +162,11 @@ class LocalSystem:
         if self.service is None:
             raise RuntimeError("the local system has not been started")
         return self.service
+
+    def zone_of(self, node: str) -> str:
+        """The zone of a node, "" for one that is not known."""
+        known = self.running.caches.nodes.get(node)
+        return known.zone if known is not None else ""
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
@@ -249,15 +251,6 @@ async def create_namespace(api: Api, name: str) -> None:
         )
     except AlreadyExists:
         return
-
-
-async def exists(api: Api, resource: Resource, namespace: str, name: str) -> bool:
-    """Whether an object can be read."""
-    try:
-        await api.get(resource, namespace, name)
-    except ApiError:
-        return False
-    return True
 
 
 async def _free_port() -> int:

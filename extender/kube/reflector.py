@@ -126,6 +126,8 @@ class Reflector:
         self._failures = 0
         self._relist = True
         self._wake = asyncio.Event()
+        self._wanted: list[asyncio.Future[None]] = []
+        """Who waits for the next list to be begun, and ended."""
         self._watchdog: asyncio.Timeout | None = None
         self._reported: OrderedDict[str, str] = OrderedDict()
 
@@ -140,6 +142,13 @@ class Reflector:
         self._wake.set()
         if self._watchdog is not None and not self._watchdog.expired():
             self._watchdog.reschedule(asyncio.get_running_loop().time())
+
+    async def relist(self) -> None:
+        """Wait until a list that is begun from now on is in the sink: a consistent read."""
+        listed = asyncio.get_running_loop().create_future()
+        self._wanted.append(listed)
+        self.request_relist()
+        await listed
 
     async def run(self) -> None:
         """List and watch until cancelled. ApiErrors are counted, logged and waited out; other errors are ours and raised."""
@@ -166,12 +175,17 @@ class Reflector:
         """Read the whole collection, give it to the sink and start from its version."""
         self._relist = False
         self._wake.clear()
+        wanted, self._wanted = self._wanted, []
         try:
             objects, version = await self._read()
+            self._replace(objects, version)
         except BaseException:
             self._relist = True
+            self._wanted += wanted
             raise
-        self._replace(objects, version)
+        for listed in wanted:
+            if not listed.done():
+                listed.set_result(None)
         self.lists += 1
         self._failures = 0
         self.last_sync_version = version

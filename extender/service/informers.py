@@ -143,6 +143,11 @@ class Informers:
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
+    async def catch_up(self) -> None:
+        """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes."""
+        await self._pods.relist()
+        await self._vpods.relist()
+
     async def run(self) -> None:
         """List and watch everything until cancelled."""
         async with asyncio.TaskGroup() as tasks:

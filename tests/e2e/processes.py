@@ -11,6 +11,7 @@ for; a program that ends while it is waited for fails the wait at once, with the
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import socket
 import ssl
@@ -29,6 +30,9 @@ from tests.e2e.waiting import NotYet, eventually
 STOP_TIMEOUT_S: Final = 15.0
 LOG_TAIL_BYTES_MAX: Final = 16 * 1024
 LOG_LINE_CHARS_MAX: Final = 400
+PORTS: Final = (20_000, 30_000)
+PORT_TRIES_MAX: Final = 1000
+_handed_out: Final[set[int]] = set()
 VENV_BIN: Final = Path(sys.executable).parent
 
 
@@ -37,11 +41,21 @@ class ProcessFailed(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """A TCP port of loopback that was free a moment ago and was not handed out before.
+
+    Below the ports that systems give to outgoing connections, so that none of those takes it before its program listens, or
+    between two starts of one.
+    """
+    for _ in range(PORT_TRIES_MAX):
+        port = random.randrange(*PORTS)
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                listener.bind(("127.0.0.1", port))
+                if port not in _handed_out:
+                    _handed_out.add(port)
+                    return port
+    raise OSError(f"no free port in {PORTS} after {PORT_TRIES_MAX} tries")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """Malformed, oversized and foreign requests to every endpoint: a clear answer, and nothing that is stored changes."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -26,6 +27,7 @@ from extender.kube.api import (
 from tests.e2e.backend import Backend
 from tests.e2e.objects import pod
 from tests.e2e.scenario import POOL, System
+from tests.e2e.waiting import eventually
 
 VERBS: Final = ("/v1/filter", "/v1/prioritize", "/v1/bind", "/v1/preempt")
 STORED: Final = (
@@ -75,6 +77,19 @@ class Sender:
             return reply.status, await reply.text()
 
 
+async def _at_rest(backend: Backend) -> dict[tuple[str, str, str], str]:
+    """The stored versions once nothing has changed for a second: the pool's status follows what it tells of."""
+
+    async def look() -> dict[tuple[str, str, str], str]:
+        first = await _versions(backend)
+        await asyncio.sleep(1.0)
+        second = await _versions(backend)
+        assert first == second
+        return second
+
+    return await eventually(look, 15.0, "nothing changes any more")
+
+
 async def _versions(backend: Backend) -> dict[tuple[str, str, str], str]:
     return {
         (
@@ -95,7 +110,7 @@ async def test_no_request_from_elsewhere_changes_what_is_stored(backend: Backend
         bystander = pod(namespace, "bystander", schedulerName="nobody")
         await backend.apply([bystander])
         await system.settled(pods=2)
-        before = await _versions(backend)
+        before = await _at_rest(backend)
         sender = Sender(system, session)
         await _malformed(sender)
         await _not_json(sender)
