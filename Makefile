@@ -38,7 +38,7 @@ lint: $(VENV)/stamp-dev ## ruff, mypy strict, import-linter
 .PHONY: format
 format: $(VENV)/stamp-dev ## Format the code
 	@$(BIN)/ruff format .
-	@$(BIN)/ruff check --fix --quiet . || true
+	@$(BIN)/ruff check --fix .
 
 .PHONY: conformance
 conformance: $(VENV)/stamp-test ## Compare with recorded behaviour of Knative and Kubernetes (CASES=DIR)
@@ -53,6 +53,11 @@ simulate: $(VENV)/stamp-test ## The shipped service under injected faults in vir
 e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one
 	@$(BIN)/python -m tests.e2e.build
 	@$(BIN)/python -m pytest -q -m e2e tests/e2e --timeout 300 -p no:randomly $(ARGS)
+
+.PHONY: image
+IMAGE ?= vreplica-scheduler:0.1.0
+image: ## The container image that the Deployments name (IMAGE=NAME; needs docker)
+	@docker build --tag $(IMAGE) .
 
 .PHONY: lock
 lock: ## Resolve dependencies anew into requirements/ (needs uv)

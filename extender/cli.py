@@ -12,12 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Final
 
 from extender import __version__
 from extender.core.errors import InvalidObject, VReplicaError
-
-EXIT_USAGE: Final = 2
 
 
 class OneLineFormatter(logging.Formatter):
@@ -72,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 
     cluster = commands.add_parser("cluster", help="only the embedded cluster, for kubectl and for tests")
     cluster.add_argument("--host", default="127.0.0.1")
-    cluster.add_argument("--port", type=int, default=0, help="0: any free one")
+    cluster.add_argument("--port", type=_port, default=0, help="0: any free one")
     cluster.add_argument("--kubeconfig-out", metavar="FILE", help="write a kubeconfig for it")
     cluster.add_argument(
         "--scheduler-config",
@@ -95,6 +92,12 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--compact", action="store_true", help="also what would be drained and compacted")
     plan.set_defaults(command=_plan)
     return parser
+
+
+def _port(value: str) -> int:
+    if not value.isdigit() or int(value) > 65535:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a port: 0 to 65535")
+    return int(value)
 
 
 def _serve(options: argparse.Namespace) -> int:

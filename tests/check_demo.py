@@ -11,7 +11,9 @@ def problems(result: dict[str, Any]) -> list[str]:
     if result["vreplicasPlaced"] != result["vreplicasWanted"] or not result["vreplicasWanted"]:
         found.append("not all vreplicas are placed")
     found += [
-        f"{name} is {result[name]}, not 0" for name in ("overcommittedPods", "movedVReplicas") if result[name]
+        f"{name} is {result[name]}, not 0"
+        for name in ("overcommittedPods", "movedVReplicas", "bindErrors")
+        if result[name]
     ]
     if result["secondsToSettle"] > 15:
         found.append(f"settled only after {result['secondsToSettle']} s")

@@ -11,7 +11,7 @@ import yaml
 
 from extender.core.errors import VReplicaError
 from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, SCHEDULER_NAME
-from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
+from webhook.validate import DEFAULT_RULES, DEFAULT_WRITERS, Rules
 
 _CONFIG_BYTES_MAX: Final = 1024 * 1024
 
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--config",
         metavar="FILE",
-        help=f"{CONFIG_KIND}: takes clientConnection and the profiles' names from it",
+        help=f"{CONFIG_KIND}: takes clientConnection from it",
     )
     add("--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)")
     add("--host", default=_DEFAULTS.host, help="address to listen on (default: %(default)s)")
@@ -79,8 +79,6 @@ def parser() -> argparse.ArgumentParser:
     add("--service-account", metavar="NAMESPACE/NAME", nargs="+", action="extend", default=[],
         help="who may write the ledger annotations: ServiceAccounts, or full usernames with a colon "
         f"(default: {', '.join(sorted(DEFAULT_WRITERS))})")  # fmt: skip
-    add("--profile", metavar="NAME", nargs="+", action="extend", default=[],
-        help=f"profiles that AdapterPools may name (default: {', '.join(sorted(DEFAULT_PROFILES))})")  # fmt: skip
     add("--scheduler-name", metavar="NAME", default=_DEFAULTS.scheduler_name,
         help="profile of the kube-scheduler that calls the extender; default-scheduler where the cluster's own does, "
         "which is all that a Policy file can do (default: %(default)s)")  # fmt: skip
@@ -94,7 +92,6 @@ def settings_from(options: argparse.Namespace) -> Settings:
     """Check the options and read the configuration file. Raises SettingsError."""
     config = _config(options.config) if options.config else {}
     client = _section(config, "clientConnection")
-    profiles = frozenset(options.profile) or _profile_names(config) or DEFAULT_PROFILES
     writers = frozenset(_username(account) for account in options.service_account) or DEFAULT_WRITERS
     if options.url and urlsplit(options.url).scheme != "https":
         raise SettingsError(
@@ -115,7 +112,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         secret=_pair("--secret", options.secret) if options.secret else None,
         service=_pair("--service", options.service),
         url=options.url,
-        rules=Rules(writers=writers, profiles=profiles),
+        rules=Rules(writers=writers),
         scheduler_name=options.scheduler_name,
         shutdown_delay_s=max(0.0, options.shutdown_delay_seconds),
         log_level=options.log_level,
@@ -143,17 +140,6 @@ def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(section, dict):
         raise SettingsError(f"{name}: expected a mapping")
     return section
-
-
-def _profile_names(config: Mapping[str, Any]) -> frozenset[str]:
-    """The profiles that the service is configured with, besides the ones that it always has."""
-    profiles = config.get("profiles") or []
-    if not isinstance(profiles, list):
-        raise SettingsError("profiles: expected a list")
-    found = {
-        str(profile["name"]) for profile in profiles if isinstance(profile, dict) and profile.get("name")
-    }
-    return DEFAULT_PROFILES | found if found else frozenset()
 
 
 def _pair(option: str, value: str) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from extender.core import names
 from extender.core.errors import InvalidObject, LedgerUnreadable
 from extender.core.ledger import EMPTY_LEDGER, decode_ledger
 from extender.core.model import (
+    ORDINAL_MAX,
     AdapterPod,
     AdapterPool,
     Condition,
@@ -207,15 +208,26 @@ def node_from(obj: Json) -> Node:
 
 
 def stateful_set_from(obj: Json) -> StatefulSet:
-    """A StatefulSet. spec.replicas absent is 1, as the API server defaults it."""
+    """A StatefulSet. spec.replicas absent is 1, as the API server defaults it.
+
+    Raises InvalidObject for one with ordinals beyond ``ORDINAL_MAX``.
+    """
     metadata = mapping(obj, "metadata")
+    replicas = _count(obj, "StatefulSet", ("spec", "replicas"), 1)
+    start = _count(obj, "StatefulSet", ("spec", "ordinals", "start"), 0)
+    if start + replicas > ORDINAL_MAX + 1:
+        raise InvalidObject(
+            _subject(obj, "StatefulSet"),
+            "spec.ordinals.start + spec.replicas",
+            f"must not exceed {ORDINAL_MAX + 1}",
+        )
     return StatefulSet(
         namespace=text(metadata, "namespace"),
         name=text(metadata, "name"),
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
-        replicas=_count(obj, "StatefulSet", ("spec", "replicas"), 1),
-        ordinals_start=_count(obj, "StatefulSet", ("spec", "ordinals", "start"), 0),
+        replicas=replicas,
+        ordinals_start=start,
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 

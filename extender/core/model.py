@@ -11,6 +11,8 @@ from typing import Final
 
 from extender.core.ledger import EMPTY_LEDGER, Ledger
 
+ORDINAL_MAX: Final = 100_000
+"""Ordinals are bits of an int in the state: one beyond this would make every decision, of all pools, slow."""
 NO_PLACEMENTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -26,11 +28,15 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 def ordinal_of(pod_name: str) -> int | None:
-    """The ordinal in a StatefulSet pod's name: the decimal number after the last ``-``; None if there is none."""
+    """The ordinal in a StatefulSet pod's name: the decimal number after the last ``-``.
+
+    None if there is none, or one over ``ORDINAL_MAX``.
+    """
     _, dash, digits = pod_name.rpartition("-")
     if not dash or not digits.isascii() or not digits.isdigit() or len(digits) > 9:
         return None
-    return int(digits)
+    ordinal = int(digits)
+    return ordinal if ordinal <= ORDINAL_MAX else None
 
 
 def placement_order(pod_name: str) -> tuple[int, str]:

@@ -109,7 +109,7 @@ class _Packing:
         start = state.stateful_set.ordinals_start if state.stateful_set is not None else 0
         self._next = start + replicas
         self._slots = pool.slots_per_pod
-        self._added_max = 10_000 if pool.max_pods is None else max(0, pool.max_pods - replicas) + 1
+        self._added_max = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas) + 1
         self.added = 0
         self._free: dict[int, int] = {}
         for ordinal in range(start, start + replicas):

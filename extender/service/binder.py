@@ -135,7 +135,9 @@ class SchedulerVReplicaBinder:
             carry = self._carry(pod)
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
-        assumed = AssumedPod(pod, node, carry, slots_of(state, pod))
+        # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by now.
+        stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
+        assumed = AssumedPod(pod, node, carry, stamped)
         self._assume_pod(assumed)
         pool = state.pool(pod.pool)
         for key in carry.planned:

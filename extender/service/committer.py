@@ -52,6 +52,8 @@ RESERVATION_TTL_S: Final = 30.0
 class Batch:
     """One ``commit`` at work. ``failed``: vpod key -> why not all of its decision was written."""
 
+    owner: object
+    """Whose reservations the decisions are: what they are about, and nothing that has come since."""
     decisions: dict[str, Decision]
     failed: dict[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
@@ -99,6 +101,9 @@ class Committer:
         self._leading = leading
         self._metrics = metrics
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self._doubtful: dict[str, str] = {}
+        """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
+        caches.pods.add_event_handler(self._pod_changed)
 
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""
@@ -108,7 +113,7 @@ class Committer:
 
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> dict[str, str]:
         """Write decisions already reserved by ``owner``; vpod key -> error for those to be decided again."""
-        batch = Batch({decision.vpod: decision for decision in decisions})
+        batch = Batch(owner, {decision.vpod: decision for decision in decisions})
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
                 if not self._leading():
@@ -146,9 +151,12 @@ class Committer:
                     continue
                 known = claims[name].ledger if name in claims else Share(0)
                 # Fewer but heavier ones are less, for I2: the status has to go first.
-                if share.vreplicas > known.vreplicas or (
-                    share.vreplicas == known.vreplicas and share.slots > known.slots
+                if (
+                    share.vreplicas > known.vreplicas
+                    or (share.vreplicas == known.vreplicas and share.slots > known.slots)
+                    or self._is_doubtful(state.pod)
                 ):
+                    # On a doubtful pod the comparison that comes with the write tells what is there.
                     ups.setdefault(name, {})[key] = share
         return ups
 
@@ -164,6 +172,9 @@ class Committer:
                 continue
             target = decision.target
             for name, claim in pool.claims_of(key).items():
+                if claim.reserved is None or claim.owner != batch.owner:
+                    # A bind has brought it there since the decision.
+                    continue
                 # Never below what is published, whatever came of the status write.
                 share = Share(max(target.get(name, 0), claim.published), decision.weight)
                 state = pool.pods[name].pod
@@ -212,7 +223,9 @@ class Committer:
             except NotFound:
                 known = None
             except ApiError:
-                batch.unknown.update(change if isinstance(error, OutcomeUnknown) else ())
+                if isinstance(error, OutcomeUnknown):
+                    batch.unknown.update(change)
+                    self._doubtful[pod.key] = pod.resource_version
         elif isinstance(error, NotFound):
             known = None
         if isinstance(error, (Invalid, Conflict)):
@@ -224,7 +237,20 @@ class Committer:
     def _written(self, reply: Obj) -> AdapterPod:
         pod = pod_from(reply)
         self._caches.pods.written(pod)
+        self._doubtful.pop(pod.key, None)
         return pod
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and new is None:
+            self._doubtful.pop(old.key, None)
+
+    def _is_doubtful(self, pod: AdapterPod | None) -> bool:
+        if pod is None or pod.key not in self._doubtful:
+            return False
+        if self._doubtful[pod.key] != pod.resource_version:
+            del self._doubtful[pod.key]
+            return False
+        return True
 
     # -- statuses -----------------------------------------------------------------------------------------------
 
@@ -257,7 +283,7 @@ class Committer:
         return {
             name: claim.ledger.vreplicas
             for name, claim in pool.claims_of(decision.vpod).items()
-            if (pod := pool.pods[name].pod) is not None and not pod.assumed
+            if (pod := pool.pods[name].pod) is not None and not (pod.assumed or self._is_doubtful(pod))
         }
 
     async def _all(self, writes: Iterable[Coroutine[None, None, None]]) -> None:

@@ -19,7 +19,7 @@ from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet
 from extender.core.reasons import ConflictReason
-from extender.core.verbs import pod_problem, slots_of
+from extender.core.verbs import slots_of
 from extender.kube.api import PODS, Api, ApiError, PatchType
 from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics
@@ -131,7 +131,12 @@ class Reconciler:
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)
-        if pool is None or pool.pool is None or pod_problem(self._caches.state, pod) is not None:
+        if (
+            pool is None
+            or pool.pool is None
+            or pool.stateful_set is None
+            or pod.owner != pool.stateful_set.name
+        ):
             return
         slots = slots_of(self._caches.state, pod)
         standing = standing_of(pool, pod.name, slots)

@@ -74,7 +74,7 @@ CALM: Final = FaultRates()
 
 
 class Crashed(BaseException):
-    """This process is dead: nothing that it still does reaches the outside."""
+    """The process is dead: nothing that it still does reaches the outside."""
 
 
 class Faults:
@@ -158,15 +158,7 @@ class FaultyApi:
     async def _call(self, what: str, served: Coroutine[Any, Any, T], *, write: bool = True) -> T:
         """``served``, with whatever happens to it on the way there and back."""
         try:
-            self._alive()
-            self.calls += 1
-            number = self.calls
-            await self._faults.delay()
-            self._crash_if_due(number, after_effect=False)
-            refusal = self._faults.refusal(write=write)
-            if refusal is not None:
-                self._record(f"{self._actor} {what} {refusal.reason}, injected")
-                raise refusal
+            number = await self._send(what, write=write)
         except BaseException:
             served.close()
             raise
@@ -179,6 +171,19 @@ class FaultyApi:
         if self._faults.hits("lost after", self._faults.rates.lost_after):
             raise OutcomeUnknown(0, "Timeout", "injected: the answer was lost")
         return reply
+
+    async def _send(self, what: str, *, write: bool) -> int:
+        """The way there: the call's number, once it has arrived. Raises Crashed, and ApiError where it is not served."""
+        self._alive()
+        self.calls += 1
+        number = self.calls
+        await self._faults.delay()
+        self._crash_if_due(number, after_effect=False)
+        refusal = self._faults.refusal(write=write)
+        if refusal is not None:
+            self._record(f"{self._actor} {what} {refusal.reason}, injected")
+            raise refusal
+        return number
 
     async def _serve(self, what: str, served: Coroutine[Any, Any, T]) -> T:
         token = ACTOR.set(self._actor)

@@ -273,3 +273,27 @@ json_values = st.recursive(
 def test_no_object_raises_anything_but_an_error_of_ours(obj, reader):
     with suppress(VReplicaError):
         getattr(decode, reader)(obj)
+
+
+def test_ordinals_that_would_make_every_decision_slow_are_refused_by_name():
+    obj = {
+        "metadata": {"namespace": "a", "name": "s"},
+        "spec": {"replicas": 1, "ordinals": {"start": 2_000_000_000}},
+    }
+    with pytest.raises(InvalidObject, match=r"StatefulSet a/s: spec\.ordinals\.start \+ spec\.replicas"):
+        decode.stateful_set_from(obj)
+
+
+@pytest.mark.parametrize(
+    ("name", "ordinal"),
+    [
+        ("d-0", 0),
+        ("d-100000", 100_000),
+        ("d-100001", None),
+        ("d-999999999", None),
+        ("d", None),
+        ("d-x", None),
+    ],
+)
+def test_the_ordinal_of_a_pods_name(name, ordinal):
+    assert ordinal_of(name) == ordinal

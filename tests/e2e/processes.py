@@ -32,6 +32,7 @@ LOG_TAIL_BYTES_MAX: Final = 16 * 1024
 LOG_LINE_CHARS_MAX: Final = 400
 PORTS: Final = (20_000, 30_000)
 PORT_TRIES_MAX: Final = 1000
+_chance: Final = random.SystemRandom()
 _handed_out: Final[set[int]] = set()
 VENV_BIN: Final = Path(sys.executable).parent
 
@@ -47,7 +48,7 @@ def free_port() -> int:
     between two starts of one.
     """
     for _ in range(PORT_TRIES_MAX):
-        port = random.randrange(*PORTS)
+        port = _chance.randrange(*PORTS)
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):

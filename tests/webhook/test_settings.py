@@ -4,7 +4,7 @@ import pytest
 
 from webhook.cli import main
 from webhook.settings import Settings, SettingsError, parser, settings_from
-from webhook.validate import DEFAULT_PROFILES, DEFAULT_WRITERS
+from webhook.validate import DEFAULT_WRITERS
 
 
 def settings(*arguments: str) -> Settings:
@@ -26,7 +26,6 @@ def test_defaults():
         "vreplica-scheduler",
     )
     assert got.rules.writers == DEFAULT_WRITERS
-    assert got.rules.profiles == DEFAULT_PROFILES
     assert got.hosts == (
         "vreplica-webhook.vreplica-system.svc",
         "vreplica-webhook.vreplica-system.svc.cluster.local",
@@ -44,16 +43,14 @@ def test_the_certificate_is_also_for_the_host_of_the_url():
     assert settings("--url", "https://127.0.0.1:9443").hosts[-1] == "127.0.0.1"
 
 
-def test_the_services_configuration_file_gives_connection_and_profiles(tmp_path):
+def test_the_services_configuration_file_gives_the_connection(tmp_path):
     file = config(
         tmp_path,
-        "clientConnection: {kubeconfig: /k, context: c, qps: 7, burst: 9}\nprofiles: [{name: fast}]\n",
+        "clientConnection: {kubeconfig: /k, context: c, qps: 7, burst: 9}\n",
     )
     got = settings("--config", file)
     assert (got.kubeconfig, got.context, got.qps, got.burst) == ("/k", "c", 7.0, 9)
-    assert got.rules.profiles == DEFAULT_PROFILES | {"fast"}
     assert settings("--config", file, "--kubeconfig", "/other").kubeconfig == "/other"
-    assert settings("--config", file, "--profile", "only").rules.profiles == {"only"}
 
 
 @pytest.mark.parametrize(
@@ -63,8 +60,7 @@ def test_the_services_configuration_file_gives_connection_and_profiles(tmp_path)
         pytest.param("kind: Other\n", "expected kind", id="another kind"),
         pytest.param("clientConnection: 7\n", "clientConnection", id="no mapping"),
         pytest.param("clientConnection: {qps: many}\n", "many", id="no number"),
-        pytest.param("profiles: {}x\n", "config.yaml", id="broken"),
-        pytest.param("profiles: {a: b}\n", "profiles", id="no list"),
+        pytest.param("clientConnection: {}x\n", "config.yaml", id="broken"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path, text, says):
