@@ -151,12 +151,13 @@ class Committer:
                     continue
                 known = claims[name].ledger if name in claims else Share(0)
                 # Fewer but heavier ones are less, for I2: the status has to go first.
-                if (
-                    share.vreplicas > known.vreplicas
-                    or (share.vreplicas == known.vreplicas and share.slots > known.slots)
-                    or self._is_doubtful(state.pod)
-                ):
-                    # On a doubtful pod the comparison that comes with the write tells what is there.
+                more = share.vreplicas > known.vreplicas or (
+                    share.vreplicas == known.vreplicas and share.slots > known.slots
+                )
+                if not more and known.vreplicas and self._is_doubtful(state.pod):
+                    # The comparison that comes with writing it again as it is tells what is there.
+                    ups.setdefault(name, {})[key] = known
+                elif more:
                     ups.setdefault(name, {})[key] = share
         return ups
 
