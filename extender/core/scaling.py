@@ -117,7 +117,8 @@ class _Packing:
             if pod is None:
                 self._free[ordinal] = self._slots
             elif pod.schedulable or not (pod.bound or pod.draining):
-                self._free[ordinal] = pod.free
+                # As decided, not as held: what another vpod is giving up right now needs no new pod.
+                self._free[ordinal] = pod.capacity - pod.placed
         self._room = sum(1 << ordinal for ordinal, slots in self._free.items() if slots > 0)
 
     def add(self, missing: int, weight: int) -> bool:

@@ -167,3 +167,14 @@ def test_a_pool_without_max_pods_asks_for_no_more_than_ten_thousand():
     plan = plan_scale(scene.pool)
     assert plan is not None
     assert (plan.wanted, plan.limited) == (10_000, True)
+
+
+def test_room_that_another_vpod_is_giving_up_needs_no_new_pod():
+    """Seen end to end: 5 vreplicas less here and 5 more there, at once, made a full pool grow."""
+    scene = (
+        Scene(replicas=1).pod(0, {"tenant/a": 8, "tenant/b": 12}).vpod("a", 3, {0: 8}).vpod("b", 17, {0: 12})
+    )
+    scene.pool.reserve("placer", "tenant/a", {"dispatcher-0": Share(3)}, expires_at=30.0)
+    plan = plan_scale(scene.pool)
+    assert plan is not None
+    assert plan.wanted == 1
