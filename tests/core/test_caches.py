@@ -100,6 +100,11 @@ def test_a_reply_that_the_watch_has_overtaken_changes_nothing(pods: AdapterPodAs
     assert pods.get_api("ns/a-0") is None
 
 
+def test_another_incarnation_is_left_to_the_watch(pods: AdapterPodAssumeCache, changes: Changes) -> None:
+    assert not pods.written(pod(9, uid="next")), "a reply would skip what the last one was at its end"
+    assert (pods.latest("ns/a-0"), changes) == (pod(5), [])
+
+
 def test_the_late_delete_of_the_pod_before_leaves_the_new_one(pods: AdapterPodAssumeCache) -> None:
     pods.update(pod(9, uid="new"))
     pods.delete(pod(7, uid="u"))
