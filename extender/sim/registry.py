@@ -187,13 +187,6 @@ class Registry:
         """As ``resolve``, by the parts of a path."""
         return self.resolve(Resource(group, version, plural, ""))
 
-    def find_kind(self, api_version: str, kind: str) -> Kind | None:
-        """The kind of an object reference."""
-        for found in self._kinds.values():
-            if found.resource.kind == kind and found.resource.api_version == api_version:
-                return found
-        return None
-
     def kinds(self) -> Iterator[Kind]:
         """All, built-in ones first."""
         yield from self._kinds.values()

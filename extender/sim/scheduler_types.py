@@ -54,9 +54,6 @@ class Status:
         return self.code in {Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
 
 
-UNRESOLVABLE_WITHOUT_REASON: Final = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
-
-
 @dataclass(frozen=True, slots=True)
 class Toleration:
     """A v1.Toleration. ``operator`` "" is Equal."""
