@@ -22,10 +22,10 @@ from extender.core.decode import Json, mapping, mappings, pool_from, quantity, s
 from extender.core.errors import InvalidObject, LedgerUnreadable
 from extender.core.ledger import Ledger, decode_ledger, ledger_slots
 from extender.core.model import AdapterPool, Namespace, VPod, object_key
-from extender.core.plan import PROFILES
+from extender.core.state import BUILT_IN_PROFILES
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
-DEFAULT_PROFILES: Final = frozenset(PROFILES)
+DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
 SOURCE_PRESETS: Final = frozenset({"knative-consumergroup", "knative-kafkasource"})
 DEFAULT_WRITERS: Final = frozenset({"system:serviceaccount:vreplica-system:vreplica-scheduler"})
 GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION)

@@ -70,6 +70,7 @@ class PodState:
         "name",
         "node",
         "ordinal",
+        "place",
         "placed",
         "pod",
         "schedulable",
@@ -86,6 +87,8 @@ class PodState:
         self.placed = 0
         self.capacity = 0
         self.schedulable = False
+        self.place: tuple[str, str] = ("", "")
+        """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
 
     @property
     def free(self) -> int:

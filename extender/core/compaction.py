@@ -9,23 +9,13 @@ some of it back.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
 from extender.core.claims import PodState
 from extender.core.model import VPod, placement_order
+from extender.core.moves import MoveReason
 from extender.core.plan import round_robin
 from extender.core.pool_state import PoolState
 from extender.core.scaling import anyone, plan_scale
-
-
-class MoveReason(StrEnum):
-    """Why vreplicas move; recorded with every move (I4)."""
-
-    DRAIN = "Drain"
-    ORDINAL_GONE = "OrdinalGone"
-    COMPACTION = "Compaction"
-    RESCHEDULE = "Reschedule"
-    OVERCOMMIT = "Overcommit"
 
 
 @dataclass(frozen=True, slots=True)

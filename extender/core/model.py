@@ -77,11 +77,14 @@ class VPod:
     scheduled_vreplicas: int = 0
     conditions: tuple[Condition, ...] = ()
     deleting: bool = False
+    source: str = ""
+    """``<kind>.<group>`` in lower case for an object of a foreign kind; "" for a VPod."""
 
     @property
     def key(self) -> str:
-        """``namespace/name``."""
-        return f"{self.namespace}/{self.name}"
+        """``namespace/name``, and ``@source`` behind it for an object of a foreign kind."""
+        key = f"{self.namespace}/{self.name}"
+        return f"{key}@{self.source}" if self.source else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

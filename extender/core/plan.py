@@ -10,40 +10,20 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
    by ascending ordinal, then its own by ascending ordinal (Knative's order);
 5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is lost on the way.
 
-``Rules`` names where we differ from Knative on purpose; all off, this is Knative's algorithm (compared case by case).
+``Rules`` (of the pool's profile) names where we differ from Knative on purpose; all off, this is Knative's algorithm
+(compared case by case).
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
+from extender.core.policy.profile import Rules
 from extender.core.pool_state import PoolState, bits
 from extender.core.reasons import ConflictReason
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """Deliberate differences from Knative, each of which can be switched off to get its behaviour.
-
-    ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad node (Knative drops
-    them, so every restart of a pod moves its vreplicas). ``drain_waits_for_room``: what is on a pod marked
-    unschedulable stays until another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0
-    vreplicas gets none (Knative gives it minReplicas).
-    """
-
-    keep_on_unavailable: bool = True
-    drain_waits_for_room: bool = True
-    zero_means_none: bool = True
-
-
-PROFILES: Final = ("default",)
-"""Names that AdapterPool.spec.profile may have."""
-DEFAULT_RULES: Final = Rules()
-KNATIVE_RULES: Final = Rules(keep_on_unavailable=False, drain_waits_for_room=False, zero_means_none=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +51,12 @@ class Decision:
         return {name: Share(self.target.get(name, 0), self.weight) for name in {**placed, **self.target}}
 
 
-def place(pool: PoolState, vpod: VPod, *, allowed: bool = True, rules: Rules = DEFAULT_RULES) -> Decision:
-    """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
+def place(pool: PoolState, vpod: VPod, *, allowed: bool = True, rules: Rules | None = None) -> Decision:
+    """Decide for one vpod. ``allowed``: whether its namespace may use the pool; ``rules``: None for its profile's.
 
     Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool.
     """
-    return _Plan(pool, vpod, rules).run(allowed=allowed)
+    return _Plan(pool, vpod, rules or pool.profile.rules).run(allowed=allowed)
 
 
 def release_all(pool: PoolState, vpod_key: str) -> Decision:

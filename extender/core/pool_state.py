@@ -1,7 +1,7 @@
 """``PoolState``: one pool's part of the state, updated by differences and never rebuilt on a decision's path.
 
 Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and ``room`` (those of
-them with at least one free slot). The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
+them with at least one free slot that are not closed). ``zones`` and ``nodes`` cut ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
 few machine operations however many pods there are. Every change of a claim, a pod, a node or the pool ends in
 ``_refresh``, the one place where sums and bits are derived.
 """
@@ -11,13 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from extender.core.claims import NOTHING, Claim, PodState
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
+from extender.core.policy.profile import DEFAULT_PROFILE, Profile
+from extender.core.topology import Topology
 
 
 class PoolState:
     """State of the pool ``key``. ``pool`` and ``stateful_set`` are None until they are known."""
 
-    def __init__(self, key: str) -> None:
+    def __init__(
+        self, key: str, topology: Topology | None = None, profile: Profile = DEFAULT_PROFILE
+    ) -> None:
         self.key = key
+        self.topology = topology if topology is not None else Topology()
+        self.profile = profile
         self.pool: AdapterPool | None = None
         self.stateful_set: StatefulSet | None = None
         self.pods: dict[str, PodState] = {}
@@ -29,6 +35,14 @@ class PoolState:
         """vpods of which fewer vreplicas are placed than wanted, in the order in which that was noticed."""
         self.schedulable = 0
         self.room = 0
+        self.closed = 0
+        """Ordinals that are being emptied: what they have stays until it is moved, nothing new comes."""
+        self.abandoned: frozenset[str] = frozenset()
+        """Pods that were not Ready for longer than rescheduleAfterSeconds: what they have is placed elsewhere."""
+        self.zones: dict[str, int] = {}
+        """Zone -> bit set of the schedulable pods on its nodes; never 0."""
+        self.nodes: dict[str, int] = {}
+        """Node name -> bit set of the schedulable pods on it; never 0."""
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -104,7 +118,9 @@ class PoolState:
         self.stateful_set = stateful_set
         self.by_ordinal = {}
         self.schedulable = self.room = 0
+        self.zones, self.nodes = {}, {}
         for pod in list(self.pods.values()):
+            pod.place = ("", "")
             self._index(pod)
             self._refresh(pod)
             if not self.is_member(pod):
@@ -112,6 +128,24 @@ class PoolState:
                 self._forget_if_empty(pod)
         for key in {**self.vpods, **self.placements}:
             self._refresh_vpod(key)
+
+    def set_profile(self, profile: Profile) -> None:
+        """Place by this profile from now on."""
+        self.profile = profile
+
+    def set_closed(self, closed: int) -> None:
+        """Close these ordinals to new vreplicas, and open all others."""
+        changed, self.closed = self.closed ^ closed, closed
+        for ordinal in bits(changed):
+            if (state := self.by_ordinal.get(ordinal)) is not None:
+                self._refresh(state)
+
+    def set_abandoned(self, names: frozenset[str]) -> None:
+        """Take these pods, and no others, for lost: they are not schedulable, and what they have leaves them."""
+        changed, self.abandoned = self.abandoned ^ names, names
+        for name in sorted(changed):
+            if (state := self.pods.get(name)) is not None:
+                self._refresh(state)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None) -> None:
         """A pod came, changed or went. An unbound pod's annotation is advice and claims nothing."""
@@ -210,8 +244,7 @@ class PoolState:
             self.pods.pop(state.name, None)
             if state.ordinal is not None and self.by_ordinal.get(state.ordinal) is state:
                 del self.by_ordinal[state.ordinal]
-                self.schedulable &= ~(1 << state.ordinal)
-                self.room &= ~(1 << state.ordinal)
+                self._set_bits(state, state.ordinal, schedulable=False)
 
     def _set_ledger(self, state: PodState, ledger: Ledger) -> None:
         for key in {**state.claims, **ledger}:
@@ -253,10 +286,22 @@ class PoolState:
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = False
             return
-        state.schedulable = self.is_member(state) and not state.why_unschedulable()
+        state.schedulable = (
+            self.is_member(state) and state.name not in self.abandoned and not state.why_unschedulable()
+        )
+        self._set_bits(state, ordinal, schedulable=state.schedulable)
+
+    def _set_bits(self, state: PodState, ordinal: int, *, schedulable: bool) -> None:
         bit = 1 << ordinal
-        self.schedulable = self.schedulable | bit if state.schedulable else self.schedulable & ~bit
-        self.room = self.room | bit if state.schedulable and state.free > 0 else self.room & ~bit
+        open_ = schedulable and state.free > 0 and not self.closed & bit
+        self.schedulable = self.schedulable | bit if schedulable else self.schedulable & ~bit
+        self.room = self.room | bit if open_ else self.room & ~bit
+        node = state.node.name if schedulable and state.node is not None else ""
+        zone = state.node.zone if schedulable and state.node is not None else ""
+        if (node, zone) != state.place:
+            _move_bit(self.nodes, bit, state.place[0], node)
+            _move_bit(self.zones, bit, state.place[1], zone)
+            state.place = (node, zone)
 
     def _refresh_vpod(self, key: str) -> None:
         vpod = self.vpods.get(key)
@@ -264,6 +309,16 @@ class PoolState:
             self.unplaced.setdefault(key)
         else:
             self.unplaced.pop(key, None)
+
+
+def _move_bit(sets: dict[str, int], bit: int, old: str, new: str) -> None:
+    """Take a bit out of one named set and put it into another; "" is none."""
+    if old and (left := sets.get(old, 0) & ~bit):
+        sets[old] = left
+    else:
+        sets.pop(old, None)
+    if new:
+        sets[new] = sets.get(new, 0) | bit
 
 
 def bits(bit_set: int) -> Iterator[int]:

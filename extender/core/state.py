@@ -5,16 +5,28 @@ from reservations. State rebuilt from the same objects equals the incremental on
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.pool_state import PoolState
+from extender.core.topology import Topology
+
+BUILT_IN_PROFILES: Final[Mapping[str, Profile]] = MappingProxyType({DEFAULT_PROFILE.name: DEFAULT_PROFILE})
 
 
 class State:
-    """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one moment."""
+    """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one moment.
 
-    def __init__(self) -> None:
+    ``profiles``: by name, what AdapterPool.spec.profile may ask for; a pool with an unknown one is placed by the
+    default profile, and its Ready condition says so.
+    """
+
+    def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
+        self.profiles = profiles
+        self.topology = Topology()
         self.pools: dict[str, PoolState] = {}
         self.nodes: dict[str, Node] = {}
         self.namespaces: dict[str, Namespace] = {}
@@ -27,7 +39,7 @@ class State:
         """The state of a pool, made on first use."""
         state = self.pools.get(key)
         if state is None:
-            state = self.pools[key] = PoolState(key)
+            state = self.pools[key] = PoolState(key, self.topology)
         return state
 
     def _forget(self, key: str) -> None:
@@ -43,7 +55,9 @@ class State:
             self._pools_of_stateful_set.get(old.stateful_set_key, set()).discard(old.key)
         if new is not None:
             self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
-            self.pool(new.key).set_pool(new, self.stateful_sets.get(new.stateful_set_key))
+            state = self.pool(new.key)
+            state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
+            state.set_pool(new, self.stateful_sets.get(new.stateful_set_key))
         elif old is not None:
             self.pool(old.key).set_pool(None, None)
             self._forget(old.key)
@@ -62,6 +76,7 @@ class State:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         name = new.name if new is not None else old.name if old is not None else ""
+        self.topology.node_changed(self.nodes.get(name), new)
         if new is None:
             self.nodes.pop(name, None)
         else:
@@ -136,6 +151,8 @@ class State:
             key: {
                 "schedulable": pool.schedulable,
                 "room": pool.room,
+                "zones": dict(sorted(pool.zones.items())),
+                "nodes": dict(sorted(pool.nodes.items())),
                 "unplaced": sorted(pool.unplaced),
                 "pods": {
                     name: (pod.held, pod.placed, pod.capacity, pod.schedulable)

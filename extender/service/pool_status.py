@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from extender.core.decode import mapping, mappings, text
 from extender.core.model import AdapterPool, VPod
-from extender.core.plan import PROFILES
 from extender.core.pool_state import PoolState
 from extender.core.scaling import anyone, plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
@@ -62,13 +61,8 @@ def pool_conditions(
 def _readiness(state: PoolState) -> tuple[bool, str, str]:
     if state.stateful_set is None:
         return False, "StatefulSetNotFound", "the StatefulSet does not exist"
-    profile = state.pool.profile if state.pool is not None else PROFILES[0]
-    if profile not in PROFILES:
-        return (
-            False,
-            "ProfileUnknown",
-            f"vpods are placed by {PROFILES[0]}: the profiles are {', '.join(PROFILES)}",
-        )
+    if state.pool is not None and state.profile.name != state.pool.profile:
+        return False, "ProfileUnknown", f"there is no such profile: vpods are placed by {state.profile.name}"
     return True, "StatefulSetFound", ""
 
 

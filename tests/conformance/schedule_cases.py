@@ -19,7 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from extender.core.model import ordinal_of
-from extender.core.plan import DEFAULT_RULES, KNATIVE_RULES, Rules, place
+from extender.core.plan import place
+from extender.core.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Rules
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.state_cases import (
     Placements,

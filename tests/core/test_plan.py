@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core.ledger import Share
-from extender.core.plan import KNATIVE_RULES, place, release_all
+from extender.core.plan import place, release_all
+from extender.core.policy.profile import KNATIVE_RULES
 from extender.core.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
 

@@ -30,6 +30,14 @@ class Changes(RuleBasedStateMachine):
     def resize(self, obj) -> None:
         self.world.put(obj)
 
+    @rule(pool=pool_keys, closed=st.integers(0, 31))
+    def close(self, pool, closed) -> None:
+        self.world.close(pool, closed)
+
+    @rule(pool=pool_keys, names=st.frozensets(worlds.ordinals.map("dispatcher-{}".format), max_size=2))
+    def abandon(self, pool, names) -> None:
+        self.world.abandon(pool, names)
+
     @rule(
         data=st.data(),
         kind=st.sampled_from([AdapterPool, StatefulSet, Node, AdapterPod, AdapterPod, VPod, VPod]),

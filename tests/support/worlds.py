@@ -36,6 +36,18 @@ class World:
     pods: dict[str, AdapterPod] = field(default_factory=dict)
     vpods: dict[str, VPod] = field(default_factory=dict)
     reservations: dict[tuple[str, str, str], Reservation] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)
+    abandoned: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def close(self, pool: str, closed: int) -> None:
+        if pool in self.pools:
+            self.closed[pool] = closed
+            self.state.pool(pool).set_closed(closed)
+
+    def abandon(self, pool: str, names: frozenset[str]) -> None:
+        if pool in self.pools:
+            self.abandoned[pool] = names
+            self.state.pool(pool).set_abandoned(names)
 
     def put(self, obj) -> None:
         store, change = self._of(type(obj))
@@ -47,6 +59,9 @@ class World:
         store, change = self._of(kind)
         if (old := store.pop(key, None)) is not None:
             change(old, None)
+        for known in (self.closed, self.abandoned):
+            for pool in [pool for pool in known if pool not in self.state.pools]:
+                del known[pool]
 
     def _of(self, kind: type):
         return {
@@ -90,6 +105,9 @@ class World:
             world.put(obj)
         for (pool, vpod, name), known in self.reservations.items():
             world.reserve(known.owner, pool, vpod, {name: known.share}, known.expires_at)
+        for pool, state in self.state.pools.items():
+            world.state.pool(pool).set_closed(state.closed)
+            world.state.pool(pool).set_abandoned(state.abandoned)
         return world
 
     def decide(self, decision: Decision) -> None:
@@ -118,6 +136,7 @@ class Naive:
 
     def __init__(self, world: World, key: str) -> None:
         self.world = world
+        self.key = key
         self.pool = world.pools.get(key)
         self.stateful_set = world.stateful_sets.get(self.pool.stateful_set_key) if self.pool else None
         self.pods = {pod.name: pod for pod in world.pods.values() if pod.pool == key}
@@ -185,6 +204,7 @@ class Naive:
             and node is not None
             and node.takes_work
             and self.member(name)
+            and name not in self.world.abandoned.get(self.key, ())
             and not (pod.finished or pod.deleting or pod.assumed or pod.unschedulable or pod.ledger_error)
         )
 
@@ -195,6 +215,14 @@ class Naive:
             if not vpod.deleting and sum(self.placed_of(vpod.key).values()) < vpod.vreplicas
         }
 
+    def bits_by(self, able: dict[int | None, str], place) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for ordinal, name in able.items():
+            if ordinal is not None:
+                where = place(self.world.nodes[self.pods[name].node])
+                found[where] = found.get(where, 0) | 1 << ordinal
+        return dict(sorted(found.items()))
+
     def digest(self) -> dict[str, object]:
         """In the form of ``State.digest``."""
         able = {ordinal_of(name): name for name in self.names if self.schedulable(name)}
@@ -202,11 +230,15 @@ class Naive:
         room = sum(
             1 << ordinal
             for ordinal, name in able.items()
-            if ordinal is not None and self.held(name) < self.capacity(name)
+            if ordinal is not None
+            and self.held(name) < self.capacity(name)
+            and not self.world.closed.get(self.key, 0) >> ordinal & 1
         )
         return {
             "schedulable": bits,
             "room": room,
+            "zones": self.bits_by(able, lambda node: node.zone),
+            "nodes": self.bits_by(able, lambda node: node.name),
             "unplaced": sorted(self.unplaced()),
             "pods": {
                 name: (self.held(name), self.placed(name), self.capacity(name), self.schedulable(name))

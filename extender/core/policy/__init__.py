@@ -1,0 +1,1 @@
+"""Placing policies: plugins, and the profiles that put them together (DESIGN 5.2)."""
