@@ -24,6 +24,7 @@ from extender.service.committer import Committer
 from extender.service.config import Config
 from extender.service.describe import describe_state
 from extender.service.informers import Informers
+from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.reactivator import Reactivator
@@ -68,12 +69,12 @@ class Service:
             self.caches,
             self.committer,
             self.autoscaler,
-            recorder=self.recorder,
+            narrator=Narrator(self.recorder, self.metrics),
             metrics=self.metrics,
             clock=clock,
         )
         self.reconciler = Reconciler(
-            api, self.caches, self.placer, recorder=self.recorder, metrics=self.metrics, clock=clock
+            api, self.caches, self.placer.queues, recorder=self.recorder, metrics=self.metrics, clock=clock
         )
         self.reactivator = Reactivator(api, self.caches, metrics=self.metrics)
         self.pool_status = PoolStatusWriter(api, self.caches, now=now)
@@ -174,7 +175,7 @@ class Service:
             "leader": self.elector.leader_identity if self.elector is not None else self.identity,
             "leading": self.leading(),
             "requests": dict(self.server.requests),
-            "queues": self.placer.queue_sizes(),
+            "queues": self.placer.queues.sizes(),
             **describe_state(self.caches.state, self.placer.explanations),
         }
 
@@ -184,7 +185,7 @@ class Service:
             "pending_vpods",
             "vpods waiting to be placed, by queue",
             "queue",
-            lambda: {part: float(size) for part, size in self.placer.queue_sizes().items()},
+            lambda: {part: float(size) for part, size in self.placer.queues.sizes().items()},
         )
         self.metrics.gauge(
             "cache_size",

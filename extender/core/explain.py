@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
 
 
@@ -20,6 +21,7 @@ class Step(StrEnum):
     REMOVED = "removed"
     ADDED = "added"
     HELD_BACK = "kept until there is room elsewhere"
+    MOVED_AWAY = "moved away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Reasoning:
     pod_name: str
     vreplicas: int
     why: str = ""
+    reason: MoveReason | None = None
+    """Set where they leave the pod although the vpod still wants them (I4)."""
 
 
 @dataclass(frozen=True, slots=True)

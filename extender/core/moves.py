@@ -1,5 +1,6 @@
-"""``MoveReason``: why vreplicas leave a pod where they could have stayed. Recorded with every move (I4)."""
+"""``Move`` and ``MoveReason``: vreplicas that leave a pod where they could have stayed, and why (I4)."""
 
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -18,3 +19,19 @@ class MoveReason(StrEnum):
     """The pod's slots do not hold all that is placed on it."""
     POLICY = "Policy"
     """The pool's profile prefers another pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """``vreplicas`` of ``vpod`` (its key) from one pod to another; ``to_pod`` "" where they have no new place yet."""
+
+    vpod: str
+    from_pod: str
+    to_pod: str
+    vreplicas: int
+    reason: MoveReason
+
+    def sentence(self) -> str:
+        """For people: in events, conditions and logs."""
+        to = f" to {self.to_pod}" if self.to_pod else ""
+        return f"{self.vreplicas} vreplicas moved from {self.from_pod}{to} ({self.reason})"

@@ -15,12 +15,13 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
+from extender.core.moves import Move, MoveReason
 from extender.core.policy.profile import Rules
 from extender.core.pool_state import PoolState, bits
 from extender.core.reasons import ConflictReason
@@ -46,9 +47,32 @@ class Decision:
         """vreplicas that have a place."""
         return sum(self.target.values())
 
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """What leaves a pod although it is still wanted, each paired with where it goes, in the order of the steps."""
+        steps = self.explanation.steps
+        leaving = [(s.pod_name, s.vreplicas, s.reason) for s in steps if s.reason is not None]
+        coming = [(s.pod_name, s.vreplicas) for s in steps if s.step is Step.ADDED]
+        return tuple(_pair(self.vpod, leaving, coming))
+
     def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
         """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod leaves)."""
         return {name: Share(self.target.get(name, 0), self.weight) for name in {**placed, **self.target}}
+
+
+def _pair(
+    vpod: str, leaving: list[tuple[str, int, MoveReason]], coming: list[tuple[str, int]]
+) -> Iterator[Move]:
+    room = list(coming)
+    for name, count, reason in leaving:
+        left = count
+        for index, (place, free) in enumerate(room):
+            if taken := min(left, free):
+                room[index] = (place, free - taken)
+                left -= taken
+                yield Move(vpod, name, place, taken, reason)
+        if left:
+            yield Move(vpod, name, "", left, reason)
 
 
 def place(pool: PoolState, vpod: VPod, *, allowed: bool = True, rules: Rules | None = None) -> Decision:
@@ -77,7 +101,7 @@ class _Plan:
         self.rules = rules
         self.weight = vpod.weight
         self.kept: dict[str, int] = {}
-        self.draining: dict[str, int] = {}
+        self.leaving: dict[str, int] = {}
         self.steps: list[Reasoning] = []
 
     def run(self, *, allowed: bool) -> Decision:
@@ -134,12 +158,12 @@ class _Plan:
         for name, count in self.pool.placed_of(self.vpod.key).items():
             pod = self.pool.pods[name]
             if not self.pool.is_member(pod):
-                self._note(Step.DROPPED, name, count, "ordinal is gone")
-            elif pod.draining:
+                self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
+            elif pod.draining or name in self.pool.abandoned:
                 # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
-                self.draining[name] = self._trim(name, count)
+                self.leaving[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:
-                self._note(Step.DROPPED, name, count, pod.why_unschedulable())
+                self._note(Step.DROPPED, name, count, pod.why_unschedulable(), MoveReason.RESCHEDULE)
             elif fitting := self._trim(name, count):
                 self.kept[name] = fitting
 
@@ -151,13 +175,13 @@ class _Plan:
         over = pod.placed - claim.placed.slots + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
         if cut:
-            self._note(Step.TRIMMED, name, cut, "pod is overcommitted")
+            self._note(Step.TRIMMED, name, cut, "pod is overcommitted", MoveReason.OVERCOMMIT)
         return count - cut
 
     def _wanted(self) -> int:
         vreplicas = self.vpod.vreplicas
         if self.vpod.deleting:  # it keeps what it has until it is gone, and gets no more
-            return min(vreplicas, sum(self.kept.values()) + sum(self.draining.values()))
+            return min(vreplicas, sum(self.kept.values()) + sum(self.leaving.values()))
         minimum = self.pool.pool.min_pods_per_vpod if self.pool.pool is not None else 0
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas
@@ -198,23 +222,30 @@ class _Plan:
         return pod.free + claim.held_slots - self.kept.get(pod.name, 0) * self.weight
 
     def _hold_back(self, left: int) -> None:
-        for name in list(self.draining):
-            held = min(self.draining[name], left)
+        for name in list(self.leaving):
+            held = min(self.leaving[name], left)
             left -= held
-            self.draining[name] -= held
+            self.leaving[name] -= held
             if held:
                 self.kept[name] = self.kept.get(name, 0) + held
-                self._note(Step.HELD_BACK, name, held, "pod is being drained")
+                self._note(Step.HELD_BACK, name, held, self._why_leaving(name)[0])
+
+    def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
+        if self.pool.pods[name].draining:
+            return "pod is marked unschedulable", MoveReason.DRAIN
+        return "pod was not ready for too long", MoveReason.RESCHEDULE
 
     # -- the outcome --------------------------------------------------------------------------------------------
 
-    def _note(self, step: Step, name: str, count: int, why: str = "") -> None:
-        self.steps.append(Reasoning(step, name, count, why))
+    def _note(
+        self, step: Step, name: str, count: int, why: str = "", reason: MoveReason | None = None
+    ) -> None:
+        self.steps.append(Reasoning(step, name, count, why, reason))
 
     def _decision(self, wanted: int, left: int, reason: ConflictReason) -> Decision:
-        for name, count in self.draining.items():
+        for name, count in self.leaving.items():
             if count:
-                self._note(Step.DROPPED, name, count, "pod is marked unschedulable")
+                self._note(Step.DROPPED, name, count, *self._why_leaving(name))
         target = {name: self.kept[name] for name in sorted(self.kept, key=placement_order) if self.kept[name]}
         explanation = Explanation(
             wanted, tuple(self.steps), left, reason if left else None, self._refused() if left else ()

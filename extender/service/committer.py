@@ -111,6 +111,10 @@ class Committer:
         shares = decision.shares(pool.placed_of(decision.vpod))
         pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
 
+    def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:
+        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover."""
+        return publishable(decision.target, self._confirmed(decision), vpod.placements)
+
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> dict[str, str]:
         """Write decisions already reserved by ``owner``; vpod key -> error for those to be decided again."""
         batch = Batch(owner, {decision.vpod: decision for decision in decisions})

@@ -1,34 +1,46 @@
 """``Placer``: the leader's loop that keeps every vpod placed (DESIGN 4, first paragraph).
 
 One queue and one task a pool. A task takes a batch, decides each vpod on the state as the vpods before it have left
-it (a decision is reserved at once), and has the committer write the batch. What events may help is decided here, in
-``Placer.pod_changed`` and its siblings: an event about a vpod activates that vpod, an event that may give room
-activates all parked vpods of the pool.
+it (a decision is reserved at once), and has the committer write the batch. ``Activation`` says which events bring a
+vpod into the queue.
+
+Two others decide through here, in between two batches of a pool, so that decisions of one pool never cross: the
+evictor (``move``), and callers that keep their own status (``schedule``).
 """
 
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from extender.core.explain import Explanation, Step
-from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
-from extender.core.names import API_VERSION
+from extender.core.callers import is_callers
+from extender.core.errors import VReplicaError
+from extender.core.explain import Explanation
+from extender.core.model import VPod
+from extender.core.moves import Move
 from extender.core.plan import Decision, place, release_all
 from extender.core.pool_state import PoolState
-from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.core.relocation import relocate
 from extender.metrics import Metrics
+from extender.service.activation import Activation
 from extender.service.caches import Caches
 from extender.service.committer import Committer
-from extender.service.queue import VPodQueue
+from extender.service.narrator import Narrator
+from extender.service.queue import VPodQueue, VPodQueues
 from extender.service.status import SCHEDULED
 
 log: Final = logging.getLogger(__name__)
 
 BATCH_VPODS_MAX: Final = 256
 EXPLANATIONS_MAX: Final = 10_000
+CALLERS_VPODS_MAX: Final = 100_000
+"""vpods whose callers keep their status: beyond, a new one is refused until others are released."""
+
+
+class NotCommitted(VReplicaError):
+    """A caller's vpod was decided but not all of it could be written; asking again goes on from what was."""
 
 
 class ScaleTrigger(Protocol):
@@ -40,7 +52,7 @@ class ScaleTrigger(Protocol):
 
 
 class Placer:
-    """Queues of all pools, and the tasks that empty them while we lead."""
+    """Decides the vpods of all pools while we lead."""
 
     def __init__(
         self,
@@ -48,123 +60,42 @@ class Placer:
         committer: Committer,
         autoscaler: ScaleTrigger,
         *,
-        recorder: EventRecorder,
+        narrator: Narrator,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self._caches = caches
         self._committer = committer
         self._autoscaler = autoscaler
-        self._recorder = recorder
+        self._narrator = narrator
         self._metrics = metrics
         self._clock = clock
-        self._queues: dict[str, VPodQueue] = {}
-        self._new_pool = asyncio.Event()
         self._batches = 0
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._callers: dict[str, VPod] = {}
+        self.queues = VPodQueues(clock)
+        self.activation = Activation(caches, self.queues)
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         """The last decision's explanation by vpod key; the oldest go first."""
-        caches.vpods.add_event_handler(self.vpod_changed)
-        caches.pods.add_event_handler(self.pod_changed)
-        caches.nodes.add_event_handler(self.node_changed)
-        caches.pools.add_event_handler(self.pool_changed)
-        caches.stateful_sets.add_event_handler(self.stateful_set_changed)
-        caches.namespaces.add_event_handler(self.namespace_changed)
 
     def queue(self, pool: str) -> VPodQueue:
         """The queue of a pool, made on first use."""
-        queue = self._queues.get(pool)
-        if queue is None:
-            queue = self._queues[pool] = VPodQueue(self._clock)
-            self._new_pool.set()
-        return queue
-
-    def queue_sizes(self) -> dict[str, int]:
-        """Vpods by queue part, over all pools."""
-        sizes = {"active": 0, "backoff": 0, "unschedulable": 0}
-        for queue in self._queues.values():
-            for part, size in queue.sizes.items():
-                sizes[part] += size
-        return sizes
-
-    # -- what may help ------------------------------------------------------------------------------------------
-
-    def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
-        """A vpod came, changed, went, or moved to another pool."""
-        if old is not None and (new is None or new.pool != old.pool):
-            self.queue(old.pool).forget(old.key)
-            if self._caches.state.pool(old.pool).claims_of(old.key):
-                self.queue(old.pool).add(old.key)
-            self.queue(old.pool).activate()
-        if new is not None and not (old is not None and _only_status(old, new)):
-            self.queue(new.pool).add(new.key)
-
-    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An adapter pod came, was bound, changed its ledger or its marks, or went."""
-        pod = new or old
-        if pod is None or (old is not None and new is not None and _same_for_placing(old, new)):
-            return
-        pool = self._caches.state.pool(pod.pool)
-        queue = self.queue(pod.pool)
-        state = pool.pods.get(pod.name)
-        if state is not None:
-            for key, claim in list(state.claims.items()):
-                apart = state.bound and not pod.assumed and claim.ledger != claim.status
-                if state.draining or apart or key not in pool.vpods:
-                    queue.add(key)
-        queue.activate()
-
-    def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came, went, or began or ceased to take work."""
-        if old is not None and new is not None and old.takes_work == new.takes_work and old.zone == new.zone:
-            return
-        name = new.name if new is not None else old.name if old is not None else ""
-        for pod in self._caches.state.pods_on_node.get(name, {}).values():
-            self.queue(pod.pool).activate()
-
-    def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves."""
-        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
-            return
-        pool = new or old
-        if pool is not None:
-            self.add_all(pool.key)
-
-    def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """Ordinals came or went."""
-        if old is not None and new is not None and old.ordinals == new.ordinals:
-            return
-        changed = new or old
-        for pool in self._caches.pools.list():
-            if changed is not None and pool.stateful_set_key == changed.key:
-                self.add_all(pool.key)
-
-    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
-        """A tenant's labels changed: pools may select it now."""
-        if old is None or new is None or old.labels != new.labels:
-            for queue in self._queues.values():
-                queue.activate()
-
-    def add_all(self, pool: str) -> None:
-        """Decide every vpod of a pool again, and every key in its ledgers."""
-        state = self._caches.state.pools.get(pool)
-        if state is not None:
-            for key in sorted({*state.vpods, *state.placements}):
-                self.queue(pool).add(key)
+        return self.queues.of(pool)
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Place until cancelled. Starts with everything: the last leader may have stopped anywhere."""
         for pool in list(self._caches.state.pools):
-            self.add_all(pool)
+            self.activation.add_all(pool)
         running: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for pool in [pool for pool in self._queues if pool not in running]:
+                for pool in [pool for pool in self.queues if pool not in running]:
                     running.add(pool)
                     tasks.create_task(self._run_pool(pool), name=f"placer {pool}")
-                self._new_pool.clear()
-                await self._new_pool.wait()
+                self.queues.changed.clear()
+                await self.queues.changed.wait()
 
     async def _run_pool(self, pool: str) -> None:
         queue = self.queue(pool)
@@ -180,19 +111,34 @@ class Placer:
 
     async def place_batch(self, pool: str, keys: list[str]) -> None:
         """Decide and write these vpods of a pool."""
+        async with self._lock(pool):
+            started = self._clock()
+            unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
+            kept = [key for key in keys if self._is_callers(pool, key)]
+            decisions, failed = await self._carry_out(
+                pool, (self._decide(pool, key) for key in keys if key not in kept)
+            )
+            for decision in decisions:
+                self._settle(
+                    decision, failed.get(decision.vpod), started, newly=decision.vpod in unscheduled
+                )
+            for key in kept:
+                self.queue(pool).done(key)
+
+    async def _carry_out(
+        self, pool: str, decided: Iterable[Decision | None]
+    ) -> tuple[list[Decision], dict[str, str]]:
+        """Reserve each decision before the next one is made, then write all of them: (decisions, vpod -> error)."""
         self._batches += 1
         owner = ("placer", self._batches)
         started = self._clock()
         decisions = []
-        unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
-        for key in keys:
-            decision = self._decide(pool, key)
-            self._committer.reserve(owner, decision)
-            decisions.append(decision)
+        for decision in decided:
+            if decision is not None:
+                self._committer.reserve(owner, decision)
+                decisions.append(decision)
         self._metrics.scheduling_algorithm_duration.observe(self._clock() - started)
-        failed = await self._committer.commit(owner, pool, decisions)
-        for decision in decisions:
-            self._settle(decision, failed.get(decision.vpod), started, newly=decision.vpod in unscheduled)
+        return decisions, await self._committer.commit(owner, pool, decisions)
 
     def _decide(self, pool_key: str, key: str) -> Decision:
         pool = self._caches.state.pool(pool_key)
@@ -200,6 +146,83 @@ class Placer:
         if vpod is None:
             return release_all(pool, key)
         return place(pool, vpod, allowed=self._caches.state.selects(pool_key, vpod))
+
+    # -- the others ---------------------------------------------------------------------------------------------
+
+    async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
+        """Carry out an evictor's moves, as far as they are still possible; those that were written."""
+        state = self._caches.state.pool(pool)
+        async with self._lock(pool):
+            by_vpod: dict[str, list[Move]] = {}
+            for move in moves:
+                by_vpod.setdefault(move.vpod, []).append(move)
+            decisions, failed = await self._carry_out(
+                pool,
+                (
+                    relocate(state, vpod, group)
+                    for key, group in by_vpod.items()
+                    if (vpod := state.vpods.get(key)) is not None and key not in self._callers
+                ),
+            )
+            done: list[Move] = []
+            for decision in decisions:
+                if decision.vpod in failed:
+                    log.info("vpod %s was not moved: %s", decision.vpod, failed[decision.vpod])
+                    # What has arrived on the new pod is not published: placing takes it back.
+                    self.queue(pool).add(decision.vpod)
+                else:
+                    done += decision.moves
+                    self._remember(decision.vpod, decision.explanation)
+                    self._narrator.moved(state, decision)
+        return done
+
+    async def schedule(self, vpod: VPod) -> Decision:
+        """Decide for a vpod whose caller keeps its status, and write the ledgers; its target is what they cover.
+
+        The vpod counts for its pool from now on; one that wants nothing and publishes nothing is forgotten. Raises
+        NotCommitted: with nothing written, or a part that the next call finds.
+        """
+        async with self._lock(vpod.pool):
+            self._know(vpod)
+            pool = self._caches.state.pool(vpod.pool)
+            allowed = self._caches.state.selects(vpod.pool, vpod)
+            (decision,), failed = await self._carry_out(vpod.pool, [place(pool, vpod, allowed=allowed)])
+            if (why := failed.get(vpod.key)) is not None:
+                raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
+            covered = self._committer.covered(decision, vpod)
+            if decision.left:
+                self._autoscaler.trigger(vpod.pool)
+            self._remember(vpod.key, decision.explanation)
+            self._narrator.moved(pool, decision)
+            self._forget_if_released(vpod)
+            return replace(
+                decision, target=covered, left=max(0, decision.explanation.wanted - sum(covered.values()))
+            )
+
+    def _know(self, vpod: VPod) -> None:
+        known = self._callers.get(vpod.key)
+        if known is None and len(self._callers) >= CALLERS_VPODS_MAX:
+            raise NotCommitted(f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known")
+        self._callers[vpod.key] = vpod
+        self._caches.state.vpod_changed(known, vpod)
+        if known is not None and known.pool != vpod.pool:
+            self.queue(known.pool).add(vpod.key)
+
+    def _forget_if_released(self, vpod: VPod) -> None:
+        pool = self._caches.state.pool(vpod.pool)
+        if not vpod.vreplicas and not pool.claims_of(vpod.key):
+            del self._callers[vpod.key]
+            self._caches.state.vpod_changed(vpod, None)
+
+    def _is_callers(self, pool_key: str, key: str) -> bool:
+        """Whether a ledger's key belongs to a caller that has not asked since we started: it is kept as it stands."""
+        pool = self._caches.state.pool(pool_key)
+        return key not in pool.vpods and key not in self._callers and is_callers(pool, key)
+
+    def _lock(self, pool: str) -> asyncio.Lock:
+        return self._locks.setdefault(pool, asyncio.Lock())
+
+    # -- after a decision ---------------------------------------------------------------------------------------
 
     def _is_scheduled(self, pool: str, key: str) -> bool:
         vpod = self._caches.state.pool(pool).vpods.get(key)
@@ -222,7 +245,7 @@ class Placer:
         else:
             queue.done(key)
         if error is None:
-            self._tell(pool, decision, newly=newly)
+            self._narrator.decided(pool, decision, newly=newly)
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
         """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""
@@ -238,57 +261,7 @@ class Placer:
             while len(self.explanations) > EXPLANATIONS_MAX:
                 self.explanations.popitem(last=False)
 
-    def _tell(self, pool: PoolState, decision: Decision, *, newly: bool) -> None:
-        vpod = pool.vpods.get(decision.vpod)
-        if vpod is None:
-            return
-        regarding = ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)
-        note = decision.explanation.outcome()
-        if decision.left:
-            self._recorder.event(
-                regarding, type=EventType.WARNING, reason="FailedScheduling", action="Scheduling", note=note
-            )
-        elif decision.target and (
-            newly or any(step.step is Step.ADDED for step in decision.explanation.steps)
-        ):
-            where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
-            self._recorder.event(
-                regarding,
-                type=EventType.NORMAL,
-                reason="Scheduled",
-                action="Binding",
-                note=f"{note}: {where}",
-            )
-
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
     """Whether all stays where ``known`` has told how it came there: nearly every write is looked at once more."""
     return not (new.steps or new.left or known.left) and known.wanted == new.wanted
-
-
-def _only_status(old: VPod, new: VPod) -> bool:
-    """Whether a change is our own status write, or nothing that a decision looks at."""
-    return (
-        (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation)
-        == (new.uid, new.vreplicas, new.weight, new.pool, new.deleting, new.generation)
-        and new.observed_generation == new.generation
-        and old.placements == new.placements
-    )
-
-
-def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
-    return (
-        (old.uid, old.pool, old.node, old.assumed, old.unschedulable, old.deleting, old.finished, old.slots)
-        == (
-            new.uid,
-            new.pool,
-            new.node,
-            new.assumed,
-            new.unschedulable,
-            new.deleting,
-            new.finished,
-            new.slots,
-        )
-        and old.ledger == new.ledger
-        and old.ledger_error == new.ledger_error
-    )

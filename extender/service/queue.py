@@ -10,7 +10,7 @@ and puts it back. Everything is synchronous except ``pop_batch``, which waits.
 
 import asyncio
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 BACKOFF_INITIAL_S: Final = 1.0
@@ -135,3 +135,35 @@ class VPodQueue:
             if self._backing_off.get(key) == due:
                 del self._backing_off[key]
                 self._active.setdefault(key)
+
+
+class VPodQueues:
+    """The queues of all pools, each made on first use. ``changed`` is set whenever there is a new one."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._queues: dict[str, VPodQueue] = {}
+        self.changed = asyncio.Event()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._queues))
+
+    def values(self) -> list[VPodQueue]:
+        """All of them."""
+        return list(self._queues.values())
+
+    def of(self, pool: str) -> VPodQueue:
+        """The queue of a pool."""
+        queue = self._queues.get(pool)
+        if queue is None:
+            queue = self._queues[pool] = VPodQueue(self._clock)
+            self.changed.set()
+        return queue
+
+    def sizes(self) -> dict[str, int]:
+        """Vpods by queue part, over all pools."""
+        sizes = {"active": 0, "backoff": 0, "unschedulable": 0}
+        for queue in self._queues.values():
+            for part, size in queue.sizes.items():
+                sizes[part] += size
+        return sizes

@@ -25,7 +25,7 @@ from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.committer import ledger_patch
-from extender.service.placer import Placer
+from extender.service.queue import VPodQueues
 
 log: Final = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Reconciler:
         self,
         api: Api,
         caches: Caches,
-        placer: Placer,
+        queues: VPodQueues,
         *,
         recorder: EventRecorder,
         metrics: Metrics,
@@ -50,7 +50,7 @@ class Reconciler:
     ) -> None:
         self._api = api
         self._caches = caches
-        self._placer = placer
+        self._queues = queues
         self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
@@ -103,7 +103,7 @@ class Reconciler:
         """Drop what no write has confirmed in time; its vpods are decided again."""
         for pool, key in self._caches.state.expire(self._clock()):
             self._metrics.repairs.labels("ReservationExpired").inc()
-            self._placer.queue(pool).add(key)
+            self._queues.of(pool).add(key)
 
     async def reconcile(self) -> None:
         """One pass over everything."""
@@ -125,9 +125,9 @@ class Reconciler:
                     if pool.pods[name].bound
                 )
                 if apart or key not in pool.vpods:
-                    self._placer.queue(pool.key).add(key)
+                    self._queues.of(pool.key).add(key)
             for key in list(pool.unplaced):
-                self._placer.queue(pool.key).add(key)
+                self._queues.of(pool.key).add(key)
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)

@@ -10,6 +10,8 @@ from extender.core.reasons import ConflictReason
 from extender.kube.api import Obj
 
 SCHEDULED: Final = "Scheduled"
+MOVED: Final = "Moved"
+"""Condition of a vpod of which something was moved: the last time, why, and from where to where (I4)."""
 ALL_PLACED: Final = "AllPlaced"
 _MESSAGE_CHARS_MAX: Final = 1024
 
@@ -60,16 +62,39 @@ def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], 
         "observedGeneration": vpod.generation,
         "lastTransitionTime": since or timestamp(now),
     }
-    others = [_plain(item) for item in vpod.conditions if item.type != SCHEDULED]
+    moved = _moved(vpod, decision, placements, now)
+    ours = {SCHEDULED, MOVED} if moved else {SCHEDULED}
+    others = [_plain(item) for item in vpod.conditions if item.type not in ours]
     return {
         "metadata": {"resourceVersion": vpod.resource_version, "uid": vpod.uid},
         "status": {
             "observedGeneration": vpod.generation,
             "placements": [{"podName": name, "vreplicas": count} for name, count in placements.items()],
             "scheduledVReplicas": published,
-            "conditions": [*others, written],
+            "conditions": [*others, written, *moved],
         },
     }
+
+
+def _moved(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> list[Obj]:
+    """The Moved condition where this write takes vreplicas away that were published; else nothing new to say."""
+    moves = [
+        move
+        for move in decision.moves
+        if placements.get(move.from_pod, 0) < vpod.placements.get(move.from_pod, 0)
+    ]
+    if not moves:
+        return []
+    return [
+        {
+            "type": MOVED,
+            "status": "True",
+            "reason": str(moves[0].reason),
+            "message": "; ".join(move.sentence() for move in moves)[:_MESSAGE_CHARS_MAX],
+            "observedGeneration": vpod.generation,
+            "lastTransitionTime": timestamp(now),
+        }
+    ]
 
 
 def _plain(condition: Condition) -> Obj:

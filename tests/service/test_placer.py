@@ -11,6 +11,7 @@ import pytest
 from extender.app import Service
 from extender.core import names
 from extender.kube.api import NAMESPACES, VPODS, ApiError, Obj, PatchType
+from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, Call, World, lost, schedule, until
@@ -266,7 +267,7 @@ async def test_what_was_being_written_when_the_lease_was_lost_is_decided_when_we
         world.caches,
         world.committer(),
         NoScaling(),
-        recorder=world.recorder(),
+        narrator=Narrator(world.recorder(), world.metrics),
         metrics=world.metrics,
         clock=asyncio.get_running_loop().time,
     )

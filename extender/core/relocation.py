@@ -1,0 +1,51 @@
+"""Carrying out planned moves of one vpod: a decision that takes vreplicas from one pod to another. Pure.
+
+A plan was made on an older state. What no longer holds is left out, never forced: a source that has less by now, a
+target that is full, closed or not schedulable any more. Nothing that still stands is touched otherwise.
+"""
+
+from collections.abc import Iterable
+
+from extender.core.explain import Explanation, Reasoning, Step
+from extender.core.model import VPod, placement_order
+from extender.core.moves import Move
+from extender.core.plan import Decision
+from extender.core.pool_state import PoolState
+
+
+def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
+    """The decision that carries out what is still possible of ``moves``; None where that is nothing."""
+    target = pool.placed_of(vpod.key)
+    claims = pool.claims_of(vpod.key)
+    if vpod.deleting or any(claims[name].placed.weight != vpod.weight for name in target):
+        return None  # placing has to decide it first
+    before = dict(target)
+    steps: list[Reasoning] = []
+    for move in moves:
+        count = min(move.vreplicas, target.get(move.from_pod, 0), _fitting(pool, vpod, move, target, before))
+        if count > 0:
+            target[move.from_pod] -= count
+            target[move.to_pod] = target.get(move.to_pod, 0) + count
+            steps.append(Reasoning(Step.MOVED_AWAY, move.from_pod, count, str(move.reason), move.reason))
+            steps.append(Reasoning(Step.ADDED, move.to_pod, count))
+    if not steps:
+        return None
+    wanted = sum(target.values())
+    return Decision(
+        vpod.key,
+        pool.key,
+        {name: target[name] for name in sorted(target, key=placement_order) if target[name]},
+        vpod.weight,
+        max(0, vpod.vreplicas - wanted),
+        Explanation(wanted, tuple(steps), 0, None),
+        (vpod.uid, vpod.generation),
+    )
+
+
+def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]) -> int:
+    """vreplicas that the move's target can still take."""
+    to = pool.pods.get(move.to_pod)
+    if to is None or to.ordinal is None or not to.schedulable or pool.closed >> to.ordinal & 1:
+        return 0
+    new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
+    return (to.free - new * vpod.weight) // vpod.weight

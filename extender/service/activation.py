@@ -1,0 +1,115 @@
+"""``Activation``: which events bring which vpods back to be decided (kube-scheduler's queueing hints).
+
+An event about a vpod activates that vpod; an event that may give room activates all parked vpods of the pool.
+"""
+
+from dataclasses import replace
+
+from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.service.caches import Caches
+from extender.service.queue import VPodQueues
+
+
+class Activation:
+    """Listens to the caches and feeds the queues."""
+
+    def __init__(self, caches: Caches, queues: VPodQueues) -> None:
+        self._caches = caches
+        self._queues = queues
+        caches.vpods.add_event_handler(self.vpod_changed)
+        caches.pods.add_event_handler(self.pod_changed)
+        caches.nodes.add_event_handler(self.node_changed)
+        caches.pools.add_event_handler(self.pool_changed)
+        caches.stateful_sets.add_event_handler(self.stateful_set_changed)
+        caches.namespaces.add_event_handler(self.namespace_changed)
+
+    def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """A vpod came, changed, went, or moved to another pool."""
+        if old is not None and (new is None or new.pool != old.pool):
+            self._queues.of(old.pool).forget(old.key)
+            if self._caches.state.pool(old.pool).claims_of(old.key):
+                self._queues.of(old.pool).add(old.key)
+            self._queues.of(old.pool).activate()
+        if new is not None and not (old is not None and _only_status(old, new)):
+            self._queues.of(new.pool).add(new.key)
+
+    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """An adapter pod came, was bound, changed its ledger or its marks, or went."""
+        pod = new or old
+        if pod is None or (old is not None and new is not None and _same_for_placing(old, new)):
+            return
+        pool = self._caches.state.pool(pod.pool)
+        queue = self._queues.of(pod.pool)
+        state = pool.pods.get(pod.name)
+        if state is not None:
+            for key, claim in list(state.claims.items()):
+                apart = state.bound and not pod.assumed and claim.ledger != claim.status
+                if state.draining or apart or key not in pool.vpods:
+                    queue.add(key)
+        queue.activate()
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, went, or began or ceased to take work."""
+        if old is not None and new is not None and old.takes_work == new.takes_work and old.zone == new.zone:
+            return
+        name = new.name if new is not None else old.name if old is not None else ""
+        for pod in self._caches.state.pods_on_node.get(name, {}).values():
+            self._queues.of(pod.pool).activate()
+
+    def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves."""
+        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+            return
+        pool = new or old
+        if pool is not None:
+            self.add_all(pool.key)
+
+    def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        """Ordinals came or went."""
+        if old is not None and new is not None and old.ordinals == new.ordinals:
+            return
+        changed = new or old
+        for pool in self._caches.pools.list():
+            if changed is not None and pool.stateful_set_key == changed.key:
+                self.add_all(pool.key)
+
+    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        """A tenant's labels changed: pools may select it now."""
+        if old is None or new is None or old.labels != new.labels:
+            for queue in self._queues.values():
+                queue.activate()
+
+    def add_all(self, pool: str) -> None:
+        """Decide every vpod of a pool again, and every key in its ledgers."""
+        state = self._caches.state.pools.get(pool)
+        if state is not None:
+            for key in sorted({*state.vpods, *state.placements}):
+                self._queues.of(pool).add(key)
+
+
+def _only_status(old: VPod, new: VPod) -> bool:
+    """Whether a change is our own status write, or nothing that a decision looks at."""
+    return (
+        (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation)
+        == (new.uid, new.vreplicas, new.weight, new.pool, new.deleting, new.generation)
+        and new.observed_generation == new.generation
+        and old.placements == new.placements
+    )
+
+
+def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:
+    return (
+        (old.uid, old.pool, old.node, old.assumed, old.unschedulable, old.deleting, old.finished, old.slots)
+        == (
+            new.uid,
+            new.pool,
+            new.node,
+            new.assumed,
+            new.unschedulable,
+            new.deleting,
+            new.finished,
+            new.slots,
+        )
+        and old.ledger == new.ledger
+        and old.ledger_error == new.ledger_error
+    )

@@ -1,0 +1,52 @@
+"""``Narrator``: tells the users of a vpod what was decided: events on the VPod, and the metric of moves.
+
+Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the Moved condition.
+"""
+
+from extender.core.explain import Step
+from extender.core.model import VPod
+from extender.core.names import API_VERSION
+from extender.core.plan import Decision
+from extender.core.pool_state import PoolState
+from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.metrics import Metrics
+
+
+class Narrator:
+    """Called once for each decision that has been written."""
+
+    def __init__(self, recorder: EventRecorder, metrics: Metrics) -> None:
+        self._recorder = recorder
+        self._metrics = metrics
+
+    def decided(self, pool: PoolState, decision: Decision, *, newly: bool) -> None:
+        """A vpod was placed as far as possible. ``newly``: it was not, before."""
+        self.moved(pool, decision)
+        vpod = pool.vpods.get(decision.vpod)
+        if vpod is None:
+            return
+        note = decision.explanation.outcome()
+        if decision.left:
+            self._event(vpod, EventType.WARNING, "FailedScheduling", "Scheduling", note)
+        elif decision.target and (
+            newly or any(step.step is Step.ADDED for step in decision.explanation.steps)
+        ):
+            where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
+            self._event(vpod, EventType.NORMAL, "Scheduled", "Binding", f"{note}: {where}")
+
+    def moved(self, pool: PoolState, decision: Decision) -> None:
+        """Tell the moves of a decision, if it has any."""
+        moves = decision.moves
+        for move in moves:
+            self._metrics.moves.labels(str(move.reason)).inc(move.vreplicas)
+        vpod = pool.vpods.get(decision.vpod)
+        if moves and vpod is not None:
+            self._event(
+                vpod, EventType.NORMAL, "Moved", "Moving", "; ".join(move.sentence() for move in moves)
+            )
+
+    def _event(self, vpod: VPod, kind: EventType, reason: str, action: str, note: str) -> None:
+        if vpod.source:
+            return
+        regarding = ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)
+        self._recorder.event(regarding, type=kind, reason=reason, action=action, note=note)
