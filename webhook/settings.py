@@ -11,7 +11,7 @@ import yaml
 
 from extender.core.errors import VReplicaError
 from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, SCHEDULER_NAME
-from webhook.validate import DEFAULT_RULES, DEFAULT_WRITERS, Rules
+from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
 
 _CONFIG_BYTES_MAX: Final = 1024 * 1024
 
@@ -62,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--config",
         metavar="FILE",
-        help=f"{CONFIG_KIND}: takes clientConnection from it",
+        help=f"{CONFIG_KIND}: takes clientConnection and the names of profiles from it",
     )
     add("--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)")
     add("--host", default=_DEFAULTS.host, help="address to listen on (default: %(default)s)")
@@ -112,7 +112,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         secret=_pair("--secret", options.secret) if options.secret else None,
         service=_pair("--service", options.service),
         url=options.url,
-        rules=Rules(writers=writers),
+        rules=Rules(writers=writers, profiles=DEFAULT_PROFILES | _profiles(config)),
         scheduler_name=options.scheduler_name,
         shutdown_delay_s=max(0.0, options.shutdown_delay_seconds),
         log_level=options.log_level,
@@ -133,6 +133,14 @@ def _config(path: str) -> Mapping[str, Any]:
     ):
         raise SettingsError(f"{path}: expected kind {CONFIG_KIND} of apiVersion {CONFIG_API_VERSION}")
     return config
+
+
+def _profiles(config: Mapping[str, Any]) -> frozenset[str]:
+    """Names of the profiles that the file adds to the built-in ones; the service reads the rest of them."""
+    profiles = config.get("profiles") or []
+    if not isinstance(profiles, list) or not all(isinstance(profile, dict) for profile in profiles):
+        raise SettingsError("profiles: expected a list of mappings")
+    return frozenset(str(profile.get("name")) for profile in profiles)
 
 
 def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -15,8 +15,13 @@ from typing import Final
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, Node
+from extender.core.names import LEDGER_BYTES_MAX
 
 NOTHING: Final = Share(0, 1)
+SHARE_BYTES_MAX: Final = len('"":[2147483647,2147483647],')
+"""Of a ledger's entry, without its key."""
+ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 63 + 1 + 253 + 1 + 253 + 64
+"""Of any vpod's entry: namespace, name, and group and kind of a foreign one."""
 
 
 class Claim:
@@ -58,8 +63,10 @@ class Claim:
 class PodState:
     """One ordinal of a pool: its pod (if it exists), its node, and all claims on it.
 
-    ``held`` and ``placed`` are slots, the sums of the claims. ``last_ledger`` is what the previous incarnation of
+    ``held`` and ``placed`` are slots, the sums of the claims; ``ledger_bytes`` is the most that a ledger of all of them
+    can be long. ``last_ledger`` is what the previous incarnation of
     this ordinal was last seen to carry: a bind must cover it even where our view of the statuses lags behind.
+    ``last_place`` is where the ordinal last stood, node and zone; it outlives the pod, not a restart of this process.
     """
 
     __slots__ = (
@@ -67,6 +74,8 @@ class PodState:
         "claims",
         "held",
         "last_ledger",
+        "ledger_bytes",
+        "last_place",
         "name",
         "node",
         "ordinal",
@@ -83,17 +92,42 @@ class PodState:
         self.node: Node | None = None
         self.claims: dict[str, Claim] = {}
         self.last_ledger: dict[str, Share] = {}
+        self.last_place: tuple[str, str] = ("", "")
         self.held = 0
         self.placed = 0
+        self.ledger_bytes = 0
         self.capacity = 0
         self.schedulable = False
         self.place: tuple[str, str] = ("", "")
         """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
 
+    def stand(self, pod: AdapterPod | None, node: Node | None) -> None:
+        """Take the pod as it now is and the node under it; None for one that is not there or not known."""
+        self.pod, self.node = pod, node
+        if node is not None and self.bound and pod is not None and not pod.assumed:
+            self.last_place = (node.name, node.zone)
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """Node and zone: where it stands or is assumed; else where it last stood, for it is to come back there.
+
+        The zone is "" where it is not known, as the node is.
+        """
+        if self.pod is None or not self.bound:
+            return self.last_place
+        if self.node is not None:
+            return (self.node.name, self.node.zone)
+        return self.last_place if self.last_place[0] == self.pod.node else (self.pod.node, "")
+
     @property
     def free(self) -> int:
         """Slots that may be given away; negative on an overcommitted pod."""
         return self.capacity - self.held
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a vreplica of one slot could be added: in slots, and in bytes of its ledger."""
+        return self.free > 0 and self.ledger_bytes <= LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
 
     @property
     def bound(self) -> bool:

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from extender.core.claims import PodState
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
@@ -263,10 +264,20 @@ class _Plan:
     def _refused(self) -> tuple[tuple[str, int], ...]:
         stateful_set, pods = self.pool.stateful_set, self.pool.by_ordinal
         refused = Counter(
-            (pods[ordinal].why_unschedulable() or "no free slots") if ordinal in pods else "does not exist"
+            _why_not(self.pool, pods[ordinal]) if ordinal in pods else "does not exist"
             for ordinal in (stateful_set.ordinals if stateful_set is not None else ())
         )
         return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _why_not(pool: PoolState, pod: PodState) -> str:
+    if why := pod.why_unschedulable():
+        return why
+    if pod.name in pool.abandoned:
+        return "not ready for too long"
+    if pod.ordinal is not None and pool.closed >> pod.ordinal & 1:
+        return "being emptied"
+    return "no free slots" if pod.free <= 0 or pod.has_room else "ledger too large"
 
 
 def round_robin(

@@ -8,7 +8,7 @@ few machine operations however many pods there are. Every change of a claim, a p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from extender.core.claims import NOTHING, Claim, PodState
+from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
@@ -155,7 +155,7 @@ class PoolState:
             state.last_ledger = dict(old.ledger)
         if (new is not None and new.node and not new.assumed) or not self.is_member(state):
             state.last_ledger = {}
-        state.pod, state.node = new, node
+        state.stand(new, node)
         self._set_ledger(
             state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
         )
@@ -165,7 +165,7 @@ class PoolState:
     def node_changed(self, pod_name: str, node: Node | None) -> None:
         """The node under a pod changed."""
         if (state := self.pods.get(pod_name)) is not None:
-            state.node = node
+            state.stand(state.pod, node)
             self._refresh(state)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -259,6 +259,7 @@ class PoolState:
         claim = state.claims.get(key)
         if claim is None:
             claim = state.claims[key] = Claim()
+            state.ledger_bytes += len(key) + SHARE_BYTES_MAX
             self.placements.setdefault(key, {})[pod_name] = claim
         state.held -= claim.held_slots
         state.placed -= claim.placed.slots
@@ -272,6 +273,7 @@ class PoolState:
 
     def _drop_claim(self, key: str, state: PodState) -> None:
         del state.claims[key]
+        state.ledger_bytes -= len(key) + SHARE_BYTES_MAX
         claims = self.placements[key]
         del claims[state.name]
         if not claims:
@@ -293,7 +295,7 @@ class PoolState:
 
     def _set_bits(self, state: PodState, ordinal: int, *, schedulable: bool) -> None:
         bit = 1 << ordinal
-        open_ = schedulable and state.free > 0 and not self.closed & bit
+        open_ = schedulable and state.has_room and not self.closed & bit
         self.schedulable = self.schedulable | bit if schedulable else self.schedulable & ~bit
         self.room = self.room | bit if open_ else self.room & ~bit
         node = state.node.name if schedulable and state.node is not None else ""

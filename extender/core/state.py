@@ -5,6 +5,7 @@ from reservations. State rebuilt from the same objects equals the incremental on
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
@@ -51,6 +52,9 @@ class State:
 
     def adapter_pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         """An AdapterPool came, changed or went."""
+        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+            self.pool(new.key).pool = new  # a write of its status: nothing to derive anew
+            return
         if old is not None:
             self._pools_of_stateful_set.get(old.stateful_set_key, set()).discard(old.key)
         if new is not None:

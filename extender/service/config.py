@@ -8,13 +8,16 @@
     leaderElection: {leaderElect: true, resourceNamespace: vreplica-system, resourceName: vreplica-scheduler,
                      leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2}
     clientConnection: {kubeconfig: "", context: "", qps: 200, burst: 400}
+    mode: active                  # shadow: decide beside another scheduler, write nothing, report the differences
+    profiles: []                  # beside the built-in ones; each is read by core.policy, see docs/profiles.md
 
 Everything but apiVersion and kind has a default. An unknown field, a wrong type or a value out of its range is an
 InvalidObject that names the field: a typing error must not silently become a default.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +27,7 @@ from extender.core.errors import InvalidObject
 from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, LEASE_NAME
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
+PROFILES_MAX: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,13 +71,23 @@ class ClientConnectionConfig:
     burst: int = 400
 
 
+class Mode(StrEnum):
+    """What the service does with its decisions."""
+
+    ACTIVE = "active"
+    SHADOW = "shadow"
+    """Nothing is written: what would be decided is compared with what another scheduler publishes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """The whole file."""
+    """The whole file. ``profiles``: documents as they stand; who starts the service makes Profiles of them."""
 
     server: ServerConfig = field(default_factory=ServerConfig)
     leader_election: LeaderElectionConfig = field(default_factory=LeaderElectionConfig)
     client_connection: ClientConnectionConfig = field(default_factory=ClientConnectionConfig)
+    mode: Mode = Mode.ACTIVE
+    profiles: tuple[Mapping[str, object], ...] = ()
 
 
 def load_config(path: str) -> Config:
@@ -128,6 +142,8 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
             qps=client.number("qps", 200.0, 1.0, 1e6),
             burst=client.whole("burst", 400, 1, 1_000_000),
         ),
+        mode=Mode(root.one_of("mode", [str(mode) for mode in Mode], str(Mode.ACTIVE))),
+        profiles=root.mappings("profiles", PROFILES_MAX),
     )
     for section in (root, server, tls, election, client):
         section.refuse_unknown()
@@ -204,6 +220,23 @@ class _Section:
         if not isinstance(value, bool):
             raise InvalidObject(self._subject, self._field(name), "must be true or false")
         return value
+
+    def one_of(self, name: str, known: Sequence[str], default: str) -> str:
+        value = self.text(name, default)
+        if value not in known:
+            raise InvalidObject(self._subject, self._field(name), f"must be one of {', '.join(known)}")
+        return value
+
+    def mappings(self, name: str, items_max: int) -> tuple[Mapping[str, object], ...]:
+        value = self._take(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or len(value) > items_max:
+            raise InvalidObject(self._subject, self._field(name), f"must be a list of at most {items_max}")
+        for index, item in enumerate(value):
+            if not isinstance(item, Mapping):
+                raise InvalidObject(self._subject, f"{self._field(name)}[{index}]", "must be a mapping")
+        return tuple(value)
 
     def refuse_unknown(self) -> None:
         for name in self._raw:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.ledger import Share
+from extender.core.moves import Move, MoveReason
 from extender.core.plan import place, release_all
 from extender.core.policy.profile import KNATIVE_RULES
 from extender.core.reasons import ConflictReason
@@ -233,3 +234,45 @@ def test_a_vpod_that_comes_from_another_pool_leaves_the_pods_of_the_old_one():
 def test_a_vpod_being_deleted_keeps_what_it_has_and_gets_no_more():
     scene = Scene().pod(0, {"tenant/a": 2}).pods(1, 2).vpod("a", 5, {0: 2}, deleting=True)
     assert target(scene) == {0: 2}
+
+
+def test_a_pod_whose_ledger_is_full_in_bytes_gets_no_new_vpod():
+    scene = Scene(slots=10_000, replicas=2).pods(1)
+    scene.pod(0, {f"{'n' * 63}/{'v' * 200}-{index}": 1 for index in range(460)})
+    scene.vpod("a", 2)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert dict(decision.target) == {"dispatcher-1": 2}
+    scene.pod(1, unschedulable=True)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert ("ledger too large", 1) in decision.explanation.refused
+
+
+def test_what_a_lost_pod_has_goes_elsewhere_and_stays_where_there_is_no_room():
+    scene = Scene(slots=3).pod(0, {"tenant/a": 3}, ready=False).pods(1).vpod("a", 3, {0: 3})
+    scene.pod(1, {"tenant/b": 2}).vpod("b", 2, {1: 2})
+    scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert dict(decision.target) == {"dispatcher-0": 2, "dispatcher-1": 1}
+    assert decision.moves == (Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.RESCHEDULE),)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        pytest.param(lambda scene: scene.pod(2, {"tenant/a": 2}, unschedulable=True), MoveReason.DRAIN, id="drained"),
+        pytest.param(lambda scene: scene.stateful_set(2), MoveReason.ORDINAL_GONE, id="ordinal is gone"),
+        pytest.param(lambda scene: scene.pod(2, {"tenant/a": 2}, slots=0), MoveReason.OVERCOMMIT, id="overcommitted"),
+    ],
+)  # fmt: skip
+def test_whatever_leaves_a_pod_and_is_still_wanted_is_a_move_with_its_reason(prepare, reason):
+    scene = Scene().pods(0, 1).pod(2, {"tenant/a": 2}).vpod("a", 2, {2: 2})
+    prepare(scene)
+    moves = place(scene.pool, scene.pool.vpods["tenant/a"]).moves
+    assert moves == tuple(
+        Move("tenant/a", "dispatcher-2", f"dispatcher-{ordinal}", 1, reason) for ordinal in (0, 1)
+    )
+
+
+def test_fewer_wanted_is_no_move():
+    scene = Scene().pods(0).pod(2, {"tenant/a": 2}).vpod("a", 1, {2: 2})
+    assert place(scene.pool, scene.pool.vpods["tenant/a"]).moves == ()

@@ -9,7 +9,7 @@ import yaml
 from extender.core.errors import InvalidObject
 from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
 from extender.service import config
-from extender.service.config import Config, TlsConfig, config_from, load_config
+from extender.service.config import Config, Mode, TlsConfig, config_from, load_config
 
 HEAD: dict[str, Any] = {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
 
@@ -36,6 +36,8 @@ def test_every_field_is_read():
         leaderElection: {{leaderElect: false, resourceNamespace: n, resourceName: r,
                           leaseDurationSeconds: 30, renewDeadlineSeconds: 20, retryPeriodSeconds: 4}}
         clientConnection: {{kubeconfig: f, context: x, qps: 1.5, burst: 3}}
+        mode: shadow
+        profiles: [{{name: nightly}}]
     """)
     read = config_from(document)
     assert (read.server.host, read.server.port, read.server.deadline_s) == ("0.0.0.0", 1, 2.5)
@@ -45,6 +47,7 @@ def test_every_field_is_read():
     assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (30, 20, 4)
     client = read.client_connection
     assert (client.kubeconfig, client.context, client.qps, client.burst) == ("f", "x", 1.5, 3)
+    assert (read.mode, read.profiles) == (Mode.SHADOW, ({"name": "nightly"},))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +74,8 @@ def test_every_field_is_read():
         ("clientConnection.burst", 0),
         ("clientConnection.burst", 1.5),
         ("clientConnection.contentType", "json"),
+        ("mode", "passive"),
+        ("profiles", {"name": "x"}),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(path, value):

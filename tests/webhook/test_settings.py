@@ -53,12 +53,18 @@ def test_the_services_configuration_file_gives_the_connection(tmp_path):
     assert settings("--config", file, "--kubeconfig", "/other").kubeconfig == "/other"
 
 
+def test_the_profiles_of_the_configuration_file_are_known_beside_the_built_in_ones(tmp_path):
+    got = settings("--config", config(tmp_path, "profiles: [{name: nightly}]\n"))
+    assert {"default", "nightly"} <= got.rules.profiles
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         pytest.param("server: [", "config.yaml", id="no YAML"),
         pytest.param("kind: Other\n", "expected kind", id="another kind"),
         pytest.param("clientConnection: 7\n", "clientConnection", id="no mapping"),
+        pytest.param("profiles: {name: x}\n", "profiles: expected a list", id="profiles that are no list"),
         pytest.param("clientConnection: {qps: many}\n", "many", id="no number"),
         pytest.param("clientConnection: {}x\n", "config.yaml", id="broken"),
     ],
