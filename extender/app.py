@@ -9,9 +9,11 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from extender.core.policy.profile import Profile
+from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.kube.api import Api
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
@@ -22,13 +24,14 @@ from extender.service.binder import PodBinder, SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.config import Config
-from extender.service.describe import describe_state
+from extender.service.describe import StateQuery, describe_state
 from extender.service.informers import Informers
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.reactivator import Reactivator
 from extender.service.reconciler import Reconciler
+from extender.service.schedule import ScheduleVerb
 from extender.service.server import ExtenderServer, Health
 from extender.service.verbs import ExtenderVerbs
 
@@ -40,7 +43,7 @@ EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
 class Service:
     """One replica of the extender over an ``Api``. ``now`` is wall-clock time in epoch seconds.
 
-    ``serve`` False opens no socket: a simulation calls ``verbs`` itself.
+    ``serve`` False opens no socket: a simulation calls ``verbs`` itself. ``profiles``: all that pools may ask for.
     """
 
     def __init__(
@@ -51,12 +54,13 @@ class Service:
         now: Callable[[], float],
         rng: random.Random,
         serve: bool = True,
+        profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
     ) -> None:
         clock = asyncio.get_running_loop().time
         self._serve = serve
         self.identity = new_identity(socket.gethostname(), rng)
         self.metrics = Metrics()
-        self.caches = Caches()
+        self.caches = Caches(profiles)
         self.informers = Informers(api, self.caches, rng=rng)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.elector = self._elector(api, config, now, rng)
@@ -64,6 +68,7 @@ class Service:
         self.committer = Committer(
             api, self.caches, clock=clock, now=now, leading=self.leading, metrics=self.metrics
         )
+        self.committer.write_status = self.informers.sources.write_status
         self.autoscaler = Autoscaler(api, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng)
         self.placer = Placer(
             self.caches,
@@ -73,11 +78,14 @@ class Service:
             metrics=self.metrics,
             clock=clock,
         )
+        self.informers.sources.on_complete = self.placer.activation.add_all
         self.reconciler = Reconciler(
             api, self.caches, self.placer.queues, recorder=self.recorder, metrics=self.metrics, clock=clock
         )
         self.reactivator = Reactivator(api, self.caches, metrics=self.metrics)
-        self.pool_status = PoolStatusWriter(api, self.caches, now=now)
+        self.pool_status = PoolStatusWriter(
+            api, self.caches, now=now, more_conditions=self.informers.sources.conditions
+        )
         self.verbs = ExtenderVerbs(
             self.caches,
             self.binder,
@@ -93,6 +101,7 @@ class Service:
             health=self.health,
             metrics=self.metrics,
             describe_state=self._describe_state,
+            schedule=self._schedule_verb().schedule,
         )
         self._add_gauges()
 
@@ -165,18 +174,26 @@ class Service:
         )
         return LeaderElector(api, lease, identity=self.identity, now=now, rng=rng)
 
+    def _schedule_verb(self) -> ScheduleVerb:
+        return ScheduleVerb(
+            self.caches, self.placer, self.informers.sources, leading=self.leading, leader=self._leader
+        )
+
+    def _leader(self) -> str:
+        return self.elector.leader_identity if self.elector is not None else self.identity
+
     def _not_ready(self) -> list[str]:
         missing = self.informers.not_synced()
         return [f"caches not synced: {', '.join(missing)}"] if missing else []
 
-    def _describe_state(self) -> dict[str, object]:
+    def _describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
         return {
             "identity": self.identity,
-            "leader": self.elector.leader_identity if self.elector is not None else self.identity,
+            "leader": self._leader(),
             "leading": self.leading(),
             "requests": dict(self.server.requests),
             "queues": self.placer.queues.sizes(),
-            **describe_state(self.caches.state, self.placer.explanations),
+            **describe_state(self.caches.state, self.placer.explanations, StateQuery.of(parameters)),
         }
 
     def _add_gauges(self) -> None:

@@ -22,7 +22,7 @@ from extender.core.decode import Json, mapping, mappings, pool_from, quantity, s
 from extender.core.errors import InvalidObject, LedgerUnreadable
 from extender.core.ledger import Ledger, decode_ledger, ledger_slots
 from extender.core.model import AdapterPool, Namespace, VPod, object_key
-from extender.core.state import BUILT_IN_PROFILES
+from extender.core.policy.profiles import BUILT_IN_PROFILES
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)

@@ -1,4 +1,4 @@
-"""Placing by the default profile (DESIGN 5.1): which vreplicas of one vpod go on which pods.
+"""Placing (DESIGN 5.1): which vreplicas of one vpod go on which pods.
 
 Pure: a plan looks at the state and returns a ``Decision``; reserving and writing it is the caller's. The order is
 
@@ -7,7 +7,8 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 2. *target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods);
 3. too many: take away from the highest ordinal down, first what no status has published;
 4. too few: one vreplica at a time, round robin over schedulable pods with room: pods without a placement of this vpod
-   by ascending ordinal, then its own by ascending ordinal (Knative's order);
+   by ascending ordinal, then its own by ascending ordinal (Knative's order). A profile with plugins asks them instead,
+   here and in 3 (DESIGN 5.2);
 5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is lost on the way.
 
 ``Rules`` (of the pool's profile) names where we differ from Knative on purpose; all off, this is Knative's algorithm
@@ -24,6 +25,7 @@ from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
 from extender.core.policy.profile import Rules
+from extender.core.policy.select import grow, refusals, shrink
 from extender.core.pool_state import PoolState, bits
 from extender.core.reasons import ConflictReason
 
@@ -191,6 +193,12 @@ class _Plan:
         return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), standing)))
 
     def _shrink(self, surplus: int) -> None:
+        if self.pool.profile.deschedulers:
+            removed = shrink(self.pool, self.vpod, self.kept, surplus, self.pool.profile)
+            for name in sorted(removed, key=placement_order):
+                self.kept[name] -= removed[name]
+                self._note(Step.REMOVED, name, removed[name], "fewer are wanted")
+            return
         claims = self.pool.claims_of(self.vpod.key)
         for published in (False, True):
             for name in sorted(self.kept, key=placement_order, reverse=True):
@@ -202,12 +210,16 @@ class _Plan:
                     self._note(Step.REMOVED, name, cut, "fewer are wanted")
 
     def _grow(self, missing: int) -> int:
-        own = 0
-        for name, count in self.kept.items():
-            ordinal = self.pool.pods[name].ordinal
-            if count and ordinal is not None:
-                own |= 1 << ordinal
-        added, left = round_robin(self.pool.room, own, self._free_of, missing, self.weight)
+        profile = self.pool.profile
+        if profile.has_plugins:
+            added, left = grow(self.pool, self.vpod, self.kept, missing, self._free_of, profile)
+        else:
+            own = 0
+            for name, count in self.kept.items():
+                ordinal = self.pool.pods[name].ordinal
+                if count and ordinal is not None:
+                    own |= 1 << ordinal
+            added, left = round_robin(self.pool.room, own, self._free_of, missing, self.weight)
         for ordinal in sorted(added):
             name = self.pool.by_ordinal[ordinal].name
             self.kept[name] = self.kept.get(name, 0) + added[ordinal]
@@ -263,8 +275,14 @@ class _Plan:
 
     def _refused(self) -> tuple[tuple[str, int], ...]:
         stateful_set, pods = self.pool.stateful_set, self.pool.by_ordinal
+        profile = self.pool.profile
+        by_policy = (
+            refusals(self.pool, self.vpod, self.kept, self._free_of, profile) if profile.has_plugins else {}
+        )
         refused = Counter(
-            _why_not(self.pool, pods[ordinal]) if ordinal in pods else "does not exist"
+            by_policy.get(ordinal) or _why_not(self.pool, pods[ordinal])
+            if ordinal in pods
+            else "does not exist"
             for ordinal in (stateful_set.ordinals if stateful_set is not None else ())
         )
         return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))

@@ -39,6 +39,8 @@ class PoolState:
         """Ordinals that are being emptied: what they have stays until it is moved, nothing new comes."""
         self.abandoned: frozenset[str] = frozenset()
         """Pods that were not Ready for longer than rescheduleAfterSeconds: what they have is placed elsewhere."""
+        self.watched_sources: frozenset[str] = frozenset()
+        """Foreign kinds whose objects all are among ``vpods`` now: another vpod of theirs is gone."""
         self.zones: dict[str, int] = {}
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
@@ -172,8 +174,9 @@ class PoolState:
         """A vpod came, changed or went: what its status publishes is claimed."""
         key = (new or old or _neither_vpod()).key
         if new is None:
+            # What its ordinals were last seen to carry stays remembered: its successor of the same name may publish it
+            # already, unseen by us, and a bind must cover that (I2). A bind that carries too much is put right at once.
             self.vpods.pop(key, None)
-            self._forget_last(key)
         else:
             self.vpods[key] = new
         published = new.placements if new is not None else {}
@@ -182,12 +185,6 @@ class PoolState:
             count = published.get(name, 0)
             self._claim(key, name, _publish(Share(count, weight) if count else NOTHING))
         self._refresh_vpod(key)
-
-    def _forget_last(self, vpod_key: str) -> None:
-        """A vpod that is gone comes back with no ordinal; one that we have not heard of yet does."""
-        for state in [state for state in self.pods.values() if vpod_key in state.last_ledger]:
-            del state.last_ledger[vpod_key]
-            self._forget_if_empty(state)
 
     # -- reservations ------------------------------------------------------------------------------------------
 

@@ -6,16 +6,13 @@ from reservations. State rebuilt from the same objects equals the incremental on
 
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
-from typing import Final
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
+from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.pool_state import PoolState
 from extender.core.topology import Topology
-
-BUILT_IN_PROFILES: Final[Mapping[str, Profile]] = MappingProxyType({DEFAULT_PROFILE.name: DEFAULT_PROFILE})
 
 
 class State:

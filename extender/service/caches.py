@@ -5,11 +5,13 @@ only read. Each change goes to ``State`` first and then to the listeners, in one
 cache and the state apart.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 from extender.core.caches import AdapterPodAssumeCache, VPodAssumeCache
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.policy.profile import Profile
+from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.state import State
 
 T = TypeVar("T", Node, Namespace, StatefulSet, AdapterPool)
@@ -66,10 +68,10 @@ class ReadCache(Generic[T]):
 
 
 class Caches:
-    """All caches with the ``State`` that they feed."""
+    """All caches with the ``State`` that they feed. ``profiles``: by name, those that pools may ask for."""
 
-    def __init__(self) -> None:
-        self.state = State()
+    def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
+        self.state = State(profiles)
         self.pods = AdapterPodAssumeCache()
         self.vpods = VPodAssumeCache()
         self.pods.add_event_handler(self.state.pod_changed)

@@ -40,11 +40,11 @@ class TestStanding:
         scene = Scene().pod(0, {"tenant/a": 9}, node="").vpod("a", 1, {0: 1})
         assert carried(scene, 0) == ({"a": 1}, {})
 
-    def test_what_a_vpod_that_is_gone_had_there_does_not_come_back(self):
+    def test_what_a_vpod_that_is_gone_had_there_comes_back_for_its_successor_of_the_same_name(self):
         scene = (
             Scene().vpod("a", 2).pod(0, {"tenant/a": 2}).no_pod(0).no_vpod("a").pod(0, node="", uid="next")
         )
-        assert carried(scene, 0) == ({}, {})
+        assert carried(scene, 0) == ({"a": 2}, {})
 
     def test_what_a_vpod_had_there_comes_back_also_before_the_vpod_is_known(self):
         scene = Scene().pod(0, {"tenant/late": Share(2, 3)}).no_pod(0).pod(0, node="", uid="next")

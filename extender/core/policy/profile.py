@@ -4,8 +4,17 @@ A profile without plugins places by the round robin of ``plan``; one with plugin
 differ from Knative on purpose; the profile ``knative`` switches all of them off.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
+
+from extender.core.policy.framework import (
+    DeschedulePlugin,
+    FilterPlugin,
+    ScorePlugin,
+    Weighted,
+)
+from extender.core.policy.spreading import ZoneSpread
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,24 +24,56 @@ class Rules:
     ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad node (Knative drops
     them, so every restart of a pod moves its vreplicas). ``drain_waits_for_room``: what is on a pod marked
     unschedulable stays until another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0
-    vreplicas gets none (Knative gives it minReplicas).
+    vreplicas gets none (Knative gives it minReplicas). ``scale_by_need``: size the pool by what needs a place (Knative's
+    formulas are in ``scaling_knative``).
     """
 
     keep_on_unavailable: bool = True
     drain_waits_for_room: bool = True
     zero_means_none: bool = True
+    scale_by_need: bool = True
 
 
 DEFAULT_RULES: Final = Rules()
-KNATIVE_RULES: Final = Rules(keep_on_unavailable=False, drain_waits_for_room=False, zero_means_none=False)
+KNATIVE_RULES: Final = Rules(
+    keep_on_unavailable=False, drain_waits_for_room=False, zero_means_none=False, scale_by_need=False
+)
+
+
+class Ties(StrEnum):
+    """Which of several equally good pods gets a vreplica. Knative takes one at random; a decision of ours repeats."""
+
+    LOWEST_ORDINAL = "LowestOrdinal"
+    """The lowest ordinal: pods fill up from below."""
+    ROUND_ROBIN = "RoundRobin"
+    """The next ordinal from a start that differs from vpod to vpod, as kube-scheduler's selectHost once rotated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How one kind of pool is placed."""
+    """How one kind of pool is placed.
+
+    ``filters``: all must hold. ``scores``: the greatest weighted sum wins. ``deschedulers``: the greatest weighted sum
+    loses a vreplica first, among the pods that ``deschedule_filters`` let pass.
+    """
 
     name: str
     rules: Rules = DEFAULT_RULES
+    filters: tuple[FilterPlugin, ...] = ()
+    scores: tuple[Weighted[ScorePlugin], ...] = ()
+    deschedulers: tuple[Weighted[DeschedulePlugin], ...] = ()
+    deschedule_filters: tuple[FilterPlugin, ...] = ()
+    ties: Ties = field(default=Ties.LOWEST_ORDINAL)
+
+    @property
+    def has_plugins(self) -> bool:
+        """Whether plugins choose the pods; if not, the round robin of ``plan`` does."""
+        return bool(self.filters or self.scores)
+
+    @property
+    def hard_zone_skew(self) -> int | None:
+        """How many more of a vpod's vreplicas one zone may hold than another; None where no filter says."""
+        return min((one.max_skew for one in self.filters if isinstance(one, ZoneSpread)), default=None)
 
 
 DEFAULT_PROFILE: Final = Profile(name="default")

@@ -1,0 +1,250 @@
+"""Which pod gets the next vreplica: the greatest weighted score among the pods that all filters let pass.
+
+``best_of_all`` is the meaning: score every pod with room. ``ClassPicker`` gives the same answer in time that does not
+grow with the pool. It walks zones, in them nodes, on them pods, and asks each plugin once a zone, a node or a kind of pod,
+as the plugin's ``Scope`` allows:
+
+- nodes of one zone without any of the vpod's vreplicas are equal: the lowest pod with room stands for them all;
+- so do the pods of one node without any; each pod that has some stands for itself.
+
+Since no score is over ``MAX_SCORE``, a zone or node that could not win even with full marks for the rest is left out.
+Ties go to the lowest ordinal, or to the next one from ``start``, counting around.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from extender.core.policy.framework import (
+    MAX_SCORE,
+    FilterPlugin,
+    Scope,
+    ScorePlugin,
+    Weighted,
+    scope_of,
+)
+from extender.core.policy.profile import Profile, Ties
+from extender.core.policy.spread import Candidate, Spread
+from extender.core.policy.spreading import PodSpread
+
+_NO_SCORES: Final[tuple[Weighted[ScorePlugin], ...]] = (Weighted(PodSpread(), 1),)
+"""Filters alone do not choose: then the pod with the fewest is best, as in the default profile's round robin."""
+
+
+def scores_of(profile: Profile) -> tuple[Weighted[ScorePlugin], ...]:
+    """The scores that choose among the pods that a profile's filters let pass."""
+    return profile.scores or _NO_SCORES
+
+
+def refusal(candidate: Candidate, spread: Spread, filters: Sequence[FilterPlugin]) -> str:
+    """Why the first filter that refuses does; "" if none does."""
+    for plugin in filters:
+        if why := plugin.filter(candidate, spread):
+            return why
+    return ""
+
+
+def totals(
+    candidates: Sequence[Candidate], spread: Spread, scores: Sequence[Weighted[ScorePlugin]]
+) -> list[int]:
+    """The weighted sum of each candidate, normalized where a plugin does that."""
+    sums = [0] * len(candidates)
+    for item in scores:
+        found: Sequence[int] = [item.plugin.score(candidate, spread) for candidate in candidates]
+        normalize = getattr(item.plugin, "normalize", None)
+        if normalize is not None:
+            found = normalize(found)
+        sums = [total + item.weight * score for total, score in zip(sums, found, strict=True)]
+    return sums
+
+
+def best_of_all(spread: Spread, profile: Profile, start: int = 0) -> int | None:
+    """The ordinal that gets the next vreplica, every pod with room scored; None where none passes."""
+    passing = [
+        candidate
+        for ordinal in _bits(spread.room)
+        if spread.fits(ordinal)
+        and not refusal(candidate := spread.candidate(ordinal), spread, profile.filters)
+    ]
+    best: tuple[int, bool, int] | None = None
+    for candidate, total in zip(passing, totals(passing, spread, scores_of(profile)), strict=True):
+        rank = (total, candidate.ordinal >= start, -candidate.ordinal)
+        if best is None or rank > best:
+            best = rank
+    return None if best is None else -best[2]
+
+
+def picker(spread: Spread, profile: Profile, start: int = 0) -> Callable[[], int | None]:
+    """What gives the next ordinal for ``spread`` as it is at each call."""
+    if profile.ties is not Ties.ROUND_ROBIN:
+        start = 0
+    scopes = [scope_of(item.plugin) for item in scores_of(profile)] + [
+        scope_of(one) for one in profile.filters
+    ]
+    # Beginning somewhere else, the first pod of a class is not its lowest.
+    if max(scopes) <= (Scope.COUNT if start else Scope.ORDINAL):
+        return ClassPicker(spread, profile, start).best
+    return lambda: best_of_all(spread, profile, start)
+
+
+class _Tier:
+    """The filters and scores that are asked at one step: of a zone, of a node, of a pod."""
+
+    __slots__ = ("empty", "filters", "most", "scores", "spread")
+
+    def __init__(self, spread: Spread, profile: Profile, scopes: Sequence[Scope]) -> None:
+        self.spread = spread
+        self.filters = [one.filter for one in profile.filters if scope_of(one) in scopes]
+        chosen = [item for item in scores_of(profile) if scope_of(item.plugin) in scopes]
+        self.scores = [(item.weight, item.plugin.score) for item in chosen]
+        self.most = sum(item.weight for item in chosen) * MAX_SCORE
+        self.empty = not self.filters and not self.scores
+
+    def score(self, candidate: Candidate) -> int:
+        """The weighted sum of this tier; -1 where a filter refuses."""
+        spread = self.spread
+        for refuses in self.filters:
+            if refuses(candidate, spread):
+                return -1
+        total = 0
+        for weight, score in self.scores:
+            total += weight * score(candidate, spread)
+        return total
+
+
+class _Zone:
+    """What the picker remembers of one zone until a pod in it gets a vreplica.
+
+    ``fresh``: the pod that stands for those on nodes without any of the vreplicas; ``any``: that, or another with room.
+    ``used``: node -> its pods, for nodes with some.
+    """
+
+    __slots__ = ("any", "fresh", "members", "stale", "used")
+
+    def __init__(self, members: int) -> None:
+        self.members = members
+        self.used: dict[str, int] = {}
+        self.fresh: Candidate | None = None
+        self.any: Candidate | None = None
+        self.stale = True
+
+
+class ClassPicker:
+    """``best_of_all`` by classes of equal pods, for plugins whose scope allows it.
+
+    Between two calls of ``best`` the spread may get one vreplica more, on the pod that the first call named.
+    """
+
+    __slots__ = ("_fitting", "_node", "_node_and_pod_most", "_pod", "_spread", "_start", "_zone", "_zones")
+
+    def __init__(self, spread: Spread, profile: Profile, start: int = 0) -> None:
+        self._spread = spread
+        self._start = start
+        self._zone = _Tier(spread, profile, (Scope.ZONE,))
+        self._node = _Tier(spread, profile, (Scope.NODE,))
+        self._pod = _Tier(spread, profile, (Scope.COUNT, Scope.ORDINAL))
+        self._node_and_pod_most = self._node.most + self._pod.most
+        self._fitting = spread.room
+        self._zones = {zone: _Zone(members) for zone, members in spread.zone_bits.items()}
+        for nodes in (spread.nodes, spread.away_nodes):
+            for node in nodes:
+                self._use(node, spread.topology.zone_of.get(node, ""))
+
+    def _use(self, node: str, zone: str) -> None:
+        if (view := self._zones.get(zone)) is not None and (pods := self._spread.node_bits.get(node)):
+            view.used[node] = pods
+
+    def best(self) -> int | None:
+        """The ordinal that gets the next vreplica; None where no pod passes."""
+        self._fitting &= self._spread.room
+        tier = self._zone
+        zones: list[tuple[int, str]] = []
+        for zone, view in self._zones.items():
+            if view.stale:
+                self._look_at(view)
+            if view.any is not None:
+                total = 0 if tier.empty else tier.score(view.any)
+                if total >= 0:
+                    zones.append((total, zone))
+        if len(zones) > 1:
+            zones.sort(reverse=True)
+        best, chosen = -1, -1
+        for total, zone in zones:
+            if total + self._node_and_pod_most < best:
+                break
+            for candidate, pods in self._nodes_of(self._zones[zone]):
+                best, chosen = self._best_on(candidate, pods, total, (best, chosen))
+        if chosen < 0:
+            return None
+        node, zone = self._spread.by_ordinal[chosen].place
+        self._zones[zone].stale = True
+        self._use(node, zone)
+        return chosen
+
+    def _look_at(self, view: _Zone) -> None:
+        pods = view.members
+        for used in view.used.values():
+            pods &= ~used
+        candidate = self._spread.candidate
+        first = self._first(pods)
+        view.fresh = view.any = None if first is None else candidate(first)
+        if first is None and (first := self._first(view.members)) is not None:
+            view.any = candidate(first)
+        view.stale = False
+
+    def _nodes_of(self, view: _Zone) -> Iterator[tuple[Candidate, int]]:
+        """A pod of each kind of node, and the node's pods; 0 for a kind without any of the vreplicas."""
+        if view.fresh is not None:
+            yield view.fresh, 0
+        for pods in view.used.values():
+            if (first := self._first(pods)) is not None:
+                yield self._spread.candidate(first), pods
+
+    def _best_on(self, candidate: Candidate, pods: int, total: int, best: tuple[int, int]) -> tuple[int, int]:
+        """The better of ``best`` (total, ordinal) and the best pod of one node, or of nodes that are equal."""
+        if not self._node.empty:
+            on_node = self._node.score(candidate)
+            if on_node < 0:
+                return best
+            total += on_node
+        if total + self._pod.most < best[0]:
+            return best
+        own = pods & self._spread.own
+        for one in self._kinds(pods, own) if own else (candidate,):
+            on_pod = self._pod.score(one)
+            if on_pod >= 0 and (
+                total + on_pod > best[0] or self._wins_tie(total + on_pod, one.ordinal, best)
+            ):
+                best = (total + on_pod, one.ordinal)
+        return best
+
+    def _wins_tie(self, total: int, ordinal: int, best: tuple[int, int]) -> bool:
+        start, other = self._start, best[1]
+        return total == best[0] and (ordinal < start, ordinal) < (other < start, other)
+
+    def _kinds(self, pods: int, own: int) -> Iterator[Candidate]:
+        """One pod of those without any of the vreplicas, and each that has some."""
+        spread = self._spread
+        if (empty := self._first(pods & ~own)) is not None:
+            yield spread.candidate(empty)
+        for ordinal in _bits(own & self._fitting):
+            if spread.fits(ordinal):
+                yield spread.candidate(ordinal)
+
+    def _first(self, bits: int) -> int | None:
+        """The first pod, from the start on, that one more vreplica fits on; pods it does not fit on are forgotten."""
+        fits = self._spread.fits
+        while bits := bits & self._fitting:
+            after = bits >> self._start << self._start or bits if self._start else bits
+            lowest = after & -after
+            ordinal = lowest.bit_length() - 1
+            if fits(ordinal):
+                return ordinal
+            self._fitting &= ~lowest
+        return None
+
+
+def _bits(bit_set: int) -> Iterator[int]:
+    while bit_set:
+        lowest = bit_set & -bit_set
+        yield lowest.bit_length() - 1
+        bit_set ^= lowest

@@ -1,0 +1,198 @@
+"""Placing and taking away by a profile's plugins: what ``plan`` and the rebalancer call. Pure; the state is not changed.
+
+``grow`` gives one vreplica at a time to the pod that scores best, ``shrink`` takes one at a time from the pod that the
+deschedulers name, ``better_place`` finds one move that makes a placement strictly better.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+from zlib import crc32
+
+from extender.core.claims import PodState
+from extender.core.model import VPod, placement_order
+from extender.core.policy.framework import DeschedulePlugin, PlaceUnknown, Weighted
+from extender.core.policy.pick import picker, refusal, scores_of, totals
+from extender.core.policy.profile import Profile
+from extender.core.policy.spread import Candidate, Spread
+from extender.core.pool_state import PoolState, bits
+
+SOURCES_TRIED_MAX: Final = 8
+"""Pods from which ``better_place`` tries to move one vreplica, in the deschedulers' order."""
+
+
+def spread_of(
+    pool: PoolState, kept: Mapping[str, int], *, weight: int = 1, free: Callable[[int], int] | None = None
+) -> Spread:
+    """Where ``kept`` (pod name -> vreplicas) stands. ``free``: free slots beside it; None for those of the pool."""
+    spread = Spread(
+        by_ordinal=pool.by_ordinal,
+        topology=pool.topology,
+        zone_bits=pool.zones,
+        node_bits=pool.nodes,
+        schedulable=pool.schedulable,
+        room=pool.room,
+        free=free if free is not None else pool.free_of,
+        replicas=pool.stateful_set.replicas if pool.stateful_set is not None else 0,
+        weight=weight,
+        closed=pool.closed,
+    )
+    for name, count in kept.items():
+        if count and (pod := pool.pods.get(name)) is not None:
+            spread.hold(pod, count)
+    return spread
+
+
+def grow(
+    pool: PoolState,
+    vpod: VPod,
+    kept: Mapping[str, int],
+    missing: int,
+    free: Callable[[int], int],
+    profile: Profile,
+) -> tuple[dict[int, int], int]:
+    """Give ``missing`` vreplicas: (ordinal -> vreplicas added, what is left).
+
+    ``free``: an ordinal's free slots beside what is kept there.
+    """
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free)
+    best = picker(spread, profile, start_of(pool, vpod))
+    added: dict[int, int] = {}
+    while missing > 0 and (ordinal := best()) is not None:
+        spread.add(ordinal)
+        added[ordinal] = added.get(ordinal, 0) + 1
+        missing -= 1
+    return added, missing
+
+
+def start_of(pool: PoolState, vpod: VPod) -> int:
+    """The ordinal at which a vpod's ties begin under ``Ties.ROUND_ROBIN``: any one, and always the same."""
+    pods = pool.schedulable.bit_length()
+    return crc32(vpod.key.encode()) % pods if pods else 0
+
+
+def refusals(
+    pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int], profile: Profile
+) -> dict[int, str]:
+    """Ordinal -> why a filter does not let it have one more, for pods with room. Looks at every such pod."""
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free)
+    found: dict[int, str] = {}
+    for ordinal in bits(spread.room):
+        if spread.fits(ordinal) and (why := refusal(spread.candidate(ordinal), spread, profile.filters)):
+            found[ordinal] = why
+    return found
+
+
+def shrink(
+    pool: PoolState, vpod: VPod, kept: Mapping[str, int], surplus: int, profile: Profile
+) -> dict[str, int]:
+    """Take ``surplus`` vreplicas away: pod name -> vreplicas removed; never more than is there.
+
+    First what no status has published, which no adapter has begun to serve. Where deschedulers are equal, and where
+    there are none, from the highest ordinal down.
+    """
+    taking = _Taking(pool, vpod, kept, profile)
+    claims = pool.claims_of(vpod.key)
+    published = {name: claims[name].published if name in claims else 0 for name in taking.left}
+    while surplus > 0 and taking.take({name: max(0, n - published[name]) for name, n in taking.left.items()}):
+        surplus -= 1
+    while surplus > 0 and taking.take(taking.left):
+        surplus -= 1
+    return taking.removed
+
+
+class _Taking:
+    """The working values of one ``shrink``."""
+
+    def __init__(self, pool: PoolState, vpod: VPod, kept: Mapping[str, int], profile: Profile) -> None:
+        self.pool = pool
+        self.profile = profile
+        self.left = {name: count for name, count in kept.items() if count > 0}
+        self.removed: dict[str, int] = {}
+        self.spread = spread_of(pool, self.left, weight=vpod.weight)
+
+    def take(self, spare: Mapping[str, int]) -> bool:
+        """Take one vreplica from one of the pods with something to spare; False where there is none."""
+        names = [name for name, count in spare.items() if count > 0]
+        if not names:
+            return False
+        name = next(_in_order(self.pool, names, self.spread, self.profile))
+        self.spread.remove(self.pool.pods[name])
+        self.left[name] -= 1
+        self.removed[name] = self.removed.get(name, 0) + 1
+        return True
+
+
+def _in_order(pool: PoolState, names: Sequence[str], spread: Spread, profile: Profile) -> Iterator[str]:
+    """The pods to take one vreplica from, first the one that should lose it first."""
+    highest_first = sorted(names, key=placement_order, reverse=True)
+    if not profile.deschedulers:
+        yield from highest_first
+        return
+    candidates = [spread.candidate_of(pool.pods[name]) for name in highest_first]
+    passing = [
+        one for one in candidates if not refusal(one, spread, profile.deschedule_filters)
+    ] or candidates
+    # Sorting is stable: equal ones stay in descending order of their ordinals.
+    for item in sorted(
+        ((_removal(one, spread, profile.deschedulers), one.name) for one in passing),
+        key=lambda item: item[0],
+        reverse=True,
+    ):
+        yield item[1]
+
+
+def _removal(
+    candidate: Candidate, spread: Spread, deschedulers: Sequence[Weighted[DeschedulePlugin]]
+) -> tuple[bool, int]:
+    """How good it is to take from a pod; best where it stands on no node that takes work: it serves nobody."""
+    try:
+        return False, sum(item.weight * item.plugin.deschedule(candidate, spread) for item in deschedulers)
+    except PlaceUnknown:
+        return True, 0
+
+
+def better_place(
+    pool: PoolState, vpod: VPod, placed: Mapping[str, int], profile: Profile
+) -> tuple[str, str] | None:
+    """One vreplica that the profile would rather have elsewhere: (from pod, to pod), or None.
+
+    Hard filters hold at the destination, which has room. The move raises ``_worth``, a function of where the vreplicas
+    are and nothing else, so doing as told again and again ends as long as nothing else changes.
+    """
+    if not profile.has_plugins:
+        return None
+    spread = spread_of(pool, placed, weight=vpod.weight)
+    sources = [
+        name
+        for name, count in placed.items()
+        if count > 0 and (pod := pool.pods.get(name)) is not None and pod.schedulable
+    ]
+    for name in list(_in_order(pool, sources, spread, profile))[:SOURCES_TRIED_MAX]:
+        source = pool.pods[name]
+        if (to := _better_than(pool, vpod, placed, source, profile)) is not None:
+            return name, to.name
+    return None
+
+
+def _better_than(
+    pool: PoolState, vpod: VPod, placed: Mapping[str, int], source: PodState, profile: Profile
+) -> PodState | None:
+    spread = spread_of(pool, placed, weight=vpod.weight)
+    before = _worth(spread, profile)
+    spread.remove(source)
+    best = picker(spread, profile, start_of(pool, vpod))()
+    if best is None or best == source.ordinal:
+        return None
+    spread.add(best)
+    return pool.by_ordinal[best] if _worth(spread, profile) > before else None
+
+
+def _worth(spread: Spread, profile: Profile) -> int:
+    """How good a placement is: what each vreplica would score if it were the last one to be placed, summed."""
+    worth = 0
+    for ordinal, count in list(spread.pods.items()):
+        pod = spread.by_ordinal[ordinal]
+        spread.remove(pod)
+        worth += count * totals([spread.candidate(ordinal)], spread, scores_of(profile))[0]
+        spread.add(ordinal)
+    return worth

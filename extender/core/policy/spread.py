@@ -1,0 +1,231 @@
+"""``Spread``: one vpod's vreplicas over pods, nodes and zones while they are being decided; ``Candidate``: one pod in it.
+
+Plugins see nothing else. As in Knative, ``pods``, ``nodes`` and ``zones`` count only what is on schedulable pods. What is
+on others (their node is cordoned or lost, the pod is restarting) still counts for its node and zone in ``node_load``
+and ``zone_load``, as long as its node is known: a zone that is down comes back with all that it had.
+
+Built from plain values, so that a decision, a test and a recorded case make one the same way. Never changes the state.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, TypeVar
+
+from extender.core.claims import PodState
+from extender.core.topology import Topology
+
+K = TypeVar("K", int, str)
+
+
+class Candidate(NamedTuple):
+    """A pod that may take or lose one vreplica. ``free``: slots; the counts: this vpod's vreplicas, on schedulable pods."""
+
+    name: str
+    ordinal: int
+    node: str
+    zone: str
+    free: int
+    on_pod: int
+    on_node: int
+    in_zone: int
+
+
+class Spread:
+    """Where one vpod's vreplicas are. ``hold`` says what is there, ``add`` and ``remove`` decide one at a time.
+
+    ``by_ordinal``: the pool's pods. ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots
+    of one vreplica. ``room``: bit set of pods that may get more (free slots, not closed); follows ``add``, ``remove``.
+    """
+
+    __slots__ = (
+        "_free",
+        "_given",
+        "_least",
+        "_overfull",
+        "away_nodes",
+        "away_pods",
+        "away_zones",
+        "by_ordinal",
+        "closed",
+        "node_bits",
+        "nodes",
+        "own",
+        "pods",
+        "replicas",
+        "room",
+        "schedulable",
+        "topology",
+        "weight",
+        "zone_bits",
+        "zones",
+    )
+
+    def __init__(
+        self,
+        *,
+        by_ordinal: Mapping[int, PodState],
+        topology: Topology,
+        zone_bits: Mapping[str, int],
+        node_bits: Mapping[str, int],
+        schedulable: int,
+        room: int,
+        free: Callable[[int], int],
+        replicas: int,
+        weight: int = 1,
+        closed: int = 0,
+    ) -> None:
+        self.by_ordinal = by_ordinal
+        self.topology = topology
+        self.zone_bits = zone_bits
+        """Zone -> bit set of the pool's schedulable pods in it."""
+        self.node_bits = node_bits
+        """Node -> bit set of the pool's schedulable pods on it."""
+        self.schedulable = schedulable
+        self.room = room
+        self.closed = closed
+        self.replicas = replicas
+        """Pods that the StatefulSet wants."""
+        self.weight = weight
+        self.pods: dict[int, int] = {}
+        """Ordinal -> vreplicas; schedulable pods only, as ``nodes`` and ``zones``. No zeros but those that ``hold`` was told."""
+        self.nodes: dict[str, int] = {}
+        self.zones: dict[str, int] = {}
+        self.away_pods: dict[str, int] = {}
+        """Pod name -> vreplicas, pods that are not schedulable."""
+        self.away_nodes: dict[str, int] = {}
+        """Node -> vreplicas on its pods that are not schedulable."""
+        self.away_zones: dict[str, int] = {}
+        self.own = 0
+        """Bit set of the pods that have some."""
+        self._free = free
+        self._given: dict[int, int] = {}
+        self._overfull: int | None = None
+        self._least: dict[bool, int] = {}
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def hold(self, pod: PodState, count: int) -> None:
+        """Say that ``count`` vreplicas stand on a pod; ``free`` already knows."""
+        ordinal = pod.ordinal
+        if ordinal is not None and self.schedulable >> ordinal & 1:
+            self._count(ordinal, count)
+            if self.room >> ordinal & 1 and self._free(ordinal) <= 0:
+                self.room &= ~(1 << ordinal)
+        else:
+            self._count_away(pod, count)
+
+    def add(self, ordinal: int) -> None:
+        """Give one vreplica to a schedulable pod."""
+        self._count(ordinal, 1)
+        self._given[ordinal] = self._given.get(ordinal, 0) + 1
+        if self.free_of(ordinal) <= 0:
+            self.room &= ~(1 << ordinal)
+
+    def remove(self, pod: PodState) -> None:
+        """Take one of the vreplicas that ``hold`` or ``add`` put on a pod."""
+        ordinal = pod.ordinal
+        if ordinal is None or not self.schedulable >> ordinal & 1:
+            self._count_away(pod, -1)
+            return
+        self._count(ordinal, -1)
+        self._given[ordinal] = self._given.get(ordinal, 0) - 1
+        bit = 1 << ordinal
+        self._overfull = None
+        if not self.closed & bit and self.free_of(ordinal) > 0:
+            self.room |= bit
+
+    def _count_away(self, pod: PodState, count: int) -> None:
+        self._least.clear()
+        _change(self.away_pods, pod.name, count)
+        if pod.node is not None:
+            _change(self.away_nodes, pod.node.name, count)
+            _change(self.away_zones, pod.node.zone, count)
+
+    def _count(self, ordinal: int, count: int) -> None:
+        self._least.clear()
+        node, zone = self.by_ordinal[ordinal].place
+        _change(self.pods, ordinal, count)
+        _change(self.nodes, node, count)
+        _change(self.zones, zone, count)
+        if self.pods.get(ordinal):
+            self.own |= 1 << ordinal
+        else:
+            self.own &= ~(1 << ordinal)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def free_of(self, ordinal: int) -> int:
+        """Free slots of a pod as things now stand; negative where it is overcommitted."""
+        return self._free(ordinal) - self._given.get(ordinal, 0) * self.weight
+
+    def fits(self, ordinal: int) -> bool:
+        """Whether one more vreplica fits."""
+        return self._free(ordinal) - self._given.get(ordinal, 0) * self.weight >= self.weight
+
+    def candidate(self, ordinal: int) -> Candidate:
+        """A schedulable pod, as plugins see it."""
+        pod = self.by_ordinal[ordinal]
+        node, zone = pod.place
+        return Candidate(
+            pod.name,
+            ordinal,
+            node,
+            zone,
+            self._free(ordinal) - self._given.get(ordinal, 0) * self.weight,
+            self.pods.get(ordinal, 0),
+            self.nodes.get(node, 0),
+            self.zones.get(zone, 0),
+        )
+
+    def candidate_of(self, pod: PodState) -> Candidate:
+        """Any pod, also one that is not schedulable; node and zone are "" where its node is not known."""
+        if pod.ordinal is not None and self.schedulable >> pod.ordinal & 1:
+            return self.candidate(pod.ordinal)
+        node, zone = (pod.node.name, pod.node.zone) if pod.node is not None else ("", "")
+        ordinal = -1 if pod.ordinal is None else pod.ordinal
+        on_pod = self.away_pods.get(pod.name, 0)
+        return Candidate(
+            pod.name, ordinal, node, zone, 0, on_pod, self.nodes.get(node, 0), self.zones.get(zone, 0)
+        )
+
+    def node_load(self, node: str) -> int:
+        """vreplicas on a node, also those on pods that are not schedulable."""
+        return self.nodes.get(node, 0) + self.away_nodes.get(node, 0)
+
+    def zone_load(self, zone: str) -> int:
+        """vreplicas in a zone, also those on pods that are not schedulable."""
+        return self.zones.get(zone, 0) + self.away_zones.get(zone, 0)
+
+    def least_zone_load(self, *, count_empty: bool) -> int:
+        """The smallest ``zone_load`` of the zones that take work; or only of those with a schedulable pod of the pool."""
+        least = self._least.get(count_empty)
+        if least is None:
+            zones: Iterable[str] = self.topology.nodes_in if count_empty else self.zone_bits
+            least = self._least[count_empty] = min([self.zone_load(zone) for zone in zones], default=0)
+        return least
+
+    def empty_with_room(self, ordinal: int) -> int:
+        """How many pods other than ``ordinal`` have none of these vreplicas and could take one."""
+        return (self.room & ~self.own & ~(1 << ordinal)).bit_count()
+
+    def overfull(self) -> int:
+        """How many pods without these vreplicas are overcommitted by others. Looks at every full pod, once."""
+        if self._overfull is None:
+            full = self.schedulable & ~self.room & ~self.closed
+            self._overfull = sum(1 << ordinal for ordinal in _bits(full) if self.free_of(ordinal) < 0)
+        return (self._overfull & ~self.own).bit_count()
+
+
+def _bits(bit_set: int) -> Iterator[int]:
+    while bit_set:
+        lowest = bit_set & -bit_set
+        yield lowest.bit_length() - 1
+        bit_set ^= lowest
+
+
+def _change(counts: dict[K, int], key: K, change: int) -> None:
+    """Count up or down, and forget what has come down to 0."""
+    count = counts.get(key, 0) + change
+    if count or change == 0:
+        counts[key] = count
+    else:
+        del counts[key]
