@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("-o", "--output", choices=["table", "json"], default="table")
     plan.add_argument("--autoscale", action="store_true", help="also the number of pods that each pool needs")
     plan.add_argument("--compact", action="store_true", help="also what would be drained and compacted")
+    plan.add_argument("--profile", metavar="NAME", default="", help="place every pool by this profile")
     plan.set_defaults(command=_plan)
     return parser
 
@@ -140,7 +141,11 @@ def _plan(options: argparse.Namespace) -> int:
     from extender.plan_cli import run_plan  # noqa: PLC0415
 
     return run_plan(
-        options.filename, output=options.output, autoscale=options.autoscale, compact=options.compact
+        options.filename,
+        output=options.output,
+        autoscale=options.autoscale,
+        compact=options.compact,
+        profile=options.profile,
     )
 
 

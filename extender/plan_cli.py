@@ -1,12 +1,13 @@
 """``vreplica plan``: what one round of placing would do to the objects in some files. Reads no cluster, writes nothing.
 
-The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and ``plan_compaction``. Vpods are
+The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and ``plan_moves``. Vpods are
 taken in order of namespace and name; each decision is reserved before the next one is made.
 """
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -14,11 +15,14 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from extender.core.compaction import plan_compaction
 from extender.core.errors import InvalidObject
 from extender.core.manifests import Manifests
 from extender.core.model import VPod, split_key
+from extender.core.moves import Move
 from extender.core.plan import Decision, place
+from extender.core.policy.profile import Profile
+from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.rebalance import Limits, plan_moves, surplus_ordinals
 from extender.core.scaling import plan_scale
 from extender.core.state import State
 
@@ -29,15 +33,24 @@ DEPTH_MAX: Final = 200
 Row = dict[str, object]
 
 
-def run_plan(files: Sequence[str], *, output: str, autoscale: bool, compact: bool) -> int:
-    """Read the files, plan, print. Raises InvalidObject."""
+def run_plan(
+    files: Sequence[str],
+    *,
+    output: str,
+    autoscale: bool,
+    compact: bool,
+    profile: str = "",
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+) -> int:
+    """Read the files, plan, print. ``profile``: place every pool by this one, "" for its own. Raises InvalidObject."""
     manifests = Manifests()
     for name in files:
         for document in _documents(name):
             manifests.add(document, "standard input" if name == "-" else name)
     if manifests.skipped:
         print(f"vreplica plan: skipped {', '.join(manifests.skipped[:10])}"[:500], file=sys.stderr)
-    result = plan(manifests, autoscale=autoscale, compact=compact)
+    _choose_profiles(manifests, profile, profiles)
+    result = plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles)
     if output == "json":
         print(json.dumps(result))
     else:
@@ -45,9 +58,26 @@ def run_plan(files: Sequence[str], *, output: str, autoscale: bool, compact: boo
     return 0
 
 
-def plan(manifests: Manifests, *, autoscale: bool, compact: bool) -> dict[str, list[Row]]:
+def _choose_profiles(manifests: Manifests, profile: str, profiles: Mapping[str, Profile]) -> None:
+    if profile:
+        manifests.pools[:] = [replace(pool, profile=profile) for pool in manifests.pools]
+    for pool in manifests.pools:
+        if pool.profile not in profiles:
+            known = ", ".join(sorted(profiles))
+            raise InvalidObject(
+                f"AdapterPool {pool.key}", "spec.profile", f"{pool.profile!r} is not known (known: {known})"
+            )
+
+
+def plan(
+    manifests: Manifests,
+    *,
+    autoscale: bool,
+    compact: bool,
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+) -> dict[str, list[Row]]:
     """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``."""
-    state = manifests.state()
+    state = manifests.state(profiles)
     vpods = sorted(manifests.vpods, key=lambda vpod: (vpod.namespace, vpod.name))
     rows = [_vpod_row(vpod, _decide(state, vpod)) for vpod in vpods]
     keys = sorted(pool.key for pool in manifests.pools)
@@ -87,23 +117,28 @@ def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     scale = plan_scale(pool, allows) if autoscale else None
     budget = pool.pool.moves_per_period if pool.pool is not None else 0
-    evictions = plan_compaction(pool, budget=budget, allows=allows) if compact else []
+    limits = Limits(budget=budget, emptying=surplus_ordinals(pool, allows))
+    moves = plan_moves(pool, limits) if compact else []
     return {
         "namespace": namespace,
         "name": name,
         "replicas": replicas,
         "wantedReplicas": scale.wanted if scale is not None else replicas,
         "freeSlots": pool.free_slots(),
-        "evictions": [
-            {
-                "vpod": move.vpod,
-                "podName": move.pod_name,
-                "vreplicas": move.vreplicas,
-                "reason": str(move.reason),
-            }
-            for move in evictions
-        ],
+        "evictions": _evictions(moves),
     }
+
+
+def _evictions(moves: Sequence[Move]) -> list[Row]:
+    """What leaves each pod, wherever to: with two destinations still one row."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for move in moves:
+        what = (move.vpod, move.from_pod, str(move.reason))
+        counts[what] = counts.get(what, 0) + move.vreplicas
+    return [
+        {"vpod": vpod, "podName": pod_name, "vreplicas": count, "reason": reason}
+        for (vpod, pod_name, reason), count in counts.items()
+    ]
 
 
 def _documents(name: str) -> list[object]:

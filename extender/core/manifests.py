@@ -21,6 +21,8 @@ from extender.core.model import (
     object_key,
 )
 from extender.core.names import API_VERSION, POOL_LABEL, UNKNOWN_ZONE
+from extender.core.policy.profile import Profile
+from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.state import State
 
 Json = Mapping[str, object]
@@ -88,9 +90,9 @@ class Manifests:
             elif by_name is not None:
                 yield replace(pod, pool=by_name)
 
-    def state(self) -> State:
+    def state(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> State:
         """The state that a service would have. Raises InvalidObject for an object that is there twice."""
-        state = State()
+        state = State(profiles)
         pods = list(self.adapter_pods())
         for kind, objects in (
             ("Node", self.nodes),
