@@ -78,6 +78,7 @@ class Service:
             metrics=self.metrics,
             clock=clock,
         )
+        self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
         self.informers.sources.on_complete = self.placer.activation.add_all
         self.reconciler = Reconciler(
             api, self.caches, self.placer.queues, recorder=self.recorder, metrics=self.metrics, clock=clock
@@ -231,11 +232,17 @@ async def _end(task: "asyncio.Task[None]") -> None:
         log.debug("%s ended with %r", task.get_name(), error)
 
 
-async def serve(config: Config, *, now: Callable[[], float], rng: random.Random) -> int:
+async def serve(
+    config: Config,
+    *,
+    now: Callable[[], float],
+    rng: random.Random,
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+) -> int:
     """Run one replica against the cluster that the configuration names, until cancelled."""
     client = config.client_connection
     async with await KubeApi.connect(
         kubeconfig=client.kubeconfig, context=client.context, qps=client.qps, burst=client.burst
     ) as api:
-        await Service(api, config, now=now, rng=rng).run()
+        await Service(api, config, now=now, rng=rng, profiles=profiles).run()
     return 0

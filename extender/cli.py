@@ -1,4 +1,4 @@
-"""``vreplica``, also installed as ``kubectl-vreplica``: serve, run, cluster, plan.
+"""``vreplica``, also installed as ``kubectl-vreplica``: serve, run, cluster, plan, config.
 
 Each command imports what it needs when it is called, so that ``--help`` and ``plan`` start fast.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from extender import __version__
 from extender.core.errors import InvalidObject, VReplicaError
+from extender.core.names import CONFIG_KIND
 
 
 class OneLineFormatter(logging.Formatter):
@@ -91,8 +92,27 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--autoscale", action="store_true", help="also the number of pods that each pool needs")
     plan.add_argument("--compact", action="store_true", help="also what would be drained and compacted")
     plan.add_argument("--profile", metavar="NAME", default="", help="place every pool by this profile")
+    plan.add_argument("--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own")
     plan.set_defaults(command=_plan)
+    _add_config(commands)
     return parser
+
+
+def _add_config(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    config = commands.add_parser("config", help="check configuration files, import Knative's")
+    actions = config.add_subparsers(title="actions", required=True, metavar="ACTION")
+    check = actions.add_parser(
+        "check", help=f"read {CONFIG_KIND}, KubeSchedulerConfiguration or Policy files"
+    )
+    check.add_argument("files", metavar="FILE", nargs="+")
+    check.set_defaults(command=_config_check)
+    imported = actions.add_parser(
+        "import-knative", help="print the profile that Knative's ConfigMaps describe"
+    )
+    imported.add_argument("--name", default="knative-policies", help="of the profile (default: %(default)s)")
+    imported.add_argument("--scheduler", metavar="FILE", required=True, help="the scheduler's ConfigMap")
+    imported.add_argument("--descheduler", metavar="FILE", default="", help="the descheduler's ConfigMap")
+    imported.set_defaults(command=_config_import)
 
 
 def _port(value: str) -> int:
@@ -103,10 +123,12 @@ def _port(value: str) -> int:
 
 def _serve(options: argparse.Namespace) -> int:
     from extender.app import serve  # noqa: PLC0415
+    from extender.profiles import load_profiles  # noqa: PLC0415
     from extender.service.config import load_config  # noqa: PLC0415
 
     config = load_config(options.config)
-    return _asyncio_run(lambda: serve(config, now=time.time, rng=random.Random()))
+    profiles = load_profiles(config, options.config)
+    return _asyncio_run(lambda: serve(config, now=time.time, rng=random.Random(), profiles=profiles))
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -139,14 +161,30 @@ def _text_of(name: str) -> str:
 
 def _plan(options: argparse.Namespace) -> int:
     from extender.plan_cli import run_plan  # noqa: PLC0415
+    from extender.profiles import load_profiles  # noqa: PLC0415
+    from extender.service.config import Config, load_config  # noqa: PLC0415
 
+    config = load_config(options.config) if options.config else Config()
     return run_plan(
         options.filename,
         output=options.output,
         autoscale=options.autoscale,
         compact=options.compact,
         profile=options.profile,
+        profiles=load_profiles(config, options.config),
     )
+
+
+def _config_check(options: argparse.Namespace) -> int:
+    from extender.config_cli import run_check  # noqa: PLC0415
+
+    return run_check(options.files)
+
+
+def _config_import(options: argparse.Namespace) -> int:
+    from extender.config_cli import run_import_knative  # noqa: PLC0415
+
+    return run_import_knative(options.name, options.scheduler, options.descheduler)
 
 
 def _asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> int:

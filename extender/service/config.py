@@ -92,6 +92,11 @@ class Config:
 
 def load_config(path: str) -> Config:
     """Read a file. Raises InvalidObject, also where it cannot be opened."""
+    return config_from(read_document(path), path)
+
+
+def read_document(path: str) -> object:
+    """The one YAML document in a file. Raises InvalidObject, also where it cannot be opened."""
     try:
         with Path(path).open("rb") as file:
             raw = file.read(CONFIG_BYTES_MAX + 1)
@@ -100,11 +105,11 @@ def load_config(path: str) -> Config:
     if len(raw) > CONFIG_BYTES_MAX:
         raise InvalidObject(path, "", f"is larger than {CONFIG_BYTES_MAX} bytes")
     try:
-        document = yaml.safe_load(raw)
+        document: object = yaml.safe_load(raw)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError: also a date that does not exist. The parser tells on several lines where it stopped.
         raise InvalidObject(path, "", f"is not YAML: {' '.join(str(error).split())[:300]}") from error
-    return config_from(document, path)
+    return document
 
 
 def config_from(document: object, subject: str = CONFIG_KIND) -> Config:

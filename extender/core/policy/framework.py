@@ -53,7 +53,7 @@ class FilterPlugin(NamedPlugin, Protocol):
     """Says whether a pod may get one more vreplica."""
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
-        """ "" if it may, else why not: few, short, equal texts, as they are counted by text."""
+        """Why not, "" if it may: few, short, equal texts, as they are counted by text."""
 
 
 class ScorePlugin(NamedPlugin, Protocol):

@@ -1,7 +1,7 @@
 """``Profile``: how a pool's vreplicas are placed and taken away, by name (DESIGN 5.2).
 
 A profile without plugins places by the round robin of ``plan``; one with plugins asks them. ``Rules`` names where we
-differ from Knative on purpose; the profile ``knative`` switches all of them off.
+differ from Knative on purpose; the profiles ``knative`` and ``knative-maxfillup`` switch them off.
 """
 
 from dataclasses import dataclass, field
@@ -26,18 +26,35 @@ class Rules:
     unschedulable stays until another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0
     vreplicas gets none (Knative gives it minReplicas). ``scale_by_need``: size the pool by what needs a place (Knative's
     formulas are in ``scaling_knative``).
+
+    What Knative did otherwise up to 1.16 only: ``start_from_decided``: a decision starts from the one before it, also
+    where no status says so yet (Knative starts from the status). ``grow_in_place``: what is added moves nothing (Knative's
+    policies place the whole vpod afresh, and change nothing where not all of it finds room). ``round_robin``: without
+    plugins, vreplicas are dealt out pod by pod (MAXFILLUP fills one pod after the other).
     """
 
     keep_on_unavailable: bool = True
     drain_waits_for_room: bool = True
     zero_means_none: bool = True
     scale_by_need: bool = True
+    start_from_decided: bool = True
+    grow_in_place: bool = True
+    round_robin: bool = True
 
 
 DEFAULT_RULES: Final = Rules()
 KNATIVE_RULES: Final = Rules(
     keep_on_unavailable=False, drain_waits_for_room=False, zero_means_none=False, scale_by_need=False
 )
+KNATIVE_1_16_RULES: Final = Rules(
+    keep_on_unavailable=False,
+    drain_waits_for_room=False,
+    scale_by_need=False,
+    start_from_decided=False,
+    grow_in_place=False,
+    round_robin=False,
+)
+"""For policies imported from Knative's ConfigMaps, to be followed to the letter; without plugins this is MAXFILLUP."""
 
 
 class Ties(StrEnum):

@@ -1,4 +1,4 @@
-"""The profiles that every installation has: ``default``, ``pack``, ``spread``, ``ha``, ``knative``."""
+"""The profiles that every installation has: ``default``, ``pack``, ``spread``, ``ha``, ``knative``, ``knative-maxfillup``."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,7 +6,7 @@ from typing import Final
 
 from extender.core.policy.framework import Weighted
 from extender.core.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
-from extender.core.policy.profile import DEFAULT_PROFILE, KNATIVE_RULES, Profile
+from extender.core.policy.profile import DEFAULT_PROFILE, KNATIVE_1_16_RULES, KNATIVE_RULES, Profile
 from extender.core.policy.spreading import NodeSpread, PodSpread, ZoneSpread
 
 PACK_PROFILE: Final = Profile(
@@ -37,9 +37,19 @@ The loss of one of n zones takes at most ceil(1/n) of a vpod.
 KNATIVE_PROFILE: Final = Profile(name="knative", rules=KNATIVE_RULES)
 """Knative's placing as it is today, with the rules in which we differ switched off."""
 
+KNATIVE_MAXFILLUP_PROFILE: Final = Profile(name="knative-maxfillup", rules=KNATIVE_1_16_RULES)
+"""Knative's placing without policies up to 1.16 (MAXFILLUP), less its filling of pods that take no work."""
+
 BUILT_IN_PROFILES: Final[Mapping[str, Profile]] = MappingProxyType(
     {
         profile.name: profile
-        for profile in (DEFAULT_PROFILE, PACK_PROFILE, SPREAD_PROFILE, HA_PROFILE, KNATIVE_PROFILE)
+        for profile in (
+            DEFAULT_PROFILE,
+            PACK_PROFILE,
+            SPREAD_PROFILE,
+            HA_PROFILE,
+            KNATIVE_PROFILE,
+            KNATIVE_MAXFILLUP_PROFILE,
+        )
     }
 )

@@ -24,18 +24,7 @@ def spread_of(
     pool: PoolState, kept: Mapping[str, int], *, weight: int = 1, free: Callable[[int], int] | None = None
 ) -> Spread:
     """Where ``kept`` (pod name -> vreplicas) stands. ``free``: free slots beside it; None for those of the pool."""
-    spread = Spread(
-        by_ordinal=pool.by_ordinal,
-        topology=pool.topology,
-        zone_bits=pool.zones,
-        node_bits=pool.nodes,
-        schedulable=pool.schedulable,
-        room=pool.room,
-        free=free if free is not None else pool.free_of,
-        replicas=pool.stateful_set.replicas if pool.stateful_set is not None else 0,
-        weight=weight,
-        closed=pool.closed,
-    )
+    spread = Spread(pool, free if free is not None else pool.free_of, weight)
     for name, count in kept.items():
         if count and (pod := pool.pods.get(name)) is not None:
             spread.hold(pod, count)

@@ -8,9 +8,10 @@ Built from plain values, so that a decision, a test and a recorded case make one
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from extender.core.claims import PodState
+from extender.core.model import StatefulSet
 from extender.core.topology import Topology
 
 K = TypeVar("K", int, str)
@@ -29,11 +30,46 @@ class Candidate(NamedTuple):
     in_zone: int
 
 
+class Places(Protocol):
+    """What a spread reads of a pool; ``PoolState`` is one."""
+
+    @property
+    def by_ordinal(self) -> Mapping[int, PodState]:
+        """The pods of the StatefulSet."""
+
+    @property
+    def topology(self) -> Topology:
+        """The nodes that take work."""
+
+    @property
+    def zones(self) -> Mapping[str, int]:
+        """Zone -> bit set of the schedulable pods in it."""
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """Node -> bit set of the schedulable pods on it."""
+
+    @property
+    def schedulable(self) -> int:
+        """Bit set of the pods that may take new vreplicas."""
+
+    @property
+    def room(self) -> int:
+        """Bit set of those of them with a free slot that are not closed."""
+
+    @property
+    def closed(self) -> int:
+        """Bit set of the ordinals that get nothing new."""
+
+    @property
+    def stateful_set(self) -> StatefulSet | None:
+        """How many pods there shall be."""
+
+
 class Spread:
     """Where one vpod's vreplicas are. ``hold`` says what is there, ``add`` and ``remove`` decide one at a time.
 
-    ``by_ordinal``: the pool's pods. ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots
-    of one vreplica. ``room``: bit set of pods that may get more (free slots, not closed); follows ``add``, ``remove``.
+    ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots of one vreplica.
     """
 
     __slots__ = (
@@ -59,30 +95,18 @@ class Spread:
         "zones",
     )
 
-    def __init__(
-        self,
-        *,
-        by_ordinal: Mapping[int, PodState],
-        topology: Topology,
-        zone_bits: Mapping[str, int],
-        node_bits: Mapping[str, int],
-        schedulable: int,
-        room: int,
-        free: Callable[[int], int],
-        replicas: int,
-        weight: int = 1,
-        closed: int = 0,
-    ) -> None:
-        self.by_ordinal = by_ordinal
-        self.topology = topology
-        self.zone_bits = zone_bits
+    def __init__(self, places: Places, free: Callable[[int], int], weight: int = 1) -> None:
+        self.by_ordinal = places.by_ordinal
+        self.topology = places.topology
+        self.zone_bits = places.zones
         """Zone -> bit set of the pool's schedulable pods in it."""
-        self.node_bits = node_bits
+        self.node_bits = places.nodes
         """Node -> bit set of the pool's schedulable pods on it."""
-        self.schedulable = schedulable
-        self.room = room
-        self.closed = closed
-        self.replicas = replicas
+        self.schedulable = places.schedulable
+        self.room = places.room
+        """Bit set of the pods that may get more; follows ``add`` and ``remove``."""
+        self.closed = places.closed
+        self.replicas = places.stateful_set.replicas if places.stateful_set is not None else 0
         """Pods that the StatefulSet wants."""
         self.weight = weight
         self.pods: dict[int, int] = {}
