@@ -4,16 +4,22 @@
 previous incarnation was last seen to carry (our view of the statuses may lag behind its ledger; I2).
 *Planned* is what vpods that are not fully placed would get if every pending pod of the pool were already there: the
 same round robin as placing, over the pods still to come, so the pods of a growing pool share the load as they bind.
+
+A profile with plugins looks at zones and nodes, and the pods still to come have none: for it the plan is only an estimate, by
+which prioritize chooses the node (``plans_at_bind``). Its pods are bound with what stands there alone, and the placer gives them
+the rest, by the profile, as soon as the watch shows them bound.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from extender.core.claims import PodState
-from extender.core.ledger import Ledger, Share, ledger_slots
+from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, ledger_slots
 from extender.core.model import AdapterPod, VPod
 from extender.core.plan import round_robin
+from extender.core.policy.profile import Profile
 from extender.core.pool_state import PoolState
+from extender.core.standing import within_slots
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +33,7 @@ class Carry:
 def carry_of(
     pool: PoolState, pod: AdapterPod, *, slots: int, with_planned: bool, allows: Callable[[VPod], bool]
 ) -> Carry:
-    """What ``pod`` shall carry, within ``slots``. ``with_planned``: on the leader only, which alone places.
+    """What ``pod`` shall carry, within ``slots``; ``with_planned``: also what is pending.
 
     ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace.
     """
@@ -45,29 +51,33 @@ def carry_of(
     return Carry(ledger, planned)
 
 
+def plans_at_bind(profile: Profile) -> bool:
+    """Whether the write that binds a pod may give it pending vreplicas: where they are placed by round robin.
+
+    Not where plugins choose among pods, Knative 1.16's filling up among them; nor where what is on a pod that takes no work
+    yet is dropped, which would undo it before the watch shows the bind.
+    """
+    rules = profile.rules
+    return not profile.has_plugins and rules.round_robin and rules.keep_on_unavailable
+
+
 def standing_of(pool: PoolState, pod_name: str, slots: int) -> dict[str, Share]:
     """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1): published ones first."""
     state = pool.pods.get(pod_name)
     if state is None:
         return {}
-    ledger: dict[str, Share] = {}
-    free = slots
-    published = {key: claim.status for key, claim in sorted(state.claims.items()) if claim.published}
-    for source in (published, dict(sorted(state.last_ledger.items()))):
-        for key, share in source.items():
-            weight = _weight_of(pool, key, share)
-            known = ledger.get(key)
-            if known is not None and known.vreplicas >= share.vreplicas:
-                continue
-            if known is not None:
-                free += known.slots
-            count = min(share.vreplicas, free // weight)
-            if count > 0:
-                ledger[key] = Share(count, weight)
-                free -= ledger[key].slots
-            elif known is not None:
-                free -= known.slots
-    return ledger
+    published = {key: claim.status for key, claim in state.claims.items() if claim.published}
+    sources = (published, _last_ledger(pool, state))
+    return within_slots(slots, *(_weighed(pool, source) for source in sources))
+
+
+def _last_ledger(pool: PoolState, state: PodState) -> Mapping[str, Share]:
+    """What comes back unpublished; nothing to a pod given up (rescheduleAfterSeconds): it is placed elsewhere."""
+    return state.last_ledger if state.name not in pool.abandoned else EMPTY_LEDGER
+
+
+def _weighed(pool: PoolState, shares: Mapping[str, Share]) -> dict[str, Share]:
+    return {key: Share(share.vreplicas, _weight_of(pool, key, share)) for key, share in shares.items()}
 
 
 def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
@@ -79,12 +89,11 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
         back = _returning(pool, state)
         for key, share in back.items():
             returning[key] = returning.get(key, 0) + share.vreplicas
-        if state.ordinal is not None and not state.draining and (state.pending or state.ordinal == ordinal):
+        there = state.ordinal
+        if there is not None and _open(pool, state, there) and (state.pending or there == ordinal):
             # Every pod by its own size: they must agree on who takes what, whichever of them asks.
-            free[state.ordinal] = (
-                (slots if state.ordinal == ordinal else state.capacity) - state.held - ledger_slots(back)
-            )
-            room |= (1 << state.ordinal) if free[state.ordinal] > 0 else 0
+            free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
+            room |= (1 << there) if free[there] > 0 else 0
     planned: dict[str, int] = {}
     for key in list(pool.unplaced):
         vpod = pool.vpods[key]
@@ -104,10 +113,15 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
     return planned
 
 
+def _open(pool: PoolState, state: PodState, ordinal: int) -> bool:
+    """Whether an ordinal may get anything new, once it is bound."""
+    return not (state.draining or pool.closed >> ordinal & 1 or state.name in pool.abandoned)
+
+
 def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
     """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was seen to carry it."""
     back: dict[str, Share] = {}
-    for key, share in state.last_ledger.items():
+    for key, share in _last_ledger(pool, state).items():
         claim = state.claims.get(key)
         extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
         if extra > 0:

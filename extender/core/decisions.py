@@ -6,7 +6,7 @@ replaced by every filter call, expiring by itself: kube-scheduler never tells an
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from extender.core.carry import Carry
 
@@ -14,8 +14,7 @@ DECISIONS_MAX: Final = 10_000
 """Pods; the oldest go first."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacementDecision:
+class PlacementDecision(NamedTuple):
     """One ``find``: the pod would carry ``carry`` on ``node``; true as of the pod's ``ledger_text``."""
 
     pod_uid: str

@@ -4,8 +4,6 @@ Lenient where the API server has already validated (a missing field is its defau
 make us decide wrongly: then InvalidObject names the object, the field and the problem, and the caller keeps what it had.
 """
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Final
 
 from extender.core import names
@@ -16,48 +14,50 @@ from extender.core.model import (
     AdapterPod,
     AdapterPool,
     Condition,
-    LabelSelector,
     Namespace,
     Node,
-    SelectorRequirement,
     StatefulSet,
     VPod,
     object_key,
     ordinal_of,
-    placement_order,
 )
+from extender.core.quantity import quantity
+from extender.core.reading import (
+    EMPTY,
+    Json,
+    count,
+    labels_of,
+    mapping,
+    mappings,
+    placements_from,
+    selector_from,
+    sequence,
+    text,
+    value_at,
+)
+from extender.core.sources import sources_from
 
-Json = Mapping[str, object]
-_EMPTY: Final[Json] = MappingProxyType({})
+__all__ = [
+    "Json",
+    "conditions_of",
+    "is_true",
+    "mapping",
+    "mappings",
+    "namespace_from",
+    "node_from",
+    "pod_from",
+    "pool_from",
+    "quantity",
+    "selector_from",
+    "sequence",
+    "slots_request_of",
+    "stateful_set_from",
+    "text",
+    "vpod_from",
+]
+
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 """What Go's strconv.ParseBool takes for true; Knative reads its annotation with it."""
-_COUNT_MAX: Final = 2**31 - 1
-_DECIMAL_SUFFIXES: Final[Mapping[str, int]] = MappingProxyType({"k": 10**3, "M": 10**6, "G": 10**9})
-
-
-def mapping(obj: Json, *path: str) -> Json:
-    """The mapping at ``path``, or an empty one."""
-    value: object = obj
-    for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
-    return value if isinstance(value, Mapping) else _EMPTY
-
-
-def sequence(obj: Json, *path: str) -> Sequence[object]:
-    """The list at ``path``, or an empty one."""
-    value = mapping(obj, *path[:-1]).get(path[-1])
-    return value if isinstance(value, list) else ()
-
-
-def text(obj: Json, *path: str) -> str:
-    """The string at ``path``, or ""."""
-    value = mapping(obj, *path[:-1]).get(path[-1])
-    return value if isinstance(value, str) else ""
-
-
-def mappings(obj: Json, *path: str) -> list[Json]:
-    """The mappings in the list at ``path``."""
-    return [item for item in sequence(obj, *path) if isinstance(item, Mapping)]
 
 
 def is_true(value: str) -> bool:
@@ -70,16 +70,7 @@ def _subject(obj: Json, kind: str) -> str:
 
 
 def _count(obj: Json, kind: str, path: tuple[str, ...], default: int, minimum: int = 0) -> int:
-    value = mapping(obj, *path[:-1]).get(path[-1])
-    if value is None:
-        return default
-    if type(value) is not int or not minimum <= value <= _COUNT_MAX:
-        raise InvalidObject(
-            _subject(obj, kind),
-            ".".join(path),
-            f"must be an integer from {minimum} to {_COUNT_MAX}, not {value!r:.50}",
-        )
-    return value
+    return count(value_at(obj, path), _subject(obj, kind), ".".join(path), default=default, minimum=minimum)
 
 
 def _required_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int:
@@ -99,22 +90,6 @@ def _required(obj: Json, kind: str, *path: str) -> str:
     if not value:
         raise InvalidObject(_subject(obj, kind), ".".join(path), "is required")
     return value
-
-
-def quantity(value: object) -> int | None:
-    """A whole-number resource quantity, as extended resources have; None where it is anything else.
-
-    The API server stores them in canonical form: 1000 comes back as "1k", 2500000 as "2500k".
-    """
-    if type(value) is int:
-        return value if value >= 0 else None
-    if not isinstance(value, str):
-        return None
-    factor = _DECIMAL_SUFFIXES.get(value[-1:], 1)
-    digits = value if factor == 1 else value[:-1]
-    if digits.isascii() and digits.isdigit() and len(digits) <= 10:
-        return int(digits) * factor
-    return None
 
 
 def conditions_of(obj: Json) -> tuple[Condition, ...]:
@@ -155,7 +130,7 @@ def pod_from(obj: Json) -> AdapterPod:
         ledger = decode_ledger(ledger_text)
     except LedgerUnreadable as error:
         ledger_error = str(error)
-    ready = next((c for c in mappings(obj, "status", "conditions") if c.get("type") == "Ready"), _EMPTY)
+    ready = next((c for c in mappings(obj, "status", "conditions") if c.get("type") == "Ready"), EMPTY)
     priority = mapping(obj, "spec").get("priority")
     return AdapterPod(
         namespace=namespace,
@@ -191,9 +166,16 @@ def pod_from(obj: Json) -> AdapterPod:
 
 
 def node_from(obj: Json) -> Node:
-    """A node; Ready where its condition says so or, for one without conditions, where no taint says otherwise."""
+    """A node; Ready where its condition says so or, for one without conditions, where no taint says otherwise.
+
+    A taint of effect PreferNoSchedule is advice: kube-scheduler still puts pods there, and so do we (Knative too).
+    """
     metadata = mapping(obj, "metadata")
-    taints = {text(taint, "key") for taint in mappings(obj, "spec", "taints")}
+    taints = {
+        text(taint, "key")
+        for taint in mappings(obj, "spec", "taints")
+        if text(taint, "effect") != "PreferNoSchedule"
+    }
     condition = next((c for c in mappings(obj, "status", "conditions") if c.get("type") == "Ready"), None)
     return Node(
         name=text(metadata, "name"),
@@ -239,26 +221,7 @@ def namespace_from(obj: Json) -> Namespace:
         name=text(metadata, "name"),
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
-        labels=_labels(mapping(metadata, "labels")),
-    )
-
-
-def _labels(raw: Json) -> Mapping[str, str]:
-    return MappingProxyType({key: value for key, value in raw.items() if isinstance(value, str)})
-
-
-def selector_from(raw: Json) -> LabelSelector:
-    """A metav1.LabelSelector."""
-    return LabelSelector(
-        match_labels=_labels(mapping(raw, "matchLabels")),
-        match_expressions=tuple(
-            SelectorRequirement(
-                key=text(item, "key"),
-                operator=text(item, "operator"),
-                values=tuple(str(value) for value in sequence(item, "values")),
-            )
-            for item in mappings(raw, "matchExpressions")
-        ),
+        labels=labels_of(mapping(metadata, "labels")),
     )
 
 
@@ -267,6 +230,7 @@ def pool_from(obj: Json) -> AdapterPool:
     metadata = mapping(obj, "metadata")
     kind = "AdapterPool"
     dry_run = mapping(obj, "spec", "rebalance").get("dryRun")
+    sources, source_problems = sources_from(value_at(obj, ("spec", "sources")))
     return AdapterPool(
         namespace=text(metadata, "namespace"),
         name=_required(obj, kind, "metadata", "name"),
@@ -285,35 +249,16 @@ def pool_from(obj: Json) -> AdapterPool:
         move_dry_run=dry_run is True,
         namespace_selector=selector_from(mapping(obj, "spec", "namespaceSelector")),
         profile=text(obj, "spec", "profile") or "default",
+        sources=sources,
+        source_problems=source_problems,
         deleting=bool(metadata.get("deletionTimestamp")),
     )
-
-
-def _placements(obj: Json, kind: str) -> dict[str, int]:
-    """status.placements. An entry that is not understood must not read as vreplicas without a place: they would move."""
-    listed = mapping(obj, "status").get("placements")
-    if listed is not None and not isinstance(listed, list):
-        raise InvalidObject(_subject(obj, kind), "status.placements", "must be a list")
-    placements: dict[str, int] = {}
-    for index, item in enumerate(listed or ()):
-        field = f"status.placements[{index}]"
-        if not isinstance(item, Mapping):
-            raise InvalidObject(_subject(obj, kind), field, "must be a mapping")
-        count, pod = item.get("vreplicas"), text(item, "podName")
-        if type(count) is not int or not 0 <= count <= _COUNT_MAX:
-            raise InvalidObject(_subject(obj, kind), f"{field}.vreplicas", "must be a count")
-        if not pod:
-            raise InvalidObject(_subject(obj, kind), f"{field}.podName", "is required")
-        if count:
-            placements[pod] = placements.get(pod, 0) + count
-    return placements
 
 
 def vpod_from(obj: Json) -> VPod:
     """A VPod with its published placements; double entries of one pod are summed. Raises InvalidObject."""
     metadata = mapping(obj, "metadata")
     kind = "VPod"
-    placements = _placements(obj, kind)
     return VPod(
         namespace=text(metadata, "namespace"),
         name=_required(obj, kind, "metadata", "name"),
@@ -326,8 +271,8 @@ def vpod_from(obj: Json) -> VPod:
         ),
         vreplicas=_required_count(obj, kind, ("spec", "vreplicas")),
         weight=_count(obj, kind, ("spec", "slotsPerVReplica"), 1, 1),
-        placements=MappingProxyType(
-            dict(sorted(placements.items(), key=lambda item: placement_order(item[0])))
+        placements=placements_from(
+            value_at(obj, ("status", "placements")), _subject(obj, kind), "status.placements"
         ),
         observed_generation=_count(obj, kind, ("status", "observedGeneration"), 0),
         scheduled_vreplicas=_count(obj, kind, ("status", "scheduledVReplicas"), 0),

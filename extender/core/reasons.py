@@ -33,6 +33,7 @@ UNRESOLVABLE = frozenset(
         ConflictReason.STATEFULSET_NOT_FOUND,
         ConflictReason.SLOTS_MISMATCH,
         ConflictReason.NODE_UNKNOWN,
+        ConflictReason.ZONE_SKEW_EXCEEDED,
         ConflictReason.LEDGER_TOO_LARGE,
         ConflictReason.LEDGER_UNREADABLE,
         ConflictReason.POD_ALREADY_BOUND,

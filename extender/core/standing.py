@@ -8,6 +8,7 @@ pod has vpods. It remembers what it counted for each vpod, so an event seen twic
 from what was counted (after a relist), cannot leave anything behind.
 """
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
@@ -53,18 +54,29 @@ class StandingPlacements:
     def ledger_for(self, pool_key: str, pod_name: str, *, slots: int) -> Ledger:
         """What that pod of that pool should carry, never more than ``slots`` slots together (I1).
 
-        Where the statuses ask for more (the pool's slotsPerPod shrank, a vreplica grew heavier), vpods are served
-        in the order of their keys, so every replica cuts the same; a share may be cut to part of its vreplicas.
+        Where the statuses ask for more (the pool's slotsPerPod shrank, a vreplica grew heavier), it is cut
+        (``within_slots``).
         """
         shares = self._by_pod.get((pool_key, pod_name))
         if not shares:
             return EMPTY_LEDGER
-        free = slots
-        ledger: dict[str, Share] = {}
-        for vpod_key in sorted(shares):
-            share = shares[vpod_key]
-            vreplicas = min(share.vreplicas, free // share.weight)
-            if vreplicas > 0:
-                ledger[vpod_key] = Share(vreplicas, share.weight)
-                free -= vreplicas * share.weight
-        return MappingProxyType(ledger)
+        return MappingProxyType(within_slots(slots, shares))
+
+
+def within_slots(slots: int, *sources: Mapping[str, Share]) -> dict[str, Share]:
+    """The shares of all sources (vpod key -> share), cut so that they never take more than ``slots`` together (I1).
+
+    A vpod in several sources gets the largest of its shares. Where the slots do not suffice, earlier sources come first and
+    in each of them the vpods in the order of their keys, so that every replica cuts the same; a share may be cut to
+    part of its vreplicas. The weight of a vpod must be the same in all sources.
+    """
+    free = slots
+    ledger: dict[str, Share] = {}
+    for source in sources:
+        for key, share in sorted(source.items()):
+            known = ledger.get(key)
+            had = known.vreplicas if known is not None else 0
+            if (more := min(share.vreplicas - had, free // share.weight)) > 0:
+                ledger[key] = Share(had + more, share.weight)
+                free -= more * share.weight
+    return ledger

@@ -1,4 +1,4 @@
-"""The node level: what filter, prioritize and preempt answer for one adapter pod (DESIGN 5.7). Pure.
+"""The node level: what filter and preempt answer for one adapter pod (DESIGN 5.7). Pure. Prioritize is in ``exposure``.
 
 Filter decides, prioritize advises. A problem of the pod itself (no pool, slots that do not match) refuses every node
 with the same reason, so that kube-scheduler's FailedScheduling event stays one short line.
@@ -6,17 +6,14 @@ with the same reason, so that kube-scheduler's FailedScheduling event stays one 
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Final
 
-from extender.core.ledger import Ledger, ledger_slots
+from extender.core.carry import standing_of
+from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, Node
-from extender.core.pool_state import PoolState
 from extender.core.reasons import UNRESOLVABLE, ConflictReason
 from extender.core.state import State
-
-SCORE_MAX: Final = 10
-"""kube-scheduler's MaxExtenderPriority."""
+from extender.core.wire import Victims
+from extender.core.zone_rule import ZoneRule
 
 NodeLookup = Callable[[str], Node | None]
 
@@ -32,6 +29,10 @@ class NodeVerdicts:
     def refuse(self, node: str, reason: ConflictReason) -> None:
         """Put a node among those that do not pass; ``reason`` says whether preemption could help."""
         (self.unresolvable if reason in UNRESOLVABLE else self.failed)[node] = reason
+
+    def refusal(self, node: str) -> ConflictReason | None:
+        """Why a node does not pass, None if it does."""
+        return self.failed.get(node) or self.unresolvable.get(node)
 
 
 def slots_of(state: State, pod: AdapterPod) -> int:
@@ -77,116 +78,73 @@ def _declared(state: State, pod: AdapterPod) -> int:
     return pod.slots_request or slots_of(state, pod)
 
 
+def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
+    """The hard zone rule for a pod, None where its pool's profile has none or the pod has nothing to come back with."""
+    pool = state.pools.get(pod.pool)
+    max_skew = pool.profile.hard_zone_skew if pool is not None else None
+    if pool is None or max_skew is None:
+        return None
+    standing = standing_of(pool, pod.name, slots_of(state, pod))
+    return ZoneRule(pool, pod.name, standing, max_skew) if standing else None
+
+
 def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
-    """Which of the nodes ``names`` the pod may go to."""
-    verdicts = NodeVerdicts()
+    """Which of the nodes ``names`` the pod may go to. For one name alone: whether it may be bound there."""
     problem = pod_problem(state, pod)
+    if problem is not None:
+        return NodeVerdicts(unresolvable=dict.fromkeys(names, problem))
+    verdicts = NodeVerdicts()
+    zones: dict[str, str] = {}
     for name in names:
-        reason = problem or node_problem(state, pod, lookup(name))
-        if reason is None:
+        node = lookup(name)
+        reason = node_problem(state, pod, node)
+        if reason is None and node is not None:
+            zones[name] = node.zone
+        else:
+            verdicts.refuse(name, reason or ConflictReason.NODE_UNKNOWN)
+    rule = zone_rule(state, pod)
+    if rule is None:
+        verdicts.passed = list(zones)
+        return verdicts
+    allowed = rule.allowed(zones.values())
+    for name, zone in zones.items():
+        if zone in allowed:
             verdicts.passed.append(name)
         else:
-            verdicts.refuse(name, reason)
+            verdicts.refuse(name, ConflictReason.ZONE_SKEW_EXCEEDED)
     return verdicts
 
 
-def prioritize_nodes(
-    state: State, pod: AdapterPod, ledger: Ledger, names: Sequence[str], lookup: NodeLookup
-) -> dict[str, int]:
-    """Score 0 to 10 a node: the less of any vpod its zone, then the node itself, could take down, the higher.
-
-    Scores use the whole range between the best and the worst candidate; all equal scores ``SCORE_MAX``.
-    """
-    pool = state.pools.get(pod.pool)
-    if pool is None or not names:
-        return dict.fromkeys(names, 0)
-    exposure = _Exposure(state, pool, pod, ledger)
-    costs = {name: exposure.cost(node) if (node := lookup(name)) is not None else None for name in names}
-    known = [cost for cost in costs.values() if cost is not None]
-    if not known:
-        return dict.fromkeys(names, 0)
-    best, worst = min(known), max(known)
-    return {
-        name: 0
-        if cost is None
-        else SCORE_MAX
-        if worst == best
-        else int(SCORE_MAX * (worst - cost) / (worst - best))
-        for name, cost in costs.items()
-    }
-
-
-class _Exposure:
-    """How much of each vpod on a pod stands in each zone and on each node already, the pod itself left out."""
-
-    _ZONE_WEIGHT: Final = 100
-    _NODE_WEIGHT: Final = 10
-    _CROWD_WEIGHT: Final = 1
-
-    def __init__(self, state: State, pool: PoolState, pod: AdapterPod, ledger: Ledger) -> None:
-        self._zones: dict[str, Fraction] = {}
-        self._nodes: dict[str, Fraction] = {}
-        self._crowd: dict[str, int] = {}
-        self._base = Fraction(0)
-        self._pods = 1
-        for other in pool.pods.values():
-            if other.pod is not None and other.pod.node and other.name != pod.name:
-                self._pods += 1
-                self._crowd[other.pod.node] = self._crowd.get(other.pod.node, 0) + 1
-        for key, share in ledger.items():
-            self._add(state, pool, pod.name, key, share.vreplicas)
-
-    def _add(self, state: State, pool: PoolState, pod_name: str, key: str, here: int) -> None:
-        zones: dict[str, int] = {}
-        nodes: dict[str, int] = {}
-        total = here
-        for name, claim in pool.claims_of(key).items():
-            if name == pod_name:
-                continue
-            count = claim.placed.vreplicas
-            total += count
-            other = pool.pods[name].pod
-            if other is not None and other.node:
-                nodes[other.node] = nodes.get(other.node, 0) + count
-                node = state.nodes.get(other.node)
-                if node is not None:
-                    zones[node.zone] = zones.get(node.zone, 0) + count
-        if not total:
-            return
-        self._base = max(self._base, Fraction(here, total))
-        _raise(self._zones, zones, here, total)
-        _raise(self._nodes, nodes, here, total)
-
-    def cost(self, node: Node) -> Fraction:
-        """The larger, the more a loss of this node's zone, then of the node, would take down."""
-        zone_share = max(self._base, self._zones.get(node.zone, Fraction(0)))
-        node_share = max(self._base, self._nodes.get(node.name, Fraction(0)))
-        crowd = Fraction(self._crowd.get(node.name, 0), self._pods)
-        return zone_share * self._ZONE_WEIGHT + node_share * self._NODE_WEIGHT + crowd * self._CROWD_WEIGHT
-
-
-def _raise(worst: dict[str, Fraction], counts: Mapping[str, int], here: int, total: int) -> None:
-    for place, count in counts.items():
-        worst[place] = max(worst.get(place, Fraction(0)), Fraction(count + here, total))
-
-
 def preempt_nodes(
-    state: State, pod: AdapterPod, victims: Mapping[str, Sequence[str]], lookup: NodeLookup
-) -> dict[str, tuple[str, ...]]:
-    """Node -> victims' UIDs for the nodes where evicting them would help and costs the fewest vreplicas.
+    state: State, pod: AdapterPod, victims: Mapping[str, Victims], lookup: NodeLookup
+) -> dict[str, Victims]:
+    """The nodes where evicting the victims would help and costs least, with those victims, as they were proposed.
 
-    ``victims`` is kube-scheduler's proposal. Never answers a node without victims: that is an error to it.
+    Least: the fewest slots of vreplicas that the victims carry, then the fewest disruption budgets broken, then the
+    fewest victims. ``victims`` is kube-scheduler's proposal, which takes the pods' priorities into account; among
+    equal nodes it chooses. Never answers a node without victims: that is an error to it.
     """
     if pod_problem(state, pod) is not None:
         return {}
-    helped = {
-        name: tuple(uids)
-        for name, uids in victims.items()
-        if uids and node_problem(state, pod, lookup(name), without=frozenset(uids)) is None
+    zones: dict[str, str] = {}
+    for name, those in victims.items():
+        node = lookup(name) if those.uids else None
+        if node is not None and node_problem(state, pod, node, without=frozenset(those.uids)) is None:
+            zones[name] = node.zone
+    rule = zone_rule(state, pod)
+    # kube-scheduler proposes nodes that filter was never asked about, because the pod's own requests did not fit.
+    allowed = frozenset(zones.values()) if rule is None else rule.allowed(zones.values())
+    costs = {
+        name: (
+            _carried_slots(state, name, victims[name].uids),
+            victims[name].pdb_violations,
+            len(victims[name].uids),
+        )
+        for name, zone in zones.items()
+        if zone in allowed
     }
-    carried = {name: _carried_slots(state, name, uids) for name, uids in helped.items()}
-    least = min(carried.values(), default=0)
-    return {name: uids for name, uids in helped.items() if carried[name] == least}
+    least = min(costs.values(), default=None)
+    return {name: victims[name] for name, cost in costs.items() if cost == least}
 
 
 def _carried_slots(state: State, node: str, uids: Iterable[str]) -> int:

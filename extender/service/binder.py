@@ -2,7 +2,7 @@
 
 ::
 
-    filter   -> find    what would the pod carry, on which nodes may it go        (no side effect but the decision cache)
+    filter   -> find    what will the pod carry, on which nodes may it go         (no side effect but the decision cache)
     bind     -> assume  re-validate on the state as it is now, reserve, put the pod on the node in the assume cache
                 bind    one Binding: node and ledger in the same API write; confirmed by the watch
                 revert  undo assume, exactly, where bind did not happen
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
-from extender.core.carry import Carry, carry_of
+from extender.core.carry import Carry, carry_of, plans_at_bind
 from extender.core.decisions import PlacementDecision, PlacementDecisionCache
 from extender.core.decode import pod_from
 from extender.core.errors import AssumeError, LedgerTooLarge, VReplicaError
@@ -25,7 +25,7 @@ from extender.core.ledger import encode_ledger
 from extender.core.model import AdapterPod, Node
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.reasons import ConflictReason
-from extender.core.verbs import NodeVerdicts, filter_nodes, node_problem, pod_problem, slots_of
+from extender.core.verbs import NodeVerdicts, filter_nodes, slots_of
 from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, NotFound, OutcomeUnknown
 from extender.service.caches import Caches
 from extender.service.committer import RESERVATION_TTL_S
@@ -105,7 +105,7 @@ class SchedulerVReplicaBinder:
         """See VReplicaBinder."""
         verdicts = filter_nodes(self._caches.state, pod, nodes, lookup)
         try:
-            carry = self._carry(pod)
+            carry = self._carry(pod, with_planned=True)
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
             return NodeVerdicts(unresolvable=dict.fromkeys(nodes, ConflictReason.LEDGER_TOO_LARGE))
@@ -122,7 +122,7 @@ class SchedulerVReplicaBinder:
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """See VReplicaBinder."""
         state = self._caches.state
-        problem = pod_problem(state, pod) or node_problem(state, pod, state.nodes.get(node))
+        problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node)
         if problem is not None:
             self._cache.clear(pod.uid, node)
             raise BindRefused(problem)
@@ -131,15 +131,15 @@ class SchedulerVReplicaBinder:
             self._cache.delete(pod.uid)
             raise BindRefused(ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter")
         # A missing decision is no reason to refuse: another replica, or this one before a restart, has filtered.
+        pool = state.pool(pod.pool)
         try:
-            carry = self._carry(pod)
+            carry = self._carry(pod, with_planned=self._is_leader() and plans_at_bind(pool.profile))
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
         # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by now.
         stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
         assumed = AssumedPod(pod, node, carry, stamped)
         self._assume_pod(assumed)
-        pool = state.pool(pod.pool)
         for key in carry.planned:
             share = carry.ledger[key]
             pool.reserve(assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S)
@@ -181,12 +181,12 @@ class SchedulerVReplicaBinder:
         """See VReplicaBinder."""
         self._cache.delete(pod_uid)
 
-    def _carry(self, pod: AdapterPod) -> Carry:
+    def _carry(self, pod: AdapterPod, *, with_planned: bool) -> Carry:
         """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for standing ones."""
         state = self._caches.state
         pool, slots = state.pool(pod.pool), slots_of(state, pod)
         allows = partial(state.selects, pod.pool)
-        carry = carry_of(pool, pod, slots=slots, with_planned=self._is_leader(), allows=allows)
+        carry = carry_of(pool, pod, slots=slots, with_planned=with_planned, allows=allows)
         try:
             encode_ledger(carry.ledger)
         except LedgerTooLarge:

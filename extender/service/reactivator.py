@@ -14,9 +14,9 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet
+from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod
 from extender.core.names import RETRY_ANNOTATION
-from extender.core.verbs import node_problem, pod_problem
+from extender.core.verbs import filter_nodes
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
 from extender.metrics import Metrics
 from extender.service.caches import Caches
@@ -48,6 +48,7 @@ class Reactivator:
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
         caches.nodes.add_event_handler(self._node_changed)
         caches.pods.add_event_handler(self._pod_changed)
+        caches.vpods.add_event_handler(self._vpod_changed)
 
     def note(self, pod: AdapterPod, nodes: Sequence[str]) -> None:
         """Filter has refused all of these nodes."""
@@ -71,7 +72,12 @@ class Reactivator:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         """Of a node only these matter here; its heartbeats come all the time."""
-        if old is None or new is None or old.slots != new.slots:
+        if old is None or new is None or (old.slots, old.takes_work) != (new.slots, new.takes_work):
+            self._wake.set()
+
+    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """Where vpods stand decides in which zones a pod may come back."""
+        if self._refused and (old is None or new is None or old.placements != new.placements):
             self._wake.set()
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
@@ -116,9 +122,7 @@ class Reactivator:
             return
         _, not_before = self._patched.get(uid, (0, 0.0))
         too_soon = asyncio.get_running_loop().time() < not_before
-        if pod is None or too_soon or pod_problem(state, pod) is not None:
-            return
-        if all(node_problem(state, pod, state.nodes.get(name)) is not None for name in nodes):
+        if pod is None or too_soon or not filter_nodes(state, pod, nodes, state.nodes.get).passed:
             return
         self._patches += 1
         patch = {

@@ -9,14 +9,15 @@ from collections.abc import Callable
 from typing import Final
 
 from extender.core.decode import node_from, pod_from
+from extender.core.exposure import prioritize_nodes
 from extender.core.ledger import EMPTY_LEDGER
 from extender.core.model import Node
 from extender.core.names import POOL_LABEL
-from extender.core.verbs import SCORE_MAX, preempt_nodes, prioritize_nodes
+from extender.core.verbs import preempt_nodes
 from extender.core.wire import (
+    SCORE_MAX,
     FilterArgs,
     Json,
-    Victims,
     decode_binding_args,
     decode_extender_args,
     decode_preemption_args,
@@ -82,11 +83,14 @@ class ExtenderVerbs:
         args = decode_extender_args(body)
         if not _is_adapter(args.pod):
             return encode_host_priorities(args, dict.fromkeys(args.names, SCORE_MAX)), SUCCESS
-        pod = pod_from(args.pod)
+        pod, lookup = pod_from(args.pod), self._lookup(args)
         decisions = self._binder.decisions(pod.uid)
+        if not decisions:  # another replica has filtered
+            self._binder.find(pod, args.names, lookup)
+            decisions = self._binder.decisions(pod.uid)
         carry = next((decision.carry for decision in decisions.values()), None)
         ledger = carry.ledger if carry is not None else EMPTY_LEDGER
-        scores = prioritize_nodes(self._caches.state, pod, ledger, args.names, self._lookup(args))
+        scores = prioritize_nodes(self._caches.state, pod, ledger, args.names, lookup)
         return encode_host_priorities(args, scores), SUCCESS
 
     async def bind(self, body: bytes) -> tuple[bytes, str]:
@@ -115,14 +119,11 @@ class ExtenderVerbs:
         """Which of the proposed nodes to preempt on: those that would help, where the fewest vreplicas are evicted."""
         args = decode_preemption_args(body)
         if _is_adapter(args.pod):
-            proposed = {name: victims.uids for name, victims in args.victims.items()}
-            chosen = preempt_nodes(
-                self._caches.state, pod_from(args.pod), proposed, self._caches.state.nodes.get
-            )
+            pod, nodes = pod_from(args.pod), self._caches.state.nodes
+            chosen = preempt_nodes(self._caches.state, pod, args.victims, nodes.get)
         else:
-            chosen = {name: victims.uids for name, victims in args.victims.items() if victims.uids}
-        reply = {name: Victims(uids, args.victims[name].pdb_violations) for name, uids in chosen.items()}
-        return encode_preemption_result(args, reply), SUCCESS if reply else UNSCHEDULABLE
+            chosen = {name: victims for name, victims in args.victims.items() if victims.uids}
+        return encode_preemption_result(args, chosen), SUCCESS if chosen else UNSCHEDULABLE
 
     def _lookup(self, args: FilterArgs) -> Callable[[str], Node | None]:
         """Nodes as kube-scheduler sent them, which it did unless nodeCacheCapable; else as we know them."""

@@ -1,10 +1,12 @@
 """What a pod carries when it is bound: what stood on its ordinal, and its part of what is pending."""
 
+import pytest
 from hypothesis import given, settings
 
-from extender.core.carry import carry_of, standing_of
+from extender.core.carry import carry_of, plans_at_bind, standing_of
 from extender.core.ledger import Share, ledger_slots
 from extender.core.model import AdapterPod, LabelSelector
+from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.scaling import anyone
 from tests.support import worlds
 from tests.support.builders import POOL, Scene
@@ -86,6 +88,23 @@ class TestPlanned:
         scene = Scene(slots=5, replicas=2).pod(0, node="", unschedulable=True).pod(1, node="").vpod("a", 4)
         assert [carried(scene, ordinal)[1] for ordinal in (0, 1)] == [{}, {"a": 4}]
 
+    def test_a_closed_ordinal_gets_nothing_new_and_what_stands_there_comes_back(self):
+        scene = Scene(slots=5, replicas=2).pod(0, node="").pod(1, node="").vpod("a", 4, {0: 1})
+        scene.pool.set_closed(0b1)
+        assert [carried(scene, ordinal) for ordinal in (0, 1)] == [({"a": 1}, {}), ({"a": 3}, {"a": 3})]
+
+    def test_a_pod_given_up_gets_nothing_new_and_only_what_is_still_published(self):
+        scene = (
+            Scene(slots=5, replicas=2)
+            .pod(0, {"tenant/a": 2, "tenant/b": 1})
+            .vpod("a", 2)
+            .vpod("b", 2, {0: 1})
+        )
+        scene.no_pod(0).pod(0, node="", uid="next").pod(1, node="")
+        scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
+        assert carried(scene, 0) == ({"b": 1}, {})
+        assert carried(scene, 1) == ({"a": 2, "b": 1}, {"a": 2, "b": 1})
+
     def test_a_tenant_that_the_pool_does_not_select_gets_nothing(self):
         scene = Scene(slots=5, replicas=1, namespace_selector=TEAM_X).pod(0, node="").vpod("a", 3)
         assert carried(scene, 0) == ({}, {})
@@ -104,6 +123,16 @@ class TestPlanned:
         scene = Scene(slots=5, replicas=1).pod(0, node="").vpod("a", 3, weight=2)
         carry = carry_of(scene.pool, _pod(scene), slots=5, with_planned=True, allows=anyone)
         assert carry.ledger == {"tenant/a": Share(2, 2)}
+
+
+@pytest.mark.parametrize(
+    ("profile", "plans"),
+    [
+        ("default", True), ("ha", False), ("spread", False), ("pack", False), ("knative", False), ("knative-maxfillup", False),
+    ],
+)  # fmt: skip
+def test_pending_vreplicas_are_bound_with_a_pod_only_where_the_profile_deals_them_out(profile, plans):
+    assert plans_at_bind(BUILT_IN_PROFILES[profile]) is plans
 
 
 def _pod(scene: Scene) -> AdapterPod:

@@ -75,19 +75,6 @@ class TestPod:
         assert (pod.ready, pod.ready_since) == (True, "2026-01-01T00:00:00Z")
 
 
-@pytest.mark.parametrize(
-    ("value", "amount"),
-    [
-        ("20", 20), (20, 20), ("0", 0), ("1k", 1000), ("2500k", 2_500_000), ("3M", 3_000_000), ("1G", 10**9),
-        ("", None), (None, None), ("-1", None), (-1, None), ("1.5", None), (1.5, None), (True, None), ("k", None), ("²", None),
-        ("99999999999", None),
-    ],
-    ids=repr,
-)  # fmt: skip
-def test_quantities_of_extended_resources_are_whole_numbers(value, amount):
-    assert decode.quantity(value) == amount
-
-
 class TestNode:
     @pytest.mark.parametrize(
         ("node", "takes_work"),
@@ -98,12 +85,24 @@ class TestNode:
                 {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, False, id="Unknown"
             ),
             pytest.param({"spec": {"taints": [{"key": names.UNREACHABLE_TAINT}]}}, False, id="unreachable"),
+            pytest.param(
+                {"spec": {"taints": [{"key": names.UNREACHABLE_TAINT, "effect": "PreferNoSchedule"}]}},
+                True,
+                id="only advised against",
+            ),
             pytest.param({"spec": {"taints": [{"key": "other"}]}}, True, id="another taint"),
             pytest.param({"spec": {"unschedulable": True}}, False, id="cordoned"),
         ],
     )
     def test_takes_work(self, node, takes_work):
         assert decode.node_from({"metadata": {"name": "n"}, **node}).takes_work is takes_work
+
+    @pytest.mark.parametrize(
+        ("declared", "slots"), [("40", 40), ("2k", 2000), ("1Ki", 1024), (None, None), ("forty", None)]
+    )
+    def test_slots_are_a_quantity(self, declared, slots):
+        node = {"metadata": {"name": "n"}, "status": {"allocatable": {names.SLOTS_RESOURCE: declared}}}
+        assert decode.node_from(node).slots == slots
 
     def test_zone_and_slots(self):
         node = decode.node_from(
@@ -212,7 +211,7 @@ class TestVPod:
     def test_placements_are_sorted_by_ordinal_and_summed(self):
         listed = [("d-10", 1), ("d-9", 2), ("d-10", 3), ("d-1", 0)]
         vpod = self.vpod([{"podName": name, "vreplicas": count} for name, count in listed])
-        assert list(vpod.placements.items()) == [("d-9", 2), ("d-10", 4)]
+        assert list(vpod.placements.items()) == [("d-1", 0), ("d-9", 2), ("d-10", 4)]
 
     @pytest.mark.parametrize(
         ("placements", "field"),

@@ -1,4 +1,4 @@
-"""Filter, prioritize and preempt for one adapter pod, and every reason that they give (DESIGN 5.7)."""
+"""Filter and preempt for one adapter pod, and every reason that they give (DESIGN 5.7)."""
 
 from dataclasses import replace
 
@@ -7,15 +7,16 @@ from hypothesis import given, settings, strategies as st
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod
+from extender.core.policy.profile import Profile
+from extender.core.policy.spreading import ZoneSpread
 from extender.core.reasons import UNRESOLVABLE, ConflictReason
 from extender.core.verbs import (
-    SCORE_MAX,
     filter_nodes,
     node_problem,
     preempt_nodes,
-    prioritize_nodes,
     slots_of,
 )
+from extender.core.wire import Victims
 from tests.support.builders import NS, POOL, Scene, a_node, a_pod
 
 THE_POD = a_pod(9, node="", uid="the-pod", slots=20, slots_request=20)
@@ -29,11 +30,28 @@ def verdict(scene: Scene, pod: AdapterPod = THE_POD, node: str = "node-0") -> Co
     return reason
 
 
-def scores(
-    scene: Scene, pod: AdapterPod = THE_POD, ledger=None, names=("node-0", "node-1", "node-2")
-) -> list[int]:
-    shares = {f"tenant/{name}": Share(count) for name, count in (ledger or {}).items()}
-    return list(prioritize_nodes(scene.state, pod, shares, names, scene.state.nodes.get).values())
+def proposal(*uids: list[str]) -> dict[str, Victims]:
+    """Victims on node-0, node-1, ..."""
+    return {f"node-{index}": Victims(tuple(those)) for index, those in enumerate(uids)}
+
+
+def returning(here: int, **standing: int) -> Scene:
+    """Under a hard zone rule of MaxSkew 1, ordinal 5 is pending with ``here`` vreplicas of a vpod.
+
+    The vpod has one bound pod in each zone of ``standing``, on its node-0, node-1, ..., with so many vreplicas.
+    """
+    scene = Scene(replicas=10)
+    scene.pool.set_profile(Profile(name="hard", filters=(ZoneSpread(1),)))
+    for ordinal, zone in enumerate(standing):
+        scene.node(a_node(f"node-{ordinal}", zone)).pod(ordinal, node=f"node-{ordinal}")
+    scene.vpod("a", 9, {**dict(enumerate(standing.values())), 5: here})
+    return scene.pod(5, node="", uid="the-pod")
+
+
+def the_pod_of(scene: Scene) -> AdapterPod:
+    pod = scene.pool.pods["dispatcher-5"].pod
+    assert pod is not None
+    return pod
 
 
 class TestFilter:
@@ -80,6 +98,10 @@ class TestFilter:
             ),
             pytest.param(30, {"slots": 20, "uid": "the-pod"}, True, id="itself, bound there already"),
             pytest.param(
+                30, {"slots": 20, "deleting": True}, False, id="one being deleted still has its slots"
+            ),
+            pytest.param(30, {"slots": 20, "assumed": True}, False, id="one assumed there has them already"),
+            pytest.param(
                 30, {"slots": 5, "slots_request": 11}, False, id="a request counts more than the annotation"
             ),
         ],
@@ -89,6 +111,38 @@ class TestFilter:
         if other is not None:
             scene.pod(0, **other)
         assert verdict(scene) is (None if fits else ConflictReason.NODE_SLOTS_EXCEEDED)
+
+    @pytest.mark.parametrize(
+        ("here", "standing", "passed"),
+        [
+            pytest.param(1, {"z0": 2, "z1": 1}, {"z1"}, id="only where it holds"),
+            pytest.param(1, {"z0": 1, "z1": 1}, {"z0", "z1"}, id="anywhere"),
+            pytest.param(
+                2, {"z0": 2, "z1": 2, "z2": 0}, {"z2"}, id="all zones count, also one without the vpod"
+            ),
+            pytest.param(9, {"z0": 0}, {"z0"}, id="one zone alone never refuses"),
+            pytest.param(3, {"z0": 3, "z1": 5}, {"z0"}, id="nowhere, so the least bad passes"),
+            pytest.param(3, {"z0": 4, "z1": 4}, {"z0", "z1"}, id="nowhere, and equally bad"),
+        ],
+    )
+    def test_under_a_hard_zone_rule_a_pod_comes_back_where_it_holds(self, here, standing, passed):
+        scene = returning(here, **standing)
+        names = [f"node-{index}" for index in range(len(standing))]
+        verdicts = filter_nodes(scene.state, the_pod_of(scene), names, scene.state.nodes.get)
+        assert {scene.state.nodes[name].zone for name in verdicts.passed} == passed
+        assert set(verdicts.unresolvable.values()) <= {ConflictReason.ZONE_SKEW_EXCEEDED}
+
+    def test_a_pod_that_comes_back_with_nothing_goes_anywhere(self):
+        scene = returning(0, z0=2, z1=0)
+        assert verdict(scene, the_pod_of(scene), "node-0") is None
+
+    def test_of_nodes_without_room_the_zones_are_no_alternative(self):
+        scene = returning(5, z0=4, z1=1, z2=8).node(a_node("node-1", "z1", slots=0))
+        pod = the_pod_of(scene)
+        verdicts = filter_nodes(scene.state, pod, ["node-0", "node-1", "node-2"], scene.state.nodes.get)
+        assert verdicts.passed == ["node-0"]
+        assert verdicts.failed == {"node-1": ConflictReason.NODE_SLOTS_EXCEEDED}
+        assert verdicts.unresolvable == {"node-2": ConflictReason.ZONE_SKEW_EXCEEDED}
 
     def test_nodes_stay_in_the_order_asked(self):
         scene = Scene().node(a_node("node-1")).node(a_node("node-2", slots=1))
@@ -116,96 +170,69 @@ class TestSlotsOf:
         assert slots_of(Scene().state, replace(THE_POD, pool="x/y")) == 0
 
 
-class TestPrioritize:
-    def scene(self) -> Scene:
-        return Scene(replicas=10).node(a_node("node-1", "z0")).node(a_node("node-2", "z1"))
-
-    def test_a_zone_where_the_vpod_does_not_stand_yet_is_best(self):
-        scene = self.scene().pod(0, {"tenant/a": 4}, node="node-0").vpod("a", 8)
-        assert scores(scene, ledger={"a": 4}) == [0, 0, 10]
-
-    def test_in_one_zone_a_node_where_the_vpod_does_not_stand_is_better(self):
-        scene = self.scene().pod(0, {"tenant/a": 4}, node="node-0").vpod("a", 8)
-        assert scores(scene, ledger={"a": 4}, names=("node-0", "node-1")) == [0, 10]
-
-    def test_what_other_vpods_have_there_does_not_matter(self):
-        scene = self.scene().pod(0, {"tenant/b": 9}, node="node-2").vpod("b", 9)
-        first, second, third = scores(scene, ledger={"a": 4})
-        assert (first, second) == (10, 10)
-        assert third == 0, "only the crowd counts"
-
-    def test_a_pod_that_carries_nothing_goes_where_fewer_pods_are(self):
-        scene = self.scene().pod(0, node="node-0").pod(1, node="node-0").pod(2, node="node-1")
-        assert scores(scene) == [0, 5, 10]
-
-    def test_equal_nodes_score_alike(self):
-        assert scores(self.scene()) == [10, 10, 10]
-
-    def test_a_node_that_nobody_knows_scores_nothing(self):
-        assert scores(self.scene(), names=("node-0", "ghost")) == [10, 0]
-
-    def test_no_pool_no_preference(self):
-        assert scores(self.scene(), replace(THE_POD, pool="x/y")) == [0, 0, 0]
-
-    def test_no_candidates_no_scores(self):
-        assert scores(self.scene(), names=()) == []
-
-    @settings(max_examples=50, deadline=None)
-    @given(
-        st.lists(
-            st.tuples(st.integers(0, 5), st.dictionaries(st.sampled_from("abc"), st.integers(1, 5))),
-            max_size=8,
-        ),
-        st.dictionaries(st.sampled_from("abc"), st.integers(1, 5)),
-    )
-    def test_scores_are_whole_numbers_from_0_to_10_and_one_node_is_best(self, pods, ledger):
-        scene = Scene(replicas=20)
-        names = [f"node-{index}" for index in range(6)]
-        for index, name in enumerate(names):
-            scene.node(a_node(name, f"z{index % 3}"))
-        for ordinal, (node, shares) in enumerate(pods):
-            scene.pod(ordinal, {f"tenant/{k}": v for k, v in shares.items()}, node=f"node-{node}")
-        result = scores(scene, ledger=ledger, names=names)
-        assert all(type(score) is int and 0 <= score <= SCORE_MAX for score in result)
-        assert max(result) == SCORE_MAX
-
-
 class TestPreempt:
     def scene(self) -> Scene:
         scene = Scene().node(a_node("node-0", slots=20)).node(a_node("node-1", slots=20))
         scene.pod(0, {"tenant/a": 3}, node="node-0", uid="v0", slots=20, slots_request=20)
         return scene.pod(1, {"tenant/a": 5}, node="node-1", uid="v1", slots=20, slots_request=20)
 
-    def answer(self, scene: Scene, victims, pod: AdapterPod = THE_POD):
-        return preempt_nodes(scene.state, pod, victims, scene.state.nodes.get)
+    def answer(self, scene: Scene, proposed: dict[str, Victims], pod: AdapterPod = THE_POD):
+        return preempt_nodes(scene.state, pod, proposed, scene.state.nodes.get)
 
     def test_the_node_whose_victims_carry_least_is_chosen(self):
-        assert self.answer(self.scene(), {"node-0": ["v0"], "node-1": ["v1"]}) == {"node-0": ("v0",)}
+        assert self.answer(self.scene(), proposal(["v0"], ["v1"])) == proposal(["v0"])
+
+    @pytest.mark.parametrize(
+        ("proposed", "chosen"),
+        [
+            pytest.param(
+                [(["v0"], 1), (["v1"], 0)], ["node-0"], id="fewest vreplicas, even if that breaks a budget"
+            ),
+            pytest.param([(["x"], 1), (["y", "z"], 0)], ["node-1"], id="then fewest budgets broken"),
+            pytest.param([(["x", "y"], 1), (["z"], 1)], ["node-1"], id="then fewest victims"),
+            pytest.param([(["x"], 0), (["y"], 0)], ["node-0", "node-1"], id="then kube-scheduler chooses"),
+        ],
+    )
+    def test_what_costs_least_is_kept(self, proposed, chosen):
+        scene = self.scene().node(a_node("node-0")).node(a_node("node-1"))
+        by_node = {f"node-{i}": Victims(tuple(uids), broken) for i, (uids, broken) in enumerate(proposed)}
+        assert self.answer(scene, by_node) == {name: by_node[name] for name in chosen}
+
+    def test_weighted_vreplicas_count_by_their_slots(self):
+        scene = self.scene().pod(0, {"tenant/a": Share(2, 4)}, node="node-0", uid="v0", slots=20)
+        assert list(self.answer(scene, proposal(["v0"], ["v1"]))) == ["node-1"]
 
     def test_a_node_that_would_not_be_helped_is_dropped(self):
-        assert self.answer(self.scene(), {"node-0": ["somebody-else"], "node-1": ["v1"]}) == {
-            "node-1": ("v1",)
-        }
+        assert list(self.answer(self.scene(), proposal(["somebody-else"], ["v1"]))) == ["node-1"]
+
+    def test_a_node_in_a_zone_where_the_pod_may_not_come_back_is_dropped(self):
+        scene = (
+            returning(1, z0=2, z1=1)
+            .pod(8, node="node-0", uid="v0")
+            .pod(9, {"tenant/x": 1}, node="node-1", uid="v1")
+        )
+        assert list(self.answer(scene, proposal(["v0"], ["v1"]), the_pod_of(scene))) == ["node-1"]
 
     def test_a_node_without_victims_is_never_answered(self):
-        assert self.answer(Scene(), {"node-0": []}) == {}
+        assert self.answer(Scene(), {"node-0": Victims(())}) == {}
 
     def test_a_node_that_nobody_knows_is_dropped(self):
-        assert self.answer(self.scene(), {"ghost": ["v0"]}) == {}
+        assert self.answer(self.scene(), {"ghost": Victims(("v0",))}) == {}
 
     def test_a_pod_that_fits_nowhere_preempts_nobody(self):
-        assert self.answer(self.scene(), {"node-0": ["v0"]}, replace(THE_POD, owner="")) == {}
+        assert self.answer(self.scene(), proposal(["v0"]), replace(THE_POD, owner="")) == {}
 
     @settings(max_examples=50, deadline=None)
     @given(
         st.dictionaries(
-            st.sampled_from(["node-0", "node-1", "ghost"]), st.lists(st.sampled_from(["v0", "v1", "x"]))
+            st.sampled_from(["node-0", "node-1", "ghost"]),
+            st.builds(Victims, st.lists(st.sampled_from(["v0", "v1", "x"])).map(tuple), st.integers(0, 2)),
         )
     )
     def test_every_node_answered_was_proposed_with_those_victims_and_is_helped(self, victims):
         scene = self.scene()
-        for node, uids in self.answer(scene, victims).items():
-            assert uids
-            assert list(uids) == list(victims[node])
-            gone = frozenset(uids)
+        for node, those in self.answer(scene, victims).items():
+            assert those.uids
+            assert those == victims[node]
+            gone = frozenset(those.uids)
             assert node_problem(scene.state, THE_POD, scene.state.nodes[node], without=gone) is None

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from extender.core import names
+from extender.core.policy.profile import Profile
+from extender.core.policy.spreading import ZoneSpread
 from extender.core.reasons import ConflictReason
 from extender.kube.api import (
     PODS,
@@ -18,9 +20,10 @@ from extender.kube.api import (
     TooManyRequests,
 )
 from extender.service.binder import BindRefused, PodBinder
-from tests.support.builders import NS
+from tests.support.builders import NS, POOL
 from tests.support.service import World, lost
 
+HA = Profile(name="ha", filters=(ZoneSpread(1),))
 NODES = ["node-0", "node-1", "node-2"]
 
 
@@ -345,6 +348,50 @@ async def test_only_the_leader_gives_a_binding_pod_what_is_still_pending(leads: 
     uid = await a_pending_pod(world)
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     assert await world.ledger(0) == ledger
+
+
+async def test_what_plugins_decide_on_is_left_to_the_placer_and_what_stands_there_comes_back():
+    world = await World.create()
+    await world.vpod("a", 3, {0: 3})
+    await world.vpod("b", 2)
+    uid = await a_pending_pod(world)
+    world.caches.state.pool(POOL).set_profile(HA)
+    binder = world.binder()
+    find(world, binder)
+    assert {d.carry.planned["tenant/b"] for d in binder.decisions(uid).values()} == {2}, (
+        "an estimate, to prioritize by"
+    )
+    await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
+    assert await world.ledger(0) == {"tenant/a": 3}
+
+
+async def test_a_closed_ordinal_is_bound_with_what_stands_there_alone():
+    world = await World.create()
+    await world.vpod("a", 3, {0: 3})
+    await world.vpod("b", 2)
+    uid = await a_pending_pod(world)
+    world.caches.state.pool(POOL).set_closed(0b1)
+    await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
+    assert await world.ledger(0) == {"tenant/a": 3}
+
+
+async def test_a_pod_is_not_bound_where_the_hard_zone_rule_no_longer_holds():
+    """Filter has let two pods pass; binding the first one leaves the second no place in that zone."""
+    world = await World.create()
+    await world.vpod("a", 2, {0: 1, 1: 1})
+    uids = [await a_pending_pod(world, ordinal) for ordinal in (0, 1)]
+    world.caches.state.pool(POOL).set_profile(HA)
+    binder = world.binder()
+    assert [find(world, binder, ordinal).passed for ordinal in (0, 1)] == [NODES, NODES]
+    pods = PodBinder(world.api, world.caches, binder)
+    await pods.bind(NS, "dispatcher-0", uids[0], "node-1")
+    before = world.digest()
+    with pytest.raises(BindRefused) as raised:
+        await pods.bind(NS, "dispatcher-1", uids[1], "node-1")
+    assert raised.value.reason is ConflictReason.ZONE_SKEW_EXCEEDED
+    assert world.digest() == before
+    assert find(world, binder, 1).passed == ["node-0", "node-2"]
+    await pods.bind(NS, "dispatcher-1", uids[1], "node-2")
 
 
 async def test_a_returning_ordinal_carries_what_it_carried_although_the_vpods_watch_lags():

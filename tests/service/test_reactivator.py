@@ -53,6 +53,20 @@ async def test_a_pod_refused_for_want_of_node_slots_is_patched_when_a_pod_leaves
         await until(retried(world, 1), timeout_s=1)
 
 
+async def test_a_pod_that_waits_for_its_zone_is_patched_when_its_vreplicas_have_left_it():
+    world = await World.create(replicas=2, profile="ha")
+    await world.pod(0, {"tenant/a": 1}, node="node-0")
+    await world.pod(1)
+    await world.vpod("a", 2, {0: 1, 1: 1})
+    async with world.serving() as service:
+        assert await schedule(service, await world.pod_object(1), ["node-0"]) == "ZoneSkewExceeded"
+        await asyncio.sleep(70)
+        assert not await retried(world, 1)()
+        await world.set_vreplicas("a", 1)
+        await until(retried(world, 1), timeout_s=1)
+        assert await schedule(service, await world.pod_object(1), ["node-0"]) == ""
+
+
 async def test_a_pod_is_patched_once_for_one_change():
     world = await World.create(nodes=1, node_slots=20)
     await world.pod(0, {}, node="node-0")

@@ -3,6 +3,8 @@
 import asyncio
 import random
 from contextlib import suppress
+from pathlib import Path
+from typing import Final
 
 import orjson
 import pytest
@@ -18,6 +20,7 @@ from extender.service.reactivator import Reactivator
 from extender.service.verbs import ExtenderVerbs
 from tests.support.service import World, bind_args, filter_args
 
+RECORDINGS: Final = Path(__file__).parents[1] / "contract" / "recordings"
 ALL = ["node-0", "node-1", "node-2"]
 NAUGHTY = "x\nERROR root: all is lost\x1b[31m\u202e"
 
@@ -128,6 +131,55 @@ async def test_prioritize_prefers_the_zone_where_a_loss_costs_least():
     assert max(scores["node-0"], scores["node-1"]) < 10
 
 
+async def test_prioritize_needs_no_filter_of_the_same_replica():
+    world = await World.create()
+    world.leads = False
+    await world.pod(1, {"tenant/a": 4}, node="node-0")
+    await world.vpod("a", 8, {0: 4, 1: 4})
+    pod = await a_pending_pod(world)
+    scores = orjson.loads(verbs_of(world).prioritize(filter_args(pod, ALL))[0])
+    assert {item["Host"]: item["Score"] for item in scores} == {"node-0": 0, "node-1": 10, "node-2": 10}
+
+
+async def test_prioritize_counts_what_the_pod_will_carry():
+    world = await World.create(slots=4)
+    await world.pod(1, {"tenant/a": 4}, node="node-0", slots=4)
+    await world.vpod("a", 8, {1: 4})
+    pod = await a_pending_pod(world)
+    scores = orjson.loads(verbs_of(world).prioritize(filter_args(pod, ALL))[0])
+    assert {item["Host"]: item["Score"] for item in scores} == {"node-0": 0, "node-1": 10, "node-2": 10}
+
+
+@pytest.mark.parametrize("name", ["preempt-meta-1", "preempt-full-1"])
+@pytest.mark.parametrize("ours", [True, False], ids=["an adapter pod", "a plain pod"])
+async def test_what_a_real_kube_scheduler_asks_of_preempt(name: str, ours: bool):
+    """Victims of the recording are no adapter pods: all its nodes are as good, and the answer is the one it took."""
+    recorded = orjson.loads((RECORDINGS / f"{name}.json").read_bytes())
+    world = await World.create()
+    request = recorded["request"]
+    if ours:
+        pod = await a_pending_pod(world)
+        request["Pod"]["metadata"] |= {
+            key: pod["metadata"][key] for key in ("name", "namespace", "labels", "ownerReferences")
+        }
+    else:
+        await world.sync()
+    assert orjson.loads(verbs_of(world).preempt(orjson.dumps(request))[0]) == recorded["response"]
+
+
+@pytest.mark.parametrize("name", ["preempt-meta-1", "preempt-full-1"])
+async def test_what_a_real_kube_scheduler_asks_of_preempt_where_a_victim_is_an_adapter_pod(name: str):
+    recorded = orjson.loads((RECORDINGS / f"{name}.json").read_bytes())
+    world = await World.create(node_slots=20)
+    uids = {node: await world.pod(i + 1, {"tenant/a": i}, node=node) for i, node in enumerate(ALL)}
+    pod = await a_pending_pod(world)
+    request = orjson.dumps(recorded["request"] | {"Pod": pod})
+    for node, victims in recorded["response"]["NodeNameToMetaVictims"].items():
+        request = request.replace(victims["Pods"][0]["UID"].encode(), uids[node].encode())
+    answer = orjson.loads(verbs_of(world).preempt(request)[0])["NodeNameToMetaVictims"]
+    assert answer == {"node-0": {"Pods": [{"UID": uids["node-0"]}], "NumPDBViolations": 0}}
+
+
 async def test_preempt_keeps_the_nodes_where_the_fewest_vreplicas_are_evicted():
     world = await World.create(node_slots=20)
     uids = [
@@ -232,7 +284,7 @@ async def test_verbs_work_over_any_binder():
     )
     verbs = verbs_of(world, fake)
     result = orjson.loads(verbs.filter(filter_args(pod, ALL))[0])
-    assert result["FailedNodes"] == {"node-1": "ZoneSkewExceeded"}
+    assert result["FailedAndUnresolvableNodes"] == {"node-1": "ZoneSkewExceeded"}
     reply, _ = await verbs.bind(bind_args(pod, "node-0"))
     assert orjson.loads(reply)["Error"].startswith("SlotsMismatch")
     assert await world.node_of(0) == ""
