@@ -63,6 +63,9 @@ class Metrics:
             "ledger_conflicts", "Ledger writes that lost their compare-and-swap"
         )
         self.moves = self._counter("moves", "vreplicas that were moved, by reason", ["reason"])
+        self.moves_planned = self._counter(
+            "moves_planned", "vreplicas that the evictor would move, made or not, by reason", ["reason"]
+        )
         self.scalings = self._counter("scalings", "Changes of a pool's replicas", ["direction"])
         self.leader = Gauge(
             "leader_election_master_status", "1 while this replica leads", ["name"], registry=self.registry

@@ -1,0 +1,126 @@
+"""``Rescheduler``: gives up pods that were not Ready for rescheduleAfterSeconds, and takes them back. The leader's.
+
+A pod, its node or its pool changes: which ordinals are absent, and since when, is looked at again (``Absences``), and
+once more when the next of them is due. Nothing is polled. What is given up goes into ``PoolState.set_abandoned``:
+placing moves what such a pod holds as far as there is room, the evictor the rest when there is. Both give the reason
+``Reschedule``.
+A pool whose rescheduleAfterSeconds is null gives up nothing: its ordinals come back with what they had.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from extender.core.absence import Absences
+from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet
+from extender.core.names import API_VERSION
+from extender.core.pool_state import PoolState
+from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.service.caches import Caches
+
+log: Final = logging.getLogger(__name__)
+
+SETTLE_S: Final = 0.1
+"""How long after an event: a failing node takes many pods with it."""
+NAMED_PODS_MAX: Final = 10
+"""Of an event's note."""
+
+
+class Rescheduler:
+    """Watches over all pools while we lead. ``now``: epoch seconds; ``activate``: decide a pool's vpods again."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        activate: Callable[[str], None],
+        recorder: EventRecorder,
+        now: Callable[[], float],
+    ) -> None:
+        self._caches = caches
+        self._activate = activate
+        self._recorder = recorder
+        self._now = now
+        self._absences: dict[str, Absences] = {}
+        self._wake = asyncio.Event()
+        caches.pods.add_event_handler(self._pod_changed)
+        caches.nodes.add_event_handler(self._node_changed)
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.stateful_sets.add_event_handler(self._stateful_set_changed)
+
+    # -- what may change it ---------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is None or new is None or _presence(old) != _presence(new):
+            self._wake.set()
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or old.ready != new.ready:
+            self._wake.set()
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        if old is None or new is None or old.reschedule_after_s != new.reschedule_after_s:
+            self._wake.set()
+
+    def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        if old is None or new is None or old.ordinals != new.ordinals:
+            self._wake.set()
+
+    # -- the loop -------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Give up and take back until cancelled; then nothing is given up any more, for that is the leader's."""
+        try:
+            while True:
+                self._wake.clear()
+                due = self.look()
+                try:
+                    async with asyncio.timeout(None if due is None else max(0.0, due - self._now())):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+                else:
+                    await asyncio.sleep(SETTLE_S)
+        finally:
+            self._absences.clear()
+            for state in self._caches.state.pools.values():
+                state.set_abandoned(frozenset())
+
+    def look(self) -> float | None:
+        """Bring all pools up to date; the epoch second at which to look again, None: not before something changes."""
+        pools = self._caches.state.pools
+        for key in [key for key in self._absences if key not in pools]:
+            del self._absences[key]
+        return min((at for key in list(pools) if (at := self._look_at(pools[key])) is not None), default=None)
+
+    def _look_at(self, state: PoolState) -> float | None:
+        absences = self._absences.setdefault(state.key, Absences())
+        abandoned, due = absences.look(state, self._now())
+        if abandoned != state.abandoned:
+            lost, back = abandoned - state.abandoned, state.abandoned - abandoned
+            state.set_abandoned(abandoned)
+            self._tell(state, lost, back)
+            self._activate(state.key)
+        return due
+
+    def _tell(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
+        if back:
+            log.info("pool %s takes back %s", state.key, ", ".join(sorted(back)))
+        pool = state.pool
+        if not lost or pool is None:
+            return
+        names = ", ".join(sorted(lost)[:NAMED_PODS_MAX]) + (", ..." if len(lost) > NAMED_PODS_MAX else "")
+        note = f"not Ready for {pool.reschedule_after_s} s, what they hold is placed elsewhere: {names}"
+        log.warning("pool %s: %s", state.key, note)
+        self._recorder.event(
+            ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
+            type=EventType.WARNING,
+            reason="PodsAbandoned",
+            action="Rescheduling",
+            note=note,
+        )
+
+
+def _presence(pod: AdapterPod) -> tuple[object, ...]:
+    return pod.uid, pod.pool, pod.ready, pod.ready_since, pod.node, pod.finished

@@ -1,0 +1,123 @@
+"""Since when an ordinal is not Ready, and when it is given up."""
+
+import pytest
+
+from extender.core.absence import Absences, epoch_s
+from tests.support.builders import Scene, a_node
+
+AT_100 = "1970-01-01T00:01:40Z"
+
+
+def scene(after_s: int | None = 60, **pod) -> Scene:
+    """Two pods, of which ordinal 1 is as the test says."""
+    made = Scene(replicas=2, reschedule_after_s=after_s).pod(0, ready=True)
+    return made.pod(1, **{"ready": True, **pod}).vpod("a", 2, {0: 1, 1: 1})
+
+
+def lost(*ordinals: int) -> frozenset[str]:
+    return frozenset(f"dispatcher-{ordinal}" for ordinal in ordinals)
+
+
+NOTHING: tuple[frozenset[str], None] = (frozenset(), None)
+
+
+def test_pods_that_are_ready_are_never_given_up():
+    assert Absences().look(scene().pool, 1e9) == NOTHING
+
+
+def test_a_pod_that_is_not_ready_is_given_up_after_the_time_that_its_condition_says():
+    absences, pool = Absences(), scene(ready=False, ready_since=AT_100).pool
+    assert absences.look(pool, 130.0) == (lost(), 160.0)
+    assert absences.look(pool, 159.9) == (lost(), 160.0)
+    assert absences.look(pool, 160.0) == (lost(1), None)
+    assert absences.since("dispatcher-1") == 100.0
+
+
+def test_a_new_leader_goes_on_from_the_condition():
+    assert Absences().look(scene(ready=False, ready_since=AT_100).pool, 500.0) == (lost(1), None)
+
+
+def test_a_pool_without_the_setting_gives_up_nothing():
+    assert Absences().look(scene(None, ready=False, ready_since=AT_100).pool, 1e9) == NOTHING
+
+
+def test_a_condition_from_the_future_counts_from_now():
+    pool = scene(ready=False, ready_since="2100-01-01T00:00:00Z").pool
+    assert Absences().look(pool, 500.0) == (lost(), 560.0)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda s: s.no_pod(1), id="its pod is gone"),
+        pytest.param(lambda s: s.pod(1, node=""), id="its pod has no node"),
+        pytest.param(lambda s: s.pod(1, ready=False), id="its condition has no time"),
+        pytest.param(lambda s: s.pod(1, ready=False, ready_since="yesterday"), id="its time is unreadable"),
+        pytest.param(lambda s: s.pod(1, ready=True, finished=True), id="its pod has finished"),
+        pytest.param(lambda s: s.pod(1, ready=True, ready_since=AT_100, node="gone"), id="its node is gone"),
+        pytest.param(
+            lambda s: s.node(a_node("bad", ready=False)).pod(1, ready=True, ready_since=AT_100, node="bad"),
+            id="its node is unreachable, and nobody has told the pod",
+        ),
+    ],
+)
+def test_what_has_no_time_of_its_own_counts_from_when_it_is_first_seen(make):
+    absences, pool = Absences(), make(scene()).pool
+    assert absences.look(pool, 1000.0) == (lost(), 1060.0)
+    assert absences.look(pool, 1060.0) == (lost(1), None)
+
+
+def test_a_cordoned_node_makes_nobody_absent():
+    made = scene().node(a_node("cordoned", cordoned=True)).pod(1, ready=True, node="cordoned")
+    assert Absences().look(made.pool, 1e9) == NOTHING
+
+
+def test_a_pod_that_comes_back_is_taken_back_and_begins_anew_when_it_goes_again():
+    absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    assert absences.look(made.pool, 200.0) == (lost(1), None)
+    made.pod(1, ready=True)
+    assert absences.look(made.pool, 201.0) == NOTHING
+    made.no_pod(1)
+    assert absences.look(made.pool, 210.0) == (lost(), 270.0)
+
+
+def test_a_new_incarnation_that_is_not_ready_either_does_not_begin_anew():
+    absences, made = Absences(), scene().no_pod(1)
+    absences.look(made.pool, 80.0)
+    made.pod(1, ready=False, ready_since=AT_100, uid="another")
+    assert absences.look(made.pool, 139.0) == (lost(), 140.0)
+
+
+def test_an_ordinal_that_the_statefulset_has_lost_is_none_of_its_business():
+    absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    made.stateful_set(1)
+    assert absences.look(made.pool, 1e9) == NOTHING
+
+
+def test_a_longer_time_takes_back_what_is_not_over_it():
+    absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    assert absences.look(made.pool, 200.0) == (lost(1), None)
+    other = scene(600, ready=False, ready_since=AT_100)
+    assert absences.look(other.pool, 200.0) == (lost(), 700.0)
+
+
+def test_given_up_pods_take_nothing_new():
+    made = scene(ready=False, ready_since=AT_100)
+    made.pool.set_abandoned(Absences().look(made.pool, 1e6)[0])
+    assert made.pool.room == 0b01
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1970-01-01T00:01:40Z", 100.0),
+        ("1970-01-01T01:01:40+01:00", 100.0),
+        ("1970-01-01T00:01:40.500000Z", 100.5),
+        ("1970-01-01T00:01:40", -1.0),
+        ("", -1.0),
+        ("soon", -1.0),
+        ("9999-99-99T00:00:00Z", -1.0),
+    ],
+)
+def test_times_are_read_or_replaced(text, expected):
+    assert epoch_s(text, -1.0) == expected

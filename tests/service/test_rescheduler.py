@@ -1,0 +1,175 @@
+"""Pods that stay away are given up in time, and taken back when they are Ready again."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from extender.kube.events import EventRecorder
+from extender.service.caches import Caches
+from extender.service.rescheduler import Rescheduler
+from extender.service.status import timestamp
+from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.service import wall
+
+pytestmark = pytest.mark.looptime
+
+
+class Bench:
+    """A pool of three pods, all Ready, with a vpod on each."""
+
+    def __init__(self, after_s: int | None = 60) -> None:
+        self.caches = Caches()
+        self.activated: list[tuple[float, str]] = []
+        self.events: list[tuple[str, str, str]] = []
+        self._version = 0
+        self.caches.nodes.update(a_node())
+        self.caches.stateful_sets.update(a_stateful_set(3))
+        self.caches.pools.update(a_pool(reschedule_after_s=after_s))
+        for ordinal in range(3):
+            self.pod(ordinal)
+        self.caches.vpods.update(a_vpod("a", 3, {0: 1, 1: 1, 2: 1}, resource_version="1"))
+        self.rescheduler = Rescheduler(
+            self.caches, activate=self.activate, recorder=cast("EventRecorder", self), now=wall
+        )
+
+    def event(self, regarding, *, type, reason, action, note, related=None) -> None:  # noqa: A002
+        self.events.append((reason, regarding.name, note))
+
+    def activate(self, pool: str) -> None:
+        assert pool == POOL
+        abandoned = self.caches.state.pool(pool).abandoned
+        self.activated.append((self.now(), ",".join(sorted(abandoned))))
+
+    def now(self) -> float:
+        return round(asyncio.get_running_loop().time())
+
+    def pod(self, ordinal: int, *, ready: bool = True, **fields) -> None:
+        self._version += 1
+        version = str(self._version)
+        self.caches.pods.update(a_pod(ordinal, {}, ready=ready, resource_version=version, **fields))
+
+    def lose(self, ordinal: int) -> None:
+        pod = self.caches.pods.get(f"{POOL.partition('/')[0]}/dispatcher-{ordinal}")
+        assert pod is not None
+        self.caches.pods.delete(pod)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.rescheduler.run())
+        await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled(), task.exception()
+
+
+async def test_a_pod_that_is_gone_is_given_up_after_its_time_and_told():
+    bench = Bench()
+    async with bench.running():
+        await asyncio.sleep(10)
+        bench.lose(1)
+        await asyncio.sleep(59)
+        assert bench.activated == []
+        await asyncio.sleep(2)
+        assert bench.caches.state.pool(POOL).abandoned == {"dispatcher-1"}
+    assert bench.activated == [(70, "dispatcher-1")]
+    assert bench.events == [
+        (
+            "PodsAbandoned",
+            "dispatcher",
+            "not Ready for 60 s, what they hold is placed elsewhere: dispatcher-1",
+        )
+    ]
+
+
+async def test_a_pod_that_is_back_in_time_is_never_given_up():
+    bench = Bench()
+    async with bench.running():
+        bench.lose(1)
+        await asyncio.sleep(55)
+        bench.pod(1, uid="new")
+        await asyncio.sleep(500)
+    assert bench.activated == []
+
+
+async def test_a_pod_that_comes_back_later_is_taken_back_at_once():
+    bench = Bench()
+    async with bench.running():
+        bench.lose(1)
+        await asyncio.sleep(100)
+        bench.pod(1, uid="new")
+        await asyncio.sleep(1)
+        assert bench.caches.state.pool(POOL).abandoned == frozenset()
+    assert bench.activated == [(60, "dispatcher-1"), (100, "")]
+
+
+async def test_every_pod_on_a_node_that_cannot_be_reached_is_given_up():
+    bench = Bench()
+    async with bench.running():
+        bench.caches.nodes.update(a_node(ready=False))
+        await asyncio.sleep(61)
+    assert bench.activated == [(60, "dispatcher-0,dispatcher-1,dispatcher-2")]
+
+
+async def test_a_pool_that_does_not_ask_for_it_gives_up_nothing():
+    bench = Bench(after_s=None)
+    async with bench.running():
+        bench.lose(1)
+        bench.caches.nodes.update(a_node(ready=False))
+        await asyncio.sleep(1e6)
+    assert bench.activated == []
+
+
+async def test_the_setting_counts_from_when_it_is_made_and_takes_back_when_it_is_taken_away():
+    bench = Bench(after_s=None)
+    async with bench.running():
+        bench.pod(1, ready=False, ready_since=timestamp(wall()))
+        await asyncio.sleep(200)
+        bench.caches.pools.update(a_pool(reschedule_after_s=150))
+        await asyncio.sleep(1)
+        bench.caches.pools.update(a_pool(reschedule_after_s=None))
+        await asyncio.sleep(1)
+    assert bench.activated == [(200, "dispatcher-1"), (201, "")]
+
+
+async def test_a_new_leader_gives_up_at_once_what_has_been_away_for_long_enough():
+    bench = Bench()
+    bench.pod(2, ready=False, ready_since=timestamp(wall() - 61))
+    async with bench.running():
+        await asyncio.sleep(0.5)
+        assert bench.activated == [(0, "dispatcher-2")]
+
+
+async def test_who_no_longer_leads_gives_up_nothing():
+    bench = Bench()
+    bench.pod(2, ready=False, ready_since=timestamp(wall() - 61))
+    async with bench.running():
+        await asyncio.sleep(1)
+    assert bench.caches.state.pool(POOL).abandoned == frozenset()
+
+
+async def test_an_ordinal_that_is_removed_is_forgotten():
+    bench = Bench()
+    bench.pod(2, ready=False, ready_since=timestamp(wall() - 61))
+    async with bench.running():
+        await asyncio.sleep(1)
+        bench.caches.stateful_sets.update(a_stateful_set(2))
+        await asyncio.sleep(1)
+    assert bench.activated == [(0, "dispatcher-2"), (1, "")]
+
+
+async def test_many_pods_are_named_by_a_few():
+    bench = Bench()
+    bench.caches.stateful_sets.update(a_stateful_set(30))
+    for ordinal in range(30):
+        bench.pod(ordinal, ready=False, ready_since=timestamp(wall() - 61))
+    async with bench.running():
+        await asyncio.sleep(1)
+    ((_, _, note),) = bench.events
+    assert note.count("dispatcher-") == 10
+    assert note.endswith(", ...")
