@@ -112,6 +112,9 @@ def _add_config(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     imported.add_argument("--name", default="knative-policies", help="of the profile (default: %(default)s)")
     imported.add_argument("--scheduler", metavar="FILE", required=True, help="the scheduler's ConfigMap")
     imported.add_argument("--descheduler", metavar="FILE", default="", help="the descheduler's ConfigMap")
+    imported.add_argument(
+        "--ignore-unknown", action="store_true", help="leave out names that are no plugin, as Knative does"
+    )
     imported.set_defaults(command=_config_import)
 
 
@@ -184,7 +187,9 @@ def _config_check(options: argparse.Namespace) -> int:
 def _config_import(options: argparse.Namespace) -> int:
     from extender.config_cli import run_import_knative  # noqa: PLC0415
 
-    return run_import_knative(options.name, options.scheduler, options.descheduler)
+    return run_import_knative(
+        options.name, options.scheduler, options.descheduler, ignore_unknown=options.ignore_unknown
+    )
 
 
 def _asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> int:

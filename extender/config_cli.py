@@ -37,10 +37,13 @@ def _check_scheduler(document: object, path: str) -> str:
     return f"kube-scheduler would take it; extenders: {len(config.extenders)}"
 
 
-def run_import_knative(name: str, scheduler: str, descheduler: str) -> int:
+def run_import_knative(name: str, scheduler: str, descheduler: str, *, ignore_unknown: bool = False) -> int:
     """Print a ``profiles`` entry for Knative's ConfigMaps in these files ("" for none). Raises InvalidObject."""
     document = knative_document(
-        name, read_config_map(scheduler), read_config_map(descheduler) if descheduler else None
+        name,
+        read_config_map(scheduler),
+        read_config_map(descheduler) if descheduler else None,
+        ignore_unknown=ignore_unknown,
     )
     print(yaml.safe_dump({"profiles": [document]}, sort_keys=False), end="")
     return 0

@@ -8,6 +8,8 @@
       - name: as-before                         # Knative's ConfigMaps as they are; files beside the configuration file
         knativeConfigMaps: {scheduler: config-kafka-scheduler.yaml, descheduler: config-kafka-descheduler.yaml}
 
+``ignoreUnknown: true`` beside the two files leaves out names that are no plugin, as Knative does, in place of an error.
+
 Read once, at start, and by ``vreplica config check``. Installed packages may bring plugins (``extender.plugins``).
 """
 
@@ -26,6 +28,7 @@ from extender.service.config import Config, read_document
 
 _IMPORT: Final = "knativeConfigMaps"
 _IMPORTED: Final = ("scheduler", "descheduler")
+_IGNORE: Final = "ignoreUnknown"
 
 
 def load_profiles(config: Config, path: str) -> Mapping[str, Profile]:
@@ -53,14 +56,22 @@ def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[
     others = sorted(set(document) - {"name", "ties", "rules", _IMPORT})
     if others:
         raise InvalidObject(path, f"profiles[{index}].{others[0]}", f"does not go together with {_IMPORT}")
-    if not isinstance(files, Mapping) or "scheduler" not in files or set(files) - set(_IMPORTED):
+    if not isinstance(files, Mapping) or "scheduler" not in files or set(files) - {*_IMPORTED, _IGNORE}:
         raise InvalidObject(
             path, field, "must be {scheduler: FILE, descheduler: FILE}; the second may be left out"
         )
+    ignore_unknown = files.get(_IGNORE, False)
+    if not isinstance(ignore_unknown, bool):
+        raise InvalidObject(path, f"{field}.{_IGNORE}", "must be true or false")
     maps = {
         what: _config_map(path, f"{field}.{what}", files.get(what)) for what in _IMPORTED if what in files
     }
-    imported = knative_document(str(document.get("name") or ""), maps["scheduler"], maps.get("descheduler"))
+    imported = knative_document(
+        str(document.get("name") or ""),
+        maps["scheduler"],
+        maps.get("descheduler"),
+        ignore_unknown=ignore_unknown,
+    )
     return {**imported, **{key: value for key, value in document.items() if key != _IMPORT}}
 
 

@@ -61,6 +61,11 @@ def a_file(tmp_path: Path, name: str, text: str) -> str:
             "profiles[0].scores: does not go together",
             id="both forms",
         ),
+        pytest.param(
+            "profiles: [{name: x, knativeConfigMaps: {scheduler: s, ignoreUnknown: 1}}]",
+            "profiles[0].knativeConfigMaps.ignoreUnknown: must be true or false",
+            id="a switch that is no boolean",
+        ),
         pytest.param("profiles: [{scores: []}]", "name: must be a text", id="no name"),
     ],
 )  # fmt: skip
@@ -113,6 +118,16 @@ def test_knatives_config_maps_are_printed_as_a_profile_that_reads_and_plans(tmp_
     config = a_file(tmp_path, "config.yaml", HEAD + printed)
     cluster = str(ROOT / "manifests" / "examples" / "profiles" / "cluster.yaml")
     assert main(["plan", "--config", config, "--profile", "before", "-f", cluster, "-o", "json"]) == 0
+
+
+def test_a_name_that_knative_ignores_is_an_error_unless_it_shall_be_ignored(tmp_path, capsys):
+    scheduler = a_file(tmp_path, "scheduler.yaml", SCHEDULER.replace("PodFitsResources", "NoSuchPredicate"))
+    assert main(["config", "import-knative", "--scheduler", scheduler]) == 1
+    assert "'NoSuchPredicate' is not known" in capsys.readouterr().err
+    assert main(["config", "import-knative", "--scheduler", scheduler, "--ignore-unknown"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out)["profiles"][0]["filters"] == []
+    text = "profiles: [{name: x, knativeConfigMaps: {scheduler: scheduler.yaml, ignoreUnknown: true}}]"
+    assert main(["config", "check", a_file(tmp_path, "config.yaml", HEAD + text)]) == 0
 
 
 @pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)

@@ -16,11 +16,13 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.core.claims import PodState
 from extender.core.explain import Explanation, Reasoning, Step
+from extender.core.knative.afresh import place_afresh, steps_between
+from extender.core.knative.fill_up import fill_up
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
@@ -115,6 +117,8 @@ class _Plan:
             return self._stand_still(problem)
         self._keep()
         wanted = self._wanted()
+        if self._places_afresh(wanted):
+            return self._decision(wanted, self._place_afresh(wanted), ConflictReason.INSUFFICIENT_SLOTS)
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
             # A target that was raised for the pods it stands on falls with them: once here, not once a decision.
@@ -140,8 +144,7 @@ class _Plan:
     def _stand_still(self, problem: ConflictReason) -> Decision:
         self.kept = self.pool.placed_of(self.vpod.key)
         # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
-        claims = self.pool.claims_of(self.vpod.key)
-        self.weight = min((claims[name].placed.weight for name in self.kept), default=self.weight)
+        self.weight = self._weight_of(self.kept)
         surplus = sum(self.kept.values()) - self.vpod.vreplicas
         if surplus > 0:
             self._shrink(surplus)
@@ -157,8 +160,14 @@ class _Plan:
 
     # -- the five steps -----------------------------------------------------------------------------------------
 
+    def _start(self) -> Mapping[str, int]:
+        """What the decision starts from, without zeros."""
+        if self.rules.start_from_decided:
+            return self.pool.placed_of(self.vpod.key)
+        return {name: count for name, count in self.vpod.placements.items() if count}
+
     def _keep(self) -> None:
-        for name, count in self.pool.placed_of(self.vpod.key).items():
+        for name, count in self._start().items():
             pod = self.pool.pods[name]
             if not self.pool.is_member(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
@@ -219,12 +228,40 @@ class _Plan:
                 ordinal = self.pool.pods[name].ordinal
                 if count and ordinal is not None:
                     own |= 1 << ordinal
-            added, left = round_robin(self.pool.room, own, self._free_of, missing, self.weight)
+            give = round_robin if self.rules.round_robin else fill_up
+            added, left = give(self.pool.room, own, self._free_of, missing, self.weight)
         for ordinal in sorted(added):
             name = self.pool.by_ordinal[ordinal].name
             self.kept[name] = self.kept.get(name, 0) + added[ordinal]
             self._note(Step.ADDED, name, added[ordinal])
         return left
+
+    def _places_afresh(self, wanted: int) -> bool:
+        profile, standing = self.pool.profile, sum(self.kept.values())
+        if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
+            return False
+        return standing < wanted or (standing > wanted and not profile.deschedulers)
+
+    def _place_afresh(self, wanted: int) -> int:
+        before, self.kept = self.kept, {}
+        entries = [*before, *(name for name in self.vpod.placements if name in self.pool.pods)]
+        placed, left = place_afresh(self.pool, self.vpod, entries, wanted, self._free_of)
+        if not left:
+            self.kept = placed
+            self.steps += steps_between(before, placed)
+            return 0
+        # Nothing changes: not even what could not stay, were it not for the rest.
+        self.kept, self.leaving = dict(self._start()), {}
+        self.weight = self._weight_of(self.kept)
+        self.steps = [
+            Reasoning(Step.HELD_BACK, name, count, "not all find room") for name, count in self.kept.items()
+        ]
+        return left
+
+    def _weight_of(self, names: Iterable[str]) -> int:
+        """slotsPerVReplica as it was when those were placed."""
+        claims = self.pool.claims_of(self.vpod.key)
+        return min((claims[name].placed.weight for name in names if name in claims), default=self.weight)
 
     def _free_of(self, ordinal: int) -> int:
         """Free slots next to what this vpod keeps there, at its weight from now on: its share is written as a whole."""

@@ -21,6 +21,7 @@ OUTSIDE = {
     "volumebinding/binder": Difference(
         "not ours: volumebinding/binder",
         "binds PersistentVolumes; our VReplicaBinder follows its shape, not its rules",
+        outside=True,
     )
 }
 

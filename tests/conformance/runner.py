@@ -2,7 +2,8 @@
 
 Which file is checked by what is in ``SUITES``, by file name; any folder with files of those names and shapes will do,
 also with cases never seen before. A case agrees, differs by a named rule, or fails. A suite that raises has failed
-that case: a case that cannot be read must not pass for one that agrees.
+that case: a case that cannot be read must not pass for one that agrees. Named differences are for the few cases that
+have to differ: where they are more than a third of a file, the file fails too.
 """
 
 import json
@@ -20,8 +21,12 @@ from tests.conformance.result import Case, Check, Difference
 SUITE_MODULES = (
     "tests.conformance.assumecache_cases",
     "tests.conformance.schedule_cases",
+    "tests.conformance.schedule_old_cases",
     "tests.conformance.state_cases",
     "tests.conformance.extender_cases",
+    "tests.conformance.autoscaler_cases",
+    "tests.conformance.helpers_cases",
+    "tests.conformance.plugin_cases",
 )
 _SUITE_ERRORS = (
     ArithmeticError,
@@ -34,16 +39,25 @@ _SUITE_ERRORS = (
     VReplicaError,
 )
 """What a case of unexpected shape, or a defect of ours, makes a suite raise."""
+NAMED_SHARE_MAX = 1 / 3
+NAMED_SHARE_CASES_MIN = 9
+"""In a file of fewer cases a share says nothing."""
 FAILURES_SHOWN_MAX = 20
 FAILURE_CHARS_MAX = 2_000
 
 
 @dataclass
 class FileReport:
-    """The outcomes of one file. ``differences``: rule -> cases; ``reasons``: rule -> why."""
+    """The outcomes of one file. ``differences``: rule -> cases; ``reasons``: rule -> why.
+
+    ``agreed`` counts also those that agree with an ``offered`` option (rule and option -> cases); ``differences``
+    also those that are ``outside`` of what we do.
+    """
 
     name: str
     agreed: int = 0
+    outside: int = 0
+    offered: Counter[tuple[str, str]] = field(default_factory=Counter)
     differences: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
     failures: list[tuple[str, str]] = field(default_factory=list)
@@ -51,6 +65,16 @@ class FileReport:
     @property
     def differed(self) -> int:
         return self.differences.total()
+
+    @property
+    def comparable(self) -> int:
+        """Cases that are about something we do."""
+        return self.agreed + self.differed - self.outside + len(self.failures)
+
+    @property
+    def named_share(self) -> float:
+        """The share of comparable cases that differ on purpose."""
+        return (self.differed - self.outside) / self.comparable if self.comparable else 0.0
 
 
 @dataclass
@@ -114,6 +138,9 @@ def run_file(path: Path, check: Check) -> FileReport:
         return report
     for number, case in enumerate(cases):
         _count(report, *_outcome(check, number, case))
+    if report.comparable >= NAMED_SHARE_CASES_MIN and report.named_share > NAMED_SHARE_MAX:
+        text = f"{report.named_share:.0%} of the cases are named differences, more than a third: offer the old behaviour"
+        report.failures.append(("(the file)", text))
     return report
 
 
@@ -135,8 +162,13 @@ def _count(report: FileReport, case_id: str, outcome: str | Difference | None) -
         case None:
             report.agreed += 1
         case Difference():
-            report.differences[outcome.rule] += 1
             report.reasons[outcome.rule] = outcome.reason
+            if outcome.offered:
+                report.agreed += 1
+                report.offered[outcome.rule, outcome.offered] += 1
+            else:
+                report.differences[outcome.rule] += 1
+                report.outside += outcome.outside
         case _:
             report.failures.append((case_id, outcome))
 
@@ -146,7 +178,12 @@ def lines(report: Report) -> Iterator[str]:
     if report.reason:
         yield f"nothing to run: {report.reason}"
     for file in report.files:
-        yield f"{file.name}: {file.agreed} agree, {file.differed} named difference, {len(file.failures)} fail"
+        share = f" ({file.named_share:.0%})" if file.differed else ""
+        if file.outside:
+            share = f" ({file.named_share:.0%} without {file.outside} of what we do not do)"
+        yield f"{file.name}: {file.agreed} agree, {file.differed} named difference{share}, {len(file.failures)} fail"
+        for (rule, option), count in sorted(file.offered.items()):
+            yield f"    {count:4} agree with {option}; by default: {rule}"
         for rule, count in sorted(file.differences.items()):
             yield f"    {count:4} {rule}: {file.reasons[rule]}"
     for name in report.without_suite:

@@ -1,20 +1,21 @@
 """schedule_v_new.json and schedule_v_new_observed.json: Knative's Schedule(vpod), decision by decision.
 
-Each call is checked by itself, from the reservations that Knative had before it. It is placed twice:
+Each call is checked by itself, from the reservations that Knative had before it. It is placed up to three times:
 
-- *as we do it*: the default rules, in the world as the case has it, where a vpod that was scheduled earlier in the
+- *by default*: the default rules, in the world as the case has it, where a vpod that was scheduled earlier in the
   case has published its answer. If that is Knative's answer, the case agrees.
-- *as Knative does it*: ``KNATIVE_RULES``, in the world that is *settled*, where every status says what is reserved.
-  If ours differs above, a named rule's condition must hold on the input, and this second answer must be Knative's:
-  so a rule excuses what it is about, and nothing besides. Only where Knative's answer is a defect that we cannot
-  switch on (``unreproducible``) need the second one not agree.
+- *with the old behaviour*: profile ``knative`` in the same world. If that is Knative's answer, the case agrees too, and
+  the report says by which rule the default differs.
+- *settled*: profile ``knative``, where every status says what is reserved. If both differ above, a named rule's
+  condition must hold on the input, and this last answer must be Knative's: so a rule excuses what it is about, and
+  nothing besides. Only where Knative's answer is a defect that we do not offer (``unreproducible``) need it not agree.
 
 The state before the calls is compared as far as Schedule can see it: an entry of no vreplicas is none, and an ordinal
 behind the end of the free list has the whole capacity. That "no placements" is sometimes null and sometimes [] in
 Go has no counterpart here.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -94,18 +95,11 @@ FILES: dict[str, Check] = {
 def _verdict(
     case: Case, vpods: list[Mapping[str, Any]], before: Mapping[str, Any] | None, calls: Iterator[Call]
 ) -> str | Difference | None:
-    """The first failure; else the first named difference; else agreement."""
-    outcomes = (
-        [check_state(World.of(case, vpods), vpods, before, only_visible=True)] if before is not None else []
-    )
+    outcomes = [check_state(World.of(case, vpods), before, only_visible=True)] if before is not None else []
     for number, call in enumerate(calls):
         outcome = check_call(call)
-        if isinstance(outcome, str):
-            return f"call {number}, {call.key}: {outcome}"
-        outcomes.append(outcome)
-    failures = (outcome for outcome in outcomes if isinstance(outcome, str))
-    differences = (outcome for outcome in outcomes if outcome is not None)
-    return next(failures, next(differences, None))
+        outcomes.append(f"call {number}, {call.key}: {outcome}" if isinstance(outcome, str) else outcome)
+    return first_of(outcomes)
 
 
 def _calls(
@@ -142,16 +136,30 @@ def _without_zeros(placements: Placements) -> Placements:
 
 def check_call(call: Call) -> str | Difference | None:
     """One decision."""
-    ours = _compare(call, replace(call.world, status=call.status), DEFAULT_RULES)
+    world = replace(call.world, status=call.status)
+    ours = _compare(call, world, DEFAULT_RULES)
     if ours is None:
         return None
     holding = [rule for rule in RULES if rule.holds(call)]
+    switched = _compare(call, world, KNATIVE_RULES)
     knatives = _compare(call, call.world, KNATIVE_RULES)
+    if switched is None and holding:
+        return replace(holding[0].difference, offered="profile knative")
+    holding = [rule for rule in holding if not rule.offered]
     excused = next((rule for rule in holding if rule.unreproducible or knatives is None), None)
     if excused is not None:
         return excused.difference
     names = ", ".join(rule.difference.rule for rule in holding) or "any rule"
     return f"{ours}; and as Knative does it, without {names}: {knatives or 'it agrees'}"
+
+
+def first_of(outcomes: Sequence[str | Difference | None]) -> str | Difference | None:
+    """The first failure; else the first named difference, one that no profile switches off first; else agreement."""
+    failures = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    differences = [outcome for outcome in outcomes if isinstance(outcome, Difference)]
+    differences.sort(key=lambda difference: bool(difference.offered))
+    outcome: str | Difference | None = next(iter(failures), None) or next(iter(differences), None)
+    return outcome
 
 
 def _compare(call: Call, world: World, rules: Rules) -> str | None:
@@ -168,10 +176,14 @@ def _compare(call: Call, world: World, rules: Rules) -> str | None:
 
 @dataclass(frozen=True)
 class Rule:
-    """A named difference. ``unreproducible``: Knative's answer cannot be had with any of our rules."""
+    """A named difference.
+
+    ``offered``: profile ``knative`` does it as Knative. ``unreproducible``: Knative's answer cannot be had at all.
+    """
 
     holds: Callable[[Call], bool]
     difference: Difference
+    offered: bool = False
     unreproducible: bool = False
 
 
@@ -217,6 +229,7 @@ RULES = (
     Rule(
         wants_nothing,
         Difference("a vpod of 0 vreplicas gets none", "Knative gives it minReplicas vreplicas"),
+        offered=True,
     ),
     Rule(
         stands_on_unavailable,
@@ -224,6 +237,7 @@ RULES = (
             "placements outlive a restart of their pod",
             "Knative drops what is on a pod that is pending or gone for a moment, so every restart moves work",
         ),
+        offered=True,
     ),
     Rule(
         stands_on_annotated,
@@ -231,6 +245,7 @@ RULES = (
             "draining waits for room",
             "Knative drops what is on an annotated pod at once, also where nothing else can take it",
         ),
+        offered=True,
     ),
     Rule(
         status_differs,

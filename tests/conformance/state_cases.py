@@ -1,23 +1,29 @@
-"""state_v_new.json: what Knative's state builder derives from vpods, pods and the scale; and the world that it is built from.
+"""state_v_new.json, state_v_old.json: what Knative's state builder derives from vpods, pods, nodes and the scale.
 
 ``World`` is the part that the schedule cases share: a case's StatefulSet, pods, nodes, vpods and reservations, as the
-API objects that we would read, taken through our own decoders into a ``State``. A reservation is a pod's ledger (only
-a bound pod has one), a placement is the vpod's status.
+API objects that we would read, taken through our own decoders into a ``State``. A placement is the vpod's status. A
+reservation of the newer version, which is the whole last answer, is a pod's ledger (only a bound pod has one); one of the
+older version, which is what has been decided and not been committed yet, is what our placer reserves.
+
+What we derive is what the state collector says, all fields that upstream has, entries of 0 vreplicas with them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from extender.core.collector import collect, collect_vpod, reserved_of
 from extender.core.decode import node_from, pod_from, stateful_set_from, vpod_from
 from extender.core.ledger import Share, encode_ledger
 from extender.core.model import AdapterPool
 from extender.core.names import (
     KNATIVE_UNSCHEDULABLE_ANNOTATION,
+    NOT_READY_TAINT,
     PLACEMENTS_ANNOTATION,
     POOL_LABEL,
+    UNREACHABLE_TAINT,
 )
-from extender.core.pool_state import PoolState, bits
+from extender.core.pool_state import PoolState
 from extender.core.state import State
 from tests.conformance.result import Case, Check, Difference
 
@@ -53,6 +59,12 @@ class World:
     """vpod key -> wanted."""
     status: Placements
     reserved: Placements = field(default_factory=dict)
+    """In ledgers."""
+    decided: Placements = field(default_factory=dict)
+    """Reserved and not yet seen committed; also for vpods that do not exist."""
+    policy_type: str = ""
+    nodes_are_listed: bool = False
+    """Whether there are no nodes but ``nodes``: the newer version does not look at nodes, so its cases leave them out."""
 
     @classmethod
     def of(cls, case: Case, vpods: list[Mapping[str, Any]]) -> "World":
@@ -94,11 +106,14 @@ class World:
             state.pod_changed(None, pod_from(self._pod(pod)))
         for key in self.vreplicas:
             state.vpod_changed(None, vpod_from(self._vpod(key)))
+        for key, shares in self.decided.items():
+            given = {name: Share(count) for name, count in shares.items()}
+            state.reserve("case", pool.key, key, given, expires_at=30.0)
         return state.pool(pool.key)
 
     def _nodes(self) -> list[dict[str, Any]]:
         given = {node["name"]: node for node in self.nodes}
-        named = [pod["node"] for pod in self.pods if pod["node"]]
+        named = [pod["node"] for pod in self.pods if pod["node"] and not self.nodes_are_listed]
         return [
             {
                 "metadata": {"name": name, "labels": given.get(name, {}).get("labels") or {}},
@@ -144,28 +159,29 @@ class World:
 
 
 def derived(world: World) -> dict[str, Any]:
-    """What our state derives from ``world``, in the terms of Knative's State."""
+    """What our state collector says of ``world``, in the terms of Knative's State."""
     pool = world.build()
-    schedulable = list(bits(pool.schedulable))
-    claimed = [pod for pod in pool.pods.values() if pod.ordinal is not None and pod.claims]
-    ordinals = [*schedulable, *(pod.ordinal for pod in claimed if pod.ordinal is not None)]
-    free = {pod.ordinal: world.capacity - pod.held for pod in claimed}
-    names = {pool.by_ordinal[ordinal].name for ordinal in schedulable}
+    found = collect(pool)
+    vpods = {key: collect_vpod(pool, key) for key in pool.vpods}
+    reserved = {key: reserved_of(pool, key) for key in pool.placements}
     return {
-        "freeCap": [free.get(ordinal, world.capacity) for ordinal in range(max(ordinals, default=-1) + 1)],
-        "schedulablePods": schedulable,
-        "capacity": world.capacity,
-        "replicas": len(pool.stateful_set.ordinals) if pool.stateful_set is not None else 0,
-        "statefulSetName": world.stateful_set,
-        "podSpread": {
-            key: {name: count for name, count in pool.placed_of(key).items() if name in names}
-            for key in pool.vpods
-        },
-        "pending": {
-            key: max(0, vpod.vreplicas - pool.placed_vreplicas(key)) for key, vpod in pool.vpods.items()
-        },
-        "expectedVReplicaByVPod": {key: vpod.vreplicas for key, vpod in pool.vpods.items()},
-        "freeCapacity": sum(pool.free_of(ordinal) for ordinal in schedulable),
+        "freeCap": found.free_list(),
+        "schedulablePods": list(found.schedulable_pods),
+        "lastOrdinal": found.last_ordinal,
+        "capacity": found.capacity,
+        "replicas": found.replicas,
+        "numZones": len(set(found.zone_of.values())),
+        "numNodes": len(found.zone_of),
+        "nodeToZoneMap": dict(found.zone_of),
+        "statefulSetName": found.stateful_set,
+        "schedulerPolicy": world.policy_type,
+        "podSpread": {key: dict(vpod.pod_spread) for key, vpod in vpods.items()},
+        "nodeSpread": {key: dict(vpod.node_spread) for key, vpod in vpods.items()},
+        "zoneSpread": {key: dict(vpod.zone_spread) for key, vpod in vpods.items()},
+        "pending": {key: vpod.pending for key, vpod in vpods.items()},
+        "expectedVReplicaByVPod": {key: vpod.expected for key, vpod in vpods.items()},
+        "freeCapacity": found.free_capacity,
+        "reserved_after": {key: counts for key, counts in reserved.items() if counts},
     }
 
 
@@ -183,7 +199,6 @@ def visible(state: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_state(
     world: World,
-    vpods: list[Mapping[str, Any]],
     expected: Mapping[str, Any],
     *,
     only_visible: bool = False,
@@ -197,9 +212,9 @@ def check_state(
     unequal = [name for name in wanted if wanted[name] != found.get(name, f"no such field {name}")]
     if not unequal:
         return None
-    for fields, holds, rule in STATE_RULES:
-        if set(unequal) <= fields and holds(world, vpods):
-            return rule
+    holding = [(fields, rule) for fields, holds, rule in STATE_RULES if holds(world)]
+    if set(unequal) <= {name for fields, _ in holding for name in fields}:
+        return next(rule for fields, rule in holding if fields & set(unequal))
     return "; ".join(f"{name}: expected {wanted[name]}, found {found.get(name)}" for name in unequal)
 
 
@@ -207,15 +222,30 @@ def check(case: Case) -> str | Difference | None:
     """One case of state_v_new.json. Its ``reserved`` plays no part in Knative's state, and none in ours here."""
     if "kind" in case:
         return f"unknown kind {case['kind']!r}"
-    return check_state(World.of(case, case["vpods"]), case["vpods"], case["expected"])
+    return check_state(_with_zeros(World.of(case, case["vpods"]), case), case["expected"])
+
+
+def check_old(case: Case) -> str | Difference | None:
+    """One case of state_v_old.json: with nodes, and with reservations that the building of the state may end."""
+    if "kind" in case:
+        return f"unknown kind {case['kind']!r}"
+    world = replace(
+        _with_zeros(World.of(case, case["vpods"]), case),
+        decided=case["reserved"] or {},
+        policy_type=case["scheduler_policy_type"],
+        nodes_are_listed=True,
+    )
+    expected = case["expected"]
+    if "state_error" in expected or "error" in expected:
+        return UNKNOWN_NODE if has_unknown_node(world) else f"expected the error {expected}"
+    return check_state(world, expected)
+
+
+def _with_zeros(world: World, case: Case) -> World:
+    return replace(world, status={vpod_key(raw): summed(raw, keep_zeros=True) for raw in case["vpods"]})
 
 
 # -- where we differ on purpose -----------------------------------------------------------------------------------
-
-
-def has_zero_placement(vpods: list[Mapping[str, Any]]) -> bool:
-    """Whether a status has an entry of no vreplicas."""
-    return any(item["vreplicas"] == 0 for raw in vpods for item in raw["placements"] or [])
 
 
 def has_bad_node(world: World) -> bool:
@@ -224,24 +254,77 @@ def has_bad_node(world: World) -> bool:
     return any(pod["node"] in bad for pod in world.pods)
 
 
-STATE_RULES: tuple[tuple[set[str], Callable[[World, list[Mapping[str, Any]]], bool], Difference], ...] = (
+def has_unready_node(world: World) -> bool:
+    """Whether a node is tainted as not Ready, or as unreachable in a way that Knative does not look at."""
+    return any(
+        taint["key"] == NOT_READY_TAINT
+        or (taint["key"] == UNREACHABLE_TAINT and taint.get("effect") not in {"NoExecute", "NoSchedule"})
+        for node in world.nodes
+        for taint in node.get("taints") or []
+    )
+
+
+def has_unknown_node(world: World) -> bool:
+    """Whether a bound pod stands on a node that is not listed."""
+    known = {node["name"] for node in world.nodes}
+    return any(pod["node"] and pod["node"] not in known for pod in world.pods)
+
+
+def shrinks(world: World) -> bool:
+    """Whether less is reserved on a pod than is published there."""
+    return any(
+        count < world.status.get(key, {}).get(name, 0)
+        for key, counts in world.decided.items()
+        for name, count in counts.items()
+    )
+
+
+def reserves_nothing(world: World) -> bool:
+    """Whether a reservation is of no vreplicas, or of no pods."""
+    return any(not counts or 0 in counts.values() for counts in world.decided.values())
+
+
+UNKNOWN_NODE = Difference(
+    "an unknown node stops only its own pod",
+    "Knative cannot build any state, and so schedules and scales nothing, while one pod's node is not listed",
+)
+STATE_RULES: tuple[tuple[set[str], Callable[[World], bool], Difference], ...] = (
     # The fields in which the difference shows, the condition on the input, the rule.
     (
-        {"podSpread", "freeCap"},
-        lambda _, vpods: has_zero_placement(vpods),
-        Difference(
-            "a placement of no vreplicas is no placement",
-            "Knative keeps 0 entries in its spread and lengthens its free list for them",
-        ),
-    ),
-    (
         {"schedulablePods", "podSpread", "freeCap", "freeCapacity"},
-        lambda world, _: has_bad_node(world),
+        lambda world: not world.nodes_are_listed and has_bad_node(world),
         Difference(
             "a bad node takes no new work",
             "Knative's state does not look at nodes, so it fills pods that are lost",
         ),
     ),
+    (
+        {
+            *("schedulablePods", "lastOrdinal", "freeCap", "freeCapacity"),
+            *("podSpread", "nodeSpread", "zoneSpread", "numNodes", "numZones", "nodeToZoneMap"),
+        },
+        lambda world: world.nodes_are_listed and has_unready_node(world),
+        Difference(
+            "a node that is not Ready takes no new work",
+            "Knative 1.16 looks at the taint of unreachable nodes only, and of its effects not at PreferNoSchedule",
+        ),
+    ),
+    (
+        {"freeCap", "freeCapacity"},
+        shrinks,
+        Difference(
+            "room is promised once a shrink is written",
+            "Knative gives away what a decision takes from a pod before the status says so",
+        ),
+    ),
+    (
+        {"reserved_after"},
+        reserves_nothing,
+        Difference(
+            "a reservation of no vreplicas ends once nothing is published",
+            "Knative keeps an entry of 0, and an empty list of entries, until the vpod is scheduled again",
+        ),
+    ),
 )
 
-FILES: dict[str, Check] = {"state_v_new.json": check}
+FILES: dict[str, Check] = {"state_v_new.json": check, "state_v_old.json": check_old}

@@ -35,7 +35,7 @@ def printed(path: Path | None) -> list[str]:
 def test_outcomes_are_counted_per_file_and_differences_by_rule(tmp_path: Path) -> None:
     folder(tmp_path, a=cases("agrees", "differs", "differs"), b=cases("agrees"), c=cases("fails"))
     assert printed(tmp_path) == [
-        "a.json: 1 agree, 2 named difference, 0 fail",
+        "a.json: 1 agree, 2 named difference (67%), 0 fail",
         "       2 a rule: its reason",
         "b.json: 1 agree, 0 named difference, 0 fail",
         "c.json: no suite yet, not counted",
@@ -287,6 +287,36 @@ def test_schedule_cases_agree_or_differ_by_rule(case: Case, rule: str | None) ->
 
 
 @pytest.mark.parametrize(
+    ("case", "offered"),
+    [
+        pytest.param(
+            expecting(world({}, wanted=0, min_replicas=2), ("v0", {"s-0": 1, "s-1": 1}, 0)),
+            "profile knative",
+            id="a rule that a profile switches off",
+        ),
+        pytest.param(
+            expecting(world({"s-1": 2}, reserved={}), ("v0", {"s-0": 1, "s-1": 1}, 0)),
+            "",
+            id="a rule that no profile switches off",
+        ),
+        pytest.param(
+            expecting(
+                world({"s-1": 2}, {}, reserved={}) | {"min_replicas": 2},
+                ("v1", {"s-0": 1, "s-1": 1}, 0),
+                ("v0", {"s-0": 1, "s-1": 1}, 0),
+            ),
+            "",
+            id="the one that no profile switches off counts",
+        ),
+    ],
+)
+def test_a_difference_says_which_profile_has_the_old_behaviour(case: Case, offered: str) -> None:
+    outcome = schedule_cases.check_sequence(case)
+    assert isinstance(outcome, Difference)
+    assert outcome.offered == offered
+
+
+@pytest.mark.parametrize(
     ("case", "told"),
     [
         pytest.param(expecting(world({}), ("v0", {"s-0": 2}, 0)), "without any rule", id="no rule holds"),
@@ -333,7 +363,7 @@ STATE = {
         pytest.param(
             world({"s-0": 3, "s-1": 0}),
             {"podSpread": {"t/v0": {"s-0": 3, "s-1": 0}}, "freeCap": [7, 10]},
-            "a placement of no vreplicas is no placement",
+            None,
             id="zero entry",
         ),
         pytest.param(
@@ -350,6 +380,86 @@ def test_state_cases_agree_or_differ_by_rule(
     expected = {**STATE, **changed}
     outcome = state_cases.check({**case, "expected": expected})
     assert (outcome.rule if isinstance(outcome, Difference) else outcome) == rule
+
+
+BAD_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+OLD_STATE = {
+    **STATE,
+    "lastOrdinal": 1,
+    "numNodes": 1,
+    "numZones": 1,
+    "nodeToZoneMap": {"n": "z"},
+    "schedulerPolicy": "MAXFILLUP",
+    "nodeSpread": {"t/v0": {"n": 3}},
+    "zoneSpread": {"t/v0": {"z": 3}},
+    "reserved_after": {},
+}
+
+
+def old_world(**fields: Any) -> Case:
+    """The world of OLD_STATE: vpod v0 has 3 vreplicas on s-0, both pods stand on node n in zone z."""
+    node = {"name": "n", "labels": {"topology.kubernetes.io/zone": "z"}, "unschedulable": False, "taints": []}
+    return {**world({"s-0": 3}), "nodes": [node], "scheduler_policy_type": "MAXFILLUP", **fields}
+
+
+@pytest.mark.parametrize(
+    ("fields", "changed", "rule"),
+    [
+        pytest.param({}, {}, None, id="agrees"),
+        pytest.param({"reserved": {"t/v0": {"s-0": 3}}}, {}, None, id="committed by now"),
+        pytest.param(
+            {"reserved": {"t/v0": {"s-1": 2}, "t/gone": {"s-0": 1}}},
+            {
+                "freeCap": [6, 8],
+                "freeCapacity": 14,
+                "podSpread": {"t/v0": {"s-0": 3, "s-1": 2}},
+                "nodeSpread": {"t/v0": {"n": 5}},
+                "zoneSpread": {"t/v0": {"z": 5}},
+                "reserved_after": {"t/v0": {"s-1": 2}, "t/gone": {"s-0": 1}},
+            },
+            None,
+            id="reserved, also for a vpod that does not exist",
+        ),
+        pytest.param(
+            {"reserved": {"t/v0": {"s-0": 1}}},
+            {
+                "freeCap": [9, 10],
+                "freeCapacity": 19,
+                "podSpread": {"t/v0": {"s-0": 1}},
+                "nodeSpread": {"t/v0": {"n": 1}},
+                "zoneSpread": {"t/v0": {"z": 1}},
+                "reserved_after": {"t/v0": {"s-0": 1}},
+            },
+            "room is promised once a shrink is written",
+            id="shrinks",
+        ),
+        pytest.param(
+            {"reserved": {"t/v0": {}}},
+            {"reserved_after": {"t/v0": {}}},
+            "a reservation of no vreplicas ends once nothing is published",
+            id="reserves nothing",
+        ),
+        pytest.param(
+            {"nodes": [{"name": "n", "labels": {}, "unschedulable": False, "taints": [BAD_TAINT]}]},
+            {"nodeToZoneMap": {"n": "unknown"}, "zoneSpread": {"t/v0": {"unknown": 3}}},
+            "a node that is not Ready takes no new work",
+            id="not-ready taint",
+        ),
+    ],
+)
+def test_old_state_cases_agree_or_differ_by_rule(
+    fields: dict[str, Any], changed: dict[str, object], rule: str | None
+) -> None:
+    outcome = state_cases.check_old({**old_world(**fields), "expected": {**OLD_STATE, **changed}})
+    assert (outcome.rule if isinstance(outcome, Difference) else outcome) == rule
+
+
+def test_an_old_state_that_cannot_be_built_is_a_difference_only_where_a_node_is_unknown() -> None:
+    error = {"state_error": 'node "n" not found'}
+    outcome = state_cases.check_old({**old_world(nodes=[]), "expected": error})
+    assert isinstance(outcome, Difference)
+    assert outcome.rule == "an unknown node stops only its own pod"
+    assert isinstance(state_cases.check_old({**old_world(), "expected": error}), str)
 
 
 @pytest.mark.parametrize(

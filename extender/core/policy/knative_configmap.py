@@ -12,8 +12,9 @@ Read as Go reads them: keys in any letter case, unknown ones ignored, nothing af
 without a weight has weight 0, which switches it off. Data keys that begin with ``_`` (``_example``) are comments, so a
 descheduler ConfigMap with nothing else gives no deschedulers.
 
-What Knative passes over in silence is an error here, with a message: a name that is no plugin, an entry listed twice
-(Knative takes the later one), arguments that a plugin cannot read (Knative then finds no pod for anything).
+What Knative passes over in silence is an error here, with a message: a name that is no plugin (``ignore_unknown`` leaves
+it out, as Knative does), an entry listed twice (Knative takes the later one), arguments that a plugin cannot read
+(Knative then finds no pod for anything).
 """
 
 import json
@@ -25,46 +26,75 @@ from extender.core.policy.profile import Profile
 from extender.core.policy.profile_document import profile_from
 from extender.core.policy.registry import BUILT_IN_PLUGINS
 
-_KEYS: Final = ("predicates", "priorities")
 _GO_SPACE: Final = " \t\r\n"
 Document = dict[str, object]
 
 
 def knative_profile(
-    name: str, scheduler: Mapping[str, object], descheduler: Mapping[str, object] | None = None
+    name: str,
+    scheduler: Mapping[str, object],
+    descheduler: Mapping[str, object] | None = None,
+    *,
+    ignore_unknown: bool = False,
 ) -> Profile:
     """The profile that two ConfigMaps describe. Raises InvalidObject."""
-    return profile_from(knative_document(name, scheduler, descheduler))
+    return profile_from(knative_document(name, scheduler, descheduler, ignore_unknown=ignore_unknown))
 
 
 def knative_document(
-    name: str, scheduler: Mapping[str, object], descheduler: Mapping[str, object] | None = None
+    name: str,
+    scheduler: Mapping[str, object],
+    descheduler: Mapping[str, object] | None = None,
+    *,
+    ignore_unknown: bool = False,
 ) -> Document:
     """The same as the plain document that our configuration has; ``profile_from`` reads it. Raises InvalidObject."""
-    predicates, priorities = _lists(scheduler)
-    document: Document = {"name": name, "filters": predicates, "scores": priorities}
+    part = _Part(name, scheduler, {"predicates": "filters", "priorities": "scores"})
+    document: Document = {"name": name, **part.read(ignore_unknown=ignore_unknown)}
     if descheduler is not None:
-        predicates, priorities = _lists(descheduler)
-        document |= {"deschedulers": priorities, "descheduleFilters": predicates}
-    # Says what is wrong with a name or an argument before anybody writes the document down.
-    profile_from(document)
+        part = _Part(name, descheduler, {"predicates": "descheduleFilters", "priorities": "deschedulers"})
+        document |= part.read(ignore_unknown=ignore_unknown)
     return document
 
 
-def _lists(config_map: Mapping[str, object]) -> tuple[list[Document], list[Document]]:
-    subject = _subject(config_map)
-    data = config_map.get("data") or {}
-    if not isinstance(data, Mapping):
-        raise InvalidObject(subject, "data", f"must be an object, not {data!r:.50}")
-    for key in data:
-        if key not in _KEYS and not str(key).startswith("_"):
-            raise InvalidObject(subject, f"data.{key}", f"is not known (known: {', '.join(_KEYS)})")
-    predicates = _entries(data.get("predicates"), subject, "data.predicates")
-    priorities = _entries(data.get("priorities"), subject, "data.priorities")
-    return (
-        [_entry(raw, subject, f"data.predicates[{i}]", weighted=False) for i, raw in enumerate(predicates)],
-        [_entry(raw, subject, f"data.priorities[{i}]", weighted=True) for i, raw in enumerate(priorities)],
-    )
+class _Part:
+    """One ConfigMap. ``fields``: what our configuration calls its predicates and its priorities."""
+
+    def __init__(self, profile: str, config_map: Mapping[str, object], fields: Mapping[str, str]) -> None:
+        self.profile = profile
+        self.subject = _subject(config_map)
+        self.data = config_map.get("data") or {}
+        self.fields = fields
+
+    def read(self, *, ignore_unknown: bool) -> Document:
+        """Its lists under our names; an error in them is told in the ConfigMap's own terms."""
+        if not isinstance(self.data, Mapping):
+            raise InvalidObject(self.subject, "data", f"must be an object, not {self.data!r:.50}")
+        for key in self.data:
+            if key not in self.fields and not str(key).startswith("_"):
+                known = ", ".join(self.fields)
+                raise InvalidObject(self.subject, f"data.{key}", f"is not known (known: {known})")
+        places: dict[str, str] = {}
+        part: Document = {}
+        for key, ours in self.fields.items():
+            entries = part[ours] = list[Document]()
+            for index, raw in enumerate(_entries(self.data.get(key), self.subject, f"data.{key}")):
+                field = f"data.{key}[{index}]"
+                entry = _entry(raw, self.subject, field, weighted=key == "priorities")
+                if not ignore_unknown or entry["name"] in BUILT_IN_PLUGINS:
+                    places[f"{ours}[{len(entries)}]"] = field
+                    entries.append(entry)
+        try:
+            profile_from({"name": self.profile, **part})
+        except InvalidObject as error:
+            raise InvalidObject(self.subject, _theirs(error.field, places), error.problem) from error
+        return part
+
+
+def _theirs(field: str, places: Mapping[str, str]) -> str:
+    """``scores[0].name`` as the ConfigMap has it: ``data.priorities[0].Name``."""
+    entry, dot, rest = field.partition(".")
+    return places.get(entry, entry) + dot + rest[:1].upper() + rest[1:]
 
 
 def _subject(config_map: Mapping[str, object]) -> str:

@@ -12,27 +12,15 @@ Ties go to the lowest ordinal, or to the next one from ``start``, counting aroun
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
 
 from extender.core.policy.framework import (
-    MAX_SCORE,
     FilterPlugin,
     Scope,
     ScorePlugin,
     Weighted,
-    scope_of,
 )
 from extender.core.policy.profile import Profile, Ties
 from extender.core.policy.spread import Candidate, Spread
-from extender.core.policy.spreading import PodSpread
-
-_NO_SCORES: Final[tuple[Weighted[ScorePlugin], ...]] = (Weighted(PodSpread(), 1),)
-"""Filters alone do not choose: then the pod with the fewest is best, as in the default profile's round robin."""
-
-
-def scores_of(profile: Profile) -> tuple[Weighted[ScorePlugin], ...]:
-    """The scores that choose among the pods that a profile's filters let pass."""
-    return profile.scores or _NO_SCORES
 
 
 def refusal(candidate: Candidate, spread: Spread, filters: Sequence[FilterPlugin]) -> str:
@@ -66,7 +54,7 @@ def best_of_all(spread: Spread, profile: Profile, start: int = 0) -> int | None:
         and not refusal(candidate := spread.candidate(ordinal), spread, profile.filters)
     ]
     best: tuple[int, bool, int] | None = None
-    for candidate, total in zip(passing, totals(passing, spread, scores_of(profile)), strict=True):
+    for candidate, total in zip(passing, totals(passing, spread, profile.choosing), strict=True):
         rank = (total, candidate.ordinal >= start, -candidate.ordinal)
         if best is None or rank > best:
             best = rank
@@ -77,54 +65,29 @@ def picker(spread: Spread, profile: Profile, start: int = 0) -> Callable[[], int
     """What gives the next ordinal for ``spread`` as it is at each call."""
     if profile.ties is not Ties.ROUND_ROBIN:
         start = 0
-    scopes = [scope_of(item.plugin) for item in scores_of(profile)] + [
-        scope_of(one) for one in profile.filters
-    ]
     # Beginning somewhere else, the first pod of a class is not its lowest.
-    if max(scopes) <= (Scope.COUNT if start else Scope.ORDINAL):
+    if profile.widest_scope <= (Scope.COUNT if start else Scope.ORDINAL):
         return ClassPicker(spread, profile, start).best
     return lambda: best_of_all(spread, profile, start)
-
-
-class _Tier:
-    """The filters and scores that are asked at one step: of a zone, of a node, of a pod."""
-
-    __slots__ = ("empty", "filters", "most", "scores", "spread")
-
-    def __init__(self, spread: Spread, profile: Profile, scopes: Sequence[Scope]) -> None:
-        self.spread = spread
-        self.filters = [one.filter for one in profile.filters if scope_of(one) in scopes]
-        chosen = [item for item in scores_of(profile) if scope_of(item.plugin) in scopes]
-        self.scores = [(item.weight, item.plugin.score) for item in chosen]
-        self.most = sum(item.weight for item in chosen) * MAX_SCORE
-        self.empty = not self.filters and not self.scores
-
-    def score(self, candidate: Candidate) -> int:
-        """The weighted sum of this tier; -1 where a filter refuses."""
-        spread = self.spread
-        for refuses in self.filters:
-            if refuses(candidate, spread):
-                return -1
-        total = 0
-        for weight, score in self.scores:
-            total += weight * score(candidate, spread)
-        return total
 
 
 class _Zone:
     """What the picker remembers of one zone until a pod in it gets a vreplica.
 
     ``fresh``: the pod that stands for those on nodes without any of the vreplicas; ``any``: that, or another with room.
-    ``used``: node -> its pods, for nodes with some.
+    ``used``: node -> its pods, for nodes with some; ``unused``: the pods of all others.
+    ``nodes``: a pod of each kind of node, and the node's pods; 0 for the kind without any; None until it is asked for.
     """
 
-    __slots__ = ("any", "fresh", "members", "stale", "used")
+    __slots__ = ("any", "fresh", "members", "nodes", "stale", "unused", "used")
 
     def __init__(self, members: int) -> None:
         self.members = members
+        self.unused = members
         self.used: dict[str, int] = {}
         self.fresh: Candidate | None = None
         self.any: Candidate | None = None
+        self.nodes: list[tuple[Candidate, int]] | None = None
         self.stale = True
 
 
@@ -139,9 +102,7 @@ class ClassPicker:
     def __init__(self, spread: Spread, profile: Profile, start: int = 0) -> None:
         self._spread = spread
         self._start = start
-        self._zone = _Tier(spread, profile, (Scope.ZONE,))
-        self._node = _Tier(spread, profile, (Scope.NODE,))
-        self._pod = _Tier(spread, profile, (Scope.COUNT, Scope.ORDINAL))
+        self._zone, self._node, self._pod = profile.tiers
         self._node_and_pod_most = self._node.most + self._pod.most
         self._fitting = spread.room
         self._zones = {zone: _Zone(members) for zone, members in spread.zone_bits.items()}
@@ -152,6 +113,7 @@ class ClassPicker:
     def _use(self, node: str, zone: str) -> None:
         if (view := self._zones.get(zone)) is not None and (pods := self._spread.node_bits.get(node)):
             view.used[node] = pods
+            view.unused &= ~pods
 
     def best(self) -> int | None:
         """The ordinal that gets the next vreplica; None where no pod passes."""
@@ -162,7 +124,7 @@ class ClassPicker:
             if view.stale:
                 self._look_at(view)
             if view.any is not None:
-                total = 0 if tier.empty else tier.score(view.any)
+                total = 0 if tier.empty else tier.score(view.any, self._spread)
                 if total >= 0:
                     zones.append((total, zone))
         if len(zones) > 1:
@@ -181,45 +143,45 @@ class ClassPicker:
         return chosen
 
     def _look_at(self, view: _Zone) -> None:
-        pods = view.members
-        for used in view.used.values():
-            pods &= ~used
         candidate = self._spread.candidate
-        first = self._first(pods)
+        first = self._first(view.unused)
         view.fresh = view.any = None if first is None else candidate(first)
         if first is None and (first := self._first(view.members)) is not None:
             view.any = candidate(first)
+        view.nodes = None
         view.stale = False
 
-    def _nodes_of(self, view: _Zone) -> Iterator[tuple[Candidate, int]]:
-        """A pod of each kind of node, and the node's pods; 0 for a kind without any of the vreplicas."""
-        if view.fresh is not None:
-            yield view.fresh, 0
-        for pods in view.used.values():
-            if (first := self._first(pods)) is not None:
-                yield self._spread.candidate(first), pods
+    def _nodes_of(self, view: _Zone) -> list[tuple[Candidate, int]]:
+        nodes = view.nodes
+        if nodes is None:
+            nodes = view.nodes = [] if view.fresh is None else [(view.fresh, 0)]
+            for pods in view.used.values():
+                if (first := self._first(pods)) is not None:
+                    nodes.append((self._spread.candidate(first), pods))
+        return nodes
 
     def _best_on(self, candidate: Candidate, pods: int, total: int, best: tuple[int, int]) -> tuple[int, int]:
         """The better of ``best`` (total, ordinal) and the best pod of one node, or of nodes that are equal."""
+        spread, tier = self._spread, self._pod
         if not self._node.empty:
-            on_node = self._node.score(candidate)
+            on_node = self._node.score(candidate, spread)
             if on_node < 0:
                 return best
             total += on_node
-        if total + self._pod.most < best[0]:
+        if total + tier.most < best[0]:
             return best
-        own = pods & self._spread.own
+        own = pods & spread.own if pods else 0
         for one in self._kinds(pods, own) if own else (candidate,):
-            on_pod = self._pod.score(one)
-            if on_pod >= 0 and (
-                total + on_pod > best[0] or self._wins_tie(total + on_pod, one.ordinal, best)
-            ):
-                best = (total + on_pod, one.ordinal)
+            on_pod = tier.score(one, spread)
+            if on_pod >= 0:
+                found = total + on_pod
+                if found > best[0] or (found == best[0] and self._before(one.ordinal, best[1])):
+                    best = (found, one.ordinal)
         return best
 
-    def _wins_tie(self, total: int, ordinal: int, best: tuple[int, int]) -> bool:
-        start, other = self._start, best[1]
-        return total == best[0] and (ordinal < start, ordinal) < (other < start, other)
+    def _before(self, ordinal: int, other: int) -> bool:
+        start = self._start
+        return (ordinal < start, ordinal) < (other < start, other) if start else ordinal < other
 
     def _kinds(self, pods: int, own: int) -> Iterator[Candidate]:
         """One pod of those without any of the vreplicas, and each that has some."""

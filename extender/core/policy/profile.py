@@ -4,17 +4,23 @@ A profile without plugins places by the round robin of ``plan``; one with plugin
 differ from Knative on purpose; the profiles ``knative`` and ``knative-maxfillup`` switch them off.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from extender.core.policy.framework import (
+    MAX_SCORE,
     DeschedulePlugin,
     FilterPlugin,
+    Scope,
     ScorePlugin,
     Weighted,
+    scope_of,
 )
-from extender.core.policy.spreading import ZoneSpread
+from extender.core.policy.spread import Candidate, Spread
+from extender.core.policy.spreading import PodSpread, ZoneSpread
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,37 @@ class Ties(StrEnum):
     """The next ordinal from a start that differs from vpod to vpod, as kube-scheduler's selectHost once rotated."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """The filters and scores of a profile that are asked at one step: of a zone, of a node, or of a pod."""
+
+    __slots__ = ("empty", "filters", "most", "scores")
+
+    def __init__(
+        self,
+        filters: Iterable[FilterPlugin],
+        scores: Iterable[Weighted[ScorePlugin]],
+        scopes: Collection[Scope],
+    ) -> None:
+        self.filters = tuple(one.filter for one in filters if scope_of(one) in scopes)
+        self.scores = tuple(
+            (one.weight, one.plugin.score) for one in scores if scope_of(one.plugin) in scopes
+        )
+        self.most = sum(weight for weight, _ in self.scores) * MAX_SCORE
+        """No sum of this tier is greater."""
+        self.empty = not self.filters and not self.scores
+
+    def score(self, candidate: Candidate, spread: Spread) -> int:
+        """The weighted sum; -1 where a filter refuses."""
+        for refuses in self.filters:
+            if refuses(candidate, spread):
+                return -1
+        total = 0
+        for weight, score in self.scores:
+            total += weight * score(candidate, spread)
+        return total
+
+
+@dataclass(frozen=True, kw_only=True)
 class Profile:
     """How one kind of pool is placed.
 
@@ -86,6 +122,28 @@ class Profile:
     def has_plugins(self) -> bool:
         """Whether plugins choose the pods; if not, the round robin of ``plan`` does."""
         return bool(self.filters or self.scores)
+
+    @cached_property
+    def choosing(self) -> tuple[Weighted[ScorePlugin], ...]:
+        """The scores that choose among the pods that the filters let pass.
+
+        Filters alone do not choose: then the pod with the fewest is best, as in the round robin.
+        """
+        return self.scores or (Weighted(PodSpread(), 1),)
+
+    @cached_property
+    def widest_scope(self) -> Scope:
+        """What the answers of filters and scores depend on, all together."""
+        return max(scope_of(one) for one in (*self.filters, *(item.plugin for item in self.choosing)))
+
+    @cached_property
+    def tiers(self) -> tuple[Tier, Tier, Tier]:
+        """What is asked of a zone, of a node and of a pod, where no plugin has ``Scope.POD``."""
+        zone, node, pod = (
+            Tier(self.filters, self.choosing, scopes)
+            for scopes in ((Scope.ZONE,), (Scope.NODE,), (Scope.COUNT, Scope.ORDINAL))
+        )
+        return zone, node, pod
 
     @property
     def hard_zone_skew(self) -> int | None:

@@ -5,14 +5,15 @@ deschedulers name, ``better_place`` finds one move that makes a placement strict
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final
 from zlib import crc32
 
 from extender.core.claims import PodState
 from extender.core.model import VPod, placement_order
-from extender.core.policy.framework import DeschedulePlugin, PlaceUnknown, Weighted
-from extender.core.policy.pick import picker, refusal, scores_of, totals
-from extender.core.policy.profile import Profile
+from extender.core.policy.framework import DeschedulePlugin, PlaceUnknown, Scope, Weighted, scope_of
+from extender.core.policy.pick import picker, refusal, totals
+from extender.core.policy.profile import Profile, Ties
 from extender.core.policy.spread import Candidate, Spread
 from extender.core.pool_state import PoolState, bits
 
@@ -44,7 +45,7 @@ def grow(
     ``free``: an ordinal's free slots beside what is kept there.
     """
     spread = spread_of(pool, kept, weight=vpod.weight, free=free)
-    best = picker(spread, profile, start_of(pool, vpod))
+    best = picker(spread, profile, start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0)
     added: dict[int, int] = {}
     while missing > 0 and (ordinal := best()) is not None:
         spread.add(ordinal)
@@ -80,6 +81,8 @@ def shrink(
     there are none, from the highest ordinal down.
     """
     taking = _Taking(pool, vpod, kept, profile)
+    if surplus >= sum(taking.left.values()):
+        return taking.left
     claims = pool.claims_of(vpod.key)
     published = {name: claims[name].published if name in claims else 0 for name in taking.left}
     while surplus > 0 and taking.take({name: max(0, n - published[name]) for name, n in taking.left.items()}):
@@ -112,12 +115,12 @@ class _Taking:
 
 
 def _in_order(pool: PoolState, names: Sequence[str], spread: Spread, profile: Profile) -> Iterator[str]:
-    """The pods to take one vreplica from, first the one that should lose it first."""
+    """The pods to take one vreplica from, first the one that should lose it first; of equal pods only the first."""
     highest_first = sorted(names, key=placement_order, reverse=True)
     if not profile.deschedulers:
         yield from highest_first
         return
-    candidates = [spread.candidate_of(pool.pods[name]) for name in highest_first]
+    candidates = _different([spread.candidate_of(pool.pods[name]) for name in highest_first], spread, profile)
     passing = [
         one for one in candidates if not refusal(one, spread, profile.deschedule_filters)
     ] or candidates
@@ -128,6 +131,22 @@ def _in_order(pool: PoolState, names: Sequence[str], spread: Spread, profile: Pr
         reverse=True,
     ):
         yield item[1]
+
+
+def _different(candidates: list[Candidate], spread: Spread, profile: Profile) -> list[Candidate]:
+    """The first of each kind of pods between which the profile's deschedulers do not tell apart."""
+    asked = [scope_of(item.plugin) for item in profile.deschedulers]
+    asked += [scope_of(one) for one in profile.deschedule_filters]
+    if max(asked) > Scope.ORDINAL:
+        return candidates
+    kinds: dict[tuple[object, ...], Candidate] = {}
+    for one in candidates:
+        # A pod that is not schedulable is a kind of its own: its node may be one that takes no work, or none.
+        name = one.name if one.name in spread.away_pods else ""
+        kinds.setdefault(
+            (one.zone, spread.node_load(one.node), one.on_node, one.on_pod, one.free > 0, name), one
+        )
+    return list(kinds.values())
 
 
 def _removal(
@@ -156,24 +175,33 @@ def better_place(
         for name, count in placed.items()
         if count > 0 and (pod := pool.pods.get(name)) is not None and pod.schedulable
     ]
-    for name in list(_in_order(pool, sources, spread, profile))[:SOURCES_TRIED_MAX]:
+    for name in islice(_in_order(pool, sources, spread, profile), SOURCES_TRIED_MAX):
         source = pool.pods[name]
-        if (to := _better_than(pool, vpod, placed, source, profile)) is not None:
-            return name, to.name
+        to = _preferred(pool, vpod, spread, source, profile)
+        if to is not None and _is_worth_it(spread_of(pool, placed, weight=vpod.weight), source, to, profile):
+            return name, pool.by_ordinal[to].name
     return None
 
 
-def _better_than(
-    pool: PoolState, vpod: VPod, placed: Mapping[str, int], source: PodState, profile: Profile
-) -> PodState | None:
-    spread = spread_of(pool, placed, weight=vpod.weight)
-    before = _worth(spread, profile)
+def _preferred(pool: PoolState, vpod: VPod, spread: Spread, source: PodState, profile: Profile) -> int | None:
+    """The ordinal that one vreplica less on ``source`` would rather go to than back; None where that is no other."""
+    if source.ordinal is None:
+        return None
     spread.remove(source)
     best = picker(spread, profile, start_of(pool, vpod))()
-    if best is None or best == source.ordinal:
-        return None
-    spread.add(best)
-    return pool.by_ordinal[best] if _worth(spread, profile) > before else None
+    if best is not None and best != source.ordinal:
+        both = [spread.candidate(best), spread.candidate(source.ordinal)]
+        there, back = totals(both, spread, profile.choosing)
+        best = best if there > back else None
+    spread.add(source.ordinal)
+    return None if best == source.ordinal else best
+
+
+def _is_worth_it(spread: Spread, source: PodState, to: int, profile: Profile) -> bool:
+    before = _worth(spread, profile)
+    spread.remove(source)
+    spread.add(to)
+    return _worth(spread, profile) > before
 
 
 def _worth(spread: Spread, profile: Profile) -> int:
@@ -182,6 +210,6 @@ def _worth(spread: Spread, profile: Profile) -> int:
     for ordinal, count in list(spread.pods.items()):
         pod = spread.by_ordinal[ordinal]
         spread.remove(pod)
-        worth += count * totals([spread.candidate(ordinal)], spread, scores_of(profile))[0]
+        worth += count * totals([spread.candidate(ordinal)], spread, profile.choosing)[0]
         spread.add(ordinal)
     return worth

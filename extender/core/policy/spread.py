@@ -140,8 +140,8 @@ class Spread:
     def add(self, ordinal: int) -> None:
         """Give one vreplica to a schedulable pod."""
         self._count(ordinal, 1)
-        self._given[ordinal] = self._given.get(ordinal, 0) + 1
-        if self.free_of(ordinal) <= 0:
+        given = self._given[ordinal] = self._given.get(ordinal, 0) + 1
+        if self._free(ordinal) <= given * self.weight:
             self.room &= ~(1 << ordinal)
 
     def remove(self, pod: PodState) -> None:
@@ -167,13 +167,12 @@ class Spread:
     def _count(self, ordinal: int, count: int) -> None:
         self._least.clear()
         node, zone = self.by_ordinal[ordinal].place
-        _change(self.pods, ordinal, count)
         _change(self.nodes, node, count)
         _change(self.zones, zone, count)
-        if self.pods.get(ordinal):
-            self.own |= 1 << ordinal
-        else:
-            self.own &= ~(1 << ordinal)
+        before = self.pods.get(ordinal, 0)
+        _change(self.pods, ordinal, count)
+        if bool(before) != bool(before + count):
+            self.own ^= 1 << ordinal
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -189,15 +188,20 @@ class Spread:
         """A schedulable pod, as plugins see it."""
         pod = self.by_ordinal[ordinal]
         node, zone = pod.place
-        return Candidate(
-            pod.name,
-            ordinal,
-            node,
-            zone,
-            self._free(ordinal) - self._given.get(ordinal, 0) * self.weight,
-            self.pods.get(ordinal, 0),
-            self.nodes.get(node, 0),
-            self.zones.get(zone, 0),
+        given = self._given.get(ordinal, 0)
+        # What Candidate(...) does after matching names to fields; this is most of what a decision spends time on.
+        return tuple.__new__(
+            Candidate,
+            (
+                pod.name,
+                ordinal,
+                node,
+                zone,
+                self._free(ordinal) - given * self.weight,
+                self.pods.get(ordinal, 0),
+                self.nodes.get(node, 0),
+                self.zones.get(zone, 0),
+            ),
         )
 
     def candidate_of(self, pod: PodState) -> Candidate:
@@ -213,11 +217,13 @@ class Spread:
 
     def node_load(self, node: str) -> int:
         """vreplicas on a node, also those on pods that are not schedulable."""
-        return self.nodes.get(node, 0) + self.away_nodes.get(node, 0)
+        away = self.away_nodes
+        return self.nodes.get(node, 0) + away.get(node, 0) if away else self.nodes.get(node, 0)
 
     def zone_load(self, zone: str) -> int:
         """vreplicas in a zone, also those on pods that are not schedulable."""
-        return self.zones.get(zone, 0) + self.away_zones.get(zone, 0)
+        away = self.away_zones
+        return self.zones.get(zone, 0) + away.get(zone, 0) if away else self.zones.get(zone, 0)
 
     def least_zone_load(self, *, count_empty: bool) -> int:
         """The smallest ``zone_load`` of the zones that take work; or only of those with a schedulable pod of the pool."""

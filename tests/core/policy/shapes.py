@@ -68,7 +68,11 @@ def shapes(draw, *, pods_max: int = 8) -> Shape:
     zones = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
     slots = draw(st.integers(1, 6))
     pods = draw(st.integers(1, pods_max))
-    column = lambda values: draw(st.lists(values, min_size=pods, max_size=pods))  # noqa: E731
+
+    def column(values: st.SearchStrategy[int]) -> list[int]:
+        drawn: list[int] = draw(st.lists(values, min_size=pods, max_size=pods))
+        return drawn
+
     few = st.sets(st.integers(0, sum(zones) - 1), max_size=2)
     return Shape(
         zones=zones,

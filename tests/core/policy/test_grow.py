@@ -1,13 +1,17 @@
 """``grow``: one vreplica at a time to the best pod; and that classes of equal pods give what scoring every pod gives."""
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.policy.framework import MAX_SCORE, Scope, Weighted
+from extender.core.policy.framework import Scope, Weighted
 from extender.core.policy.pick import best_of_all
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile, Ties
 from extender.core.policy.profiles import HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
 from extender.core.policy.select import grow, refusals, spread_of, start_of
+from extender.core.policy.spread import Candidate, Spread
 from extender.core.policy.spreading import ZONE_SKEW, NodeSpread, ZoneSpread
 from tests.core.policy.shapes import Shape, profiles, shapes
 from tests.support.builders import Scene, a_node, a_vpod
@@ -147,23 +151,23 @@ def test_round_robin_ties_begin_elsewhere_for_another_vpod():
 class EvenOrdinalsOnly:
     """A third party's plugin, which knows nothing of scopes: every pod is scored."""
 
-    name = "EvenOrdinalsOnly"
+    name: ClassVar[str] = "EvenOrdinalsOnly"
     asked = 0
 
-    def filter(self, candidate, _spread) -> str:
+    def filter(self, candidate: Candidate, _spread: Spread) -> str:
         self.asked += 1
         return "ordinal is odd" if candidate.ordinal % 2 else ""
 
-    def score(self, candidate, _spread) -> int:
+    def score(self, candidate: Candidate, _spread: Spread) -> int:
         return candidate.ordinal
 
 
 class Inverted(EvenOrdinalsOnly):
     """Turns its scores around once it has seen all of them."""
 
-    scope = Scope.COUNT
+    scope: ClassVar[Scope] = Scope.COUNT
 
-    def normalize(self, scores) -> list[int]:
+    def normalize(self, scores: Sequence[int]) -> Sequence[int]:
         return [max(scores) - score for score in scores]
 
 
@@ -179,11 +183,3 @@ def test_a_plugin_that_normalizes_sees_the_scores_of_all_pods():
     scene = Scene(replicas=5).pods(*range(5))
     profile = Profile(name="x", scores=(Weighted(Inverted(), 3),))
     assert grown(scene, profile, 1) == ({0: 1}, 0)
-
-
-def test_weighted_sums_do_not_wrap():
-    """Knative's sum of two full scores is 2^64 - 2, modulo 2^64."""
-    scene = two_zones("a0", "b0")
-    profile = Profile(name="x", scores=(Weighted(ZoneSpread(), 100), Weighted(NodeSpread(), 100)))
-    assert MAX_SCORE * 200 > 2**64
-    assert grown(scene, profile, 1, {"dispatcher-0": 1}) == ({1: 1}, 0)
