@@ -18,21 +18,25 @@ from extender.kube.api import Api
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
 from extender.kube.leader import LeaderElector, LeaseConfig, new_identity
+from extender.kube.read_only import ReadOnlyApi
 from extender.metrics import Metrics
 from extender.service.autoscaler import Autoscaler
 from extender.service.binder import PodBinder, SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
-from extender.service.config import Config
+from extender.service.config import Config, Mode
 from extender.service.describe import StateQuery, describe_state
+from extender.service.evictor import Evictor
 from extender.service.informers import Informers
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.reactivator import Reactivator
 from extender.service.reconciler import Reconciler
+from extender.service.rescheduler import Rescheduler
 from extender.service.schedule import ScheduleVerb
 from extender.service.server import ExtenderServer, Health
+from extender.service.shadow import Shadow
 from extender.service.verbs import ExtenderVerbs
 
 log: Final = logging.getLogger(__name__)
@@ -57,10 +61,15 @@ class Service:
         profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
     ) -> None:
         clock = asyncio.get_running_loop().time
+        read_only = ReadOnlyApi(api) if config.mode is Mode.SHADOW else None
+        api = read_only or api
         self._serve = serve
         self.identity = new_identity(socket.gethostname(), rng)
         self.metrics = Metrics()
         self.caches = Caches(profiles)
+        self.shadow = (
+            Shadow(self.caches, read_only, metrics=self.metrics, clock=clock, now=now) if read_only else None
+        )
         self.informers = Informers(api, self.caches, rng=rng)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.elector = self._elector(api, config, now, rng)
@@ -78,7 +87,19 @@ class Service:
             metrics=self.metrics,
             clock=clock,
         )
+        self.evictor = Evictor(
+            self.caches,
+            self.placer,
+            self.autoscaler,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            now=now,
+        )
+        self.rescheduler = Rescheduler(
+            self.caches, activate=self.placer.activation.add_all, recorder=self.recorder, now=now
+        )
         self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
+        self.autoscaler.on_closed = self.evictor.trigger
         self.informers.sources.on_complete = self.placer.activation.add_all
         self.reconciler = Reconciler(
             api, self.caches, self.placer.queues, recorder=self.recorder, metrics=self.metrics, clock=clock
@@ -101,13 +122,15 @@ class Service:
             self.verbs,
             health=self.health,
             metrics=self.metrics,
-            describe_state=self._describe_state,
+            describe_state=self.describe_state,
             schedule=self._schedule_verb().schedule,
         )
         self._add_gauges()
 
     def leading(self) -> bool:
-        """Whether this replica may act as the leader, now."""
+        """Whether this replica may act as the leader, now; in shadow mode it never does."""
+        if self.shadow is not None:
+            return False
         return self._always_leads if self.elector is None else self.elector.still_leading()
 
     async def run(self) -> None:
@@ -133,6 +156,8 @@ class Service:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.informers.run(), name="informers")
             await self.informers.wait_synced()
+            if self.shadow is not None:
+                await self.shadow.run()
             tasks.create_task(self.reactivator.run(), name="reactivator")
             tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             if self.elector is None:
@@ -153,6 +178,8 @@ class Service:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.placer.run(), name="placer")
                 tasks.create_task(self.autoscaler.run(), name="autoscaler")
+                tasks.create_task(self.evictor.run(), name="evictor")
+                tasks.create_task(self.rescheduler.run(), name="rescheduler")
                 tasks.create_task(self.reconciler.run(), name="reconciler")
                 tasks.create_task(self.pool_status.run(), name="pool status")
         finally:
@@ -187,13 +214,15 @@ class Service:
         missing = self.informers.not_synced()
         return [f"caches not synced: {', '.join(missing)}"] if missing else []
 
-    def _describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
+    def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
+        """``/state.json``, narrowed by the query's parameters."""
         return {
             "identity": self.identity,
             "leader": self._leader(),
             "leading": self.leading(),
             "requests": dict(self.server.requests),
             "queues": self.placer.queues.sizes(),
+            **({"shadow": self.shadow.describe()} if self.shadow is not None else {}),
             **describe_state(self.caches.state, self.placer.explanations, StateQuery.of(parameters)),
         }
 
@@ -215,6 +244,11 @@ class Service:
                 "nodes": float(len(caches.nodes)),
                 "pools": float(len(caches.pools)),
             },
+        )
+        sources = self.informers.sources
+        self.metrics.gauge("source_objects", "Objects of foreign kinds, by source", "source", sources.objects)
+        self.metrics.gauge(
+            "source_unavailable", "1 while a foreign kind cannot be listed", "source", sources.unavailable
         )
         self.metrics.gauge(
             "overcommitted_pods",

@@ -1,72 +1,158 @@
 """``/state.json``: what the service knows and why it decided so, as plain data for people and tools.
 
-Bounded: of the largest pools only so many vpods are listed, and the counts say how many there are.
+.. code-block:: text
+
+    pools[]            name, found, profile, replicas, missingPods (ordinals without a pod), lastOrdinal, closedOrdinals,
+                       the counts of AdapterPool.status, expectedVReplicas, unschedulable {reason: pods}
+      podList[]        name, node, zone, slots, usedSlots, freeSlots, schedulable, why (it is not), placements {vpod: vreplicas}
+      vpodList[]       name, vreplicas, slotsPerVReplica, published and placed {pod: vreplicas}, pending, reserved,
+                       podSpread, nodeSpread, zoneSpread (on schedulable pods), elsewhere, explanation [sentence]
+    nodes[]            name, zone, takesWork, slots
+
+Counts are vreplicas, slots or pods as their names say; ``slots`` of a node is null where it declares none. The terms are
+those of Knative's State, as the state collector (``extender.core.collector``) has them.
+
+Bounded: so many pools, pods, vpods and nodes are listed altogether, and ``poolsNotListed``, ``podsNotListed``,
+``vpodsNotListed`` and ``nodesNotListed`` say how many are not. ``?pool=NAMESPACE/NAME`` narrows the answer to one pool,
+``?vpod=NAMESPACE/NAME`` to one vpod, with the pools and pods that know of it. Parameters that are not known are ignored.
 """
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
+from extender.core.claims import PodState
+from extender.core.collector import collect, collect_vpod, why_unschedulable
 from extender.core.explain import Explanation
-from extender.core.pool_state import PoolState
+from extender.core.model import placement_order
+from extender.core.pool_state import PoolState, bits
 from extender.core.state import State
 from extender.service.pool_status import pool_numbers
 
-VPODS_LISTED_MAX: Final = 1_000
+POOLS_LISTED_MAX: Final = 1_000
+PODS_LISTED_MAX: Final = 5_000
+VPODS_LISTED_MAX: Final = 5_000
+NODES_LISTED_MAX: Final = 5_000
+SENTENCES_LISTED_MAX: Final = 100
+"""Of one explanation."""
 
 
-def describe_state(state: State, explanations: Mapping[str, Explanation]) -> dict[str, object]:
-    """Pools with their pods and vpods, and nodes."""
+@dataclass(frozen=True, slots=True)
+class StateQuery:
+    """What to show; "" for all. ``pool`` and ``vpod`` are keys."""
+
+    pool: str = ""
+    vpod: str = ""
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, str]) -> "StateQuery":
+        """From the parameters of a URL."""
+        return cls(pool=parameters.get("pool", ""), vpod=parameters.get("vpod", ""))
+
+    def wants_pool(self, pool: PoolState) -> bool:
+        """Whether the pool is to be shown."""
+        if self.vpod and self.vpod not in pool.vpods and not pool.claims_of(self.vpod):
+            return False
+        return self.pool in {"", pool.key}
+
+    def wants_pod(self, pod: PodState) -> bool:
+        """Whether the pod, of a pool that is shown, is."""
+        return not self.vpod or self.vpod in pod.claims
+
+
+def describe_state(
+    state: State, explanations: Mapping[str, Explanation], query: StateQuery | None = None
+) -> dict[str, object]:
+    """Pools with their pods and vpods, and nodes. ``explanations``: of the last decisions, by vpod key."""
+    query = query or StateQuery()
+    pools = [pool for _, pool in sorted(state.pools.items()) if query.wants_pool(pool)]
+    page = _Page(explanations, query)
     return {
-        "pools": [_pool(pool, state, explanations) for _, pool in sorted(state.pools.items())],
+        "pools": [page.pool(pool) for pool in pools[:POOLS_LISTED_MAX]],
+        "poolsNotListed": max(0, len(pools) - POOLS_LISTED_MAX),
         "nodes": [
             {"name": node.name, "zone": node.zone, "takesWork": node.takes_work, "slots": node.slots}
-            for _, node in sorted(state.nodes.items())
+            for _, node in islice(sorted(state.nodes.items()), NODES_LISTED_MAX)
         ],
+        "nodesNotListed": max(0, len(state.nodes) - NODES_LISTED_MAX),
     }
 
 
-def _pool(pool: PoolState, state: State, explanations: Mapping[str, Explanation]) -> dict[str, object]:
-    vpods = sorted(pool.vpods)
+class _Page:
+    """One answer, and what may still be listed in it."""
+
+    def __init__(self, explanations: Mapping[str, Explanation], query: StateQuery) -> None:
+        self._explanations = explanations
+        self._query = query
+        self._pods_left = PODS_LISTED_MAX
+        self._vpods_left = VPODS_LISTED_MAX
+
+    def pool(self, pool: PoolState) -> dict[str, object]:
+        """One pool with what is listed of it."""
+        found = collect(pool)
+        wanted = {self._query.vpod} & pool.vpods.keys() if self._query.vpod else pool.vpods.keys()
+        known = sorted(pool.pods.values(), key=lambda pod: placement_order(pod.name))
+        pods = [pod for pod in known if (pod.pod is not None or pod.claims) and self._query.wants_pod(pod)]
+        listed_pods, listed_vpods = pods[: self._pods_left], sorted(wanted)[: self._vpods_left]
+        self._pods_left -= len(listed_pods)
+        self._vpods_left -= len(listed_vpods)
+        return {
+            "name": pool.key,
+            "found": pool.pool is not None,
+            "profile": pool.profile.name,
+            "replicas": found.replicas if pool.stateful_set is not None else None,
+            "missingPods": found.missing_pods,
+            "lastOrdinal": found.last_ordinal,
+            "closedOrdinals": list(islice(bits(pool.closed), PODS_LISTED_MAX)),
+            **pool_numbers(pool),
+            "expectedVReplicas": sum(vpod.vreplicas for vpod in pool.vpods.values()),
+            "unschedulable": dict(sorted(Counter(found.unschedulable.values()).items())),
+            "podList": [_pod(pool, pod) for pod in listed_pods],
+            "podsNotListed": len(pods) - len(listed_pods),
+            "vpodList": [self._vpod(pool, key) for key in listed_vpods],
+            "vpodsNotListed": len(wanted) - len(listed_vpods),
+        }
+
+    def _vpod(self, pool: PoolState, key: str) -> dict[str, object]:
+        vpod, found = pool.vpods[key], collect_vpod(pool, key)
+        explanation = self._explanations.get(key)
+        return {
+            "name": key,
+            "vreplicas": vpod.vreplicas,
+            "slotsPerVReplica": vpod.weight,
+            "published": dict(vpod.placements),
+            "placed": pool.placed_of(key),
+            "pending": found.pending,
+            "reserved": dict(found.reserved),
+            "podSpread": dict(found.pod_spread),
+            "nodeSpread": dict(found.node_spread),
+            "zoneSpread": dict(found.zone_spread),
+            "elsewhere": dict(found.elsewhere),
+            "explanation": listed_sentences(explanation) if explanation is not None else [],
+        }
+
+
+def listed_sentences(explanation: Explanation) -> list[str]:
+    """An explanation's sentences; of one that is too long its first ones and its outcome."""
+    listed = list(islice(explanation.sentences(), SENTENCES_LISTED_MAX + 1))
+    if len(listed) <= SENTENCES_LISTED_MAX:
+        return listed
+    return [*listed[: SENTENCES_LISTED_MAX - 1], explanation.outcome()]
+
+
+def _pod(pool: PoolState, pod: PodState) -> dict[str, object]:
     return {
-        "name": pool.key,
-        "found": pool.pool is not None,
-        "replicas": pool.stateful_set.replicas if pool.stateful_set is not None else None,
-        **pool_numbers(pool),
-        "podList": [
-            {
-                "name": pod.name,
-                "node": pod.pod.node if pod.pod is not None else "",
-                "zone": _zone(state, pod.pod.node if pod.pod is not None else ""),
-                "slots": pod.capacity,
-                "usedSlots": pod.placed,
-                "schedulable": pod.schedulable,
-                "why": pod.why_unschedulable(),
-                "placements": {
-                    key: claim.placed.vreplicas
-                    for key, claim in sorted(pod.claims.items())
-                    if claim.placed.vreplicas
-                },
-            }
-            for pod in pool.members()
-        ],
-        "vpodList": [_vpod(pool, key, explanations) for key in vpods[:VPODS_LISTED_MAX]],
-        "vpodsNotListed": max(0, len(vpods) - VPODS_LISTED_MAX),
+        "name": pod.name,
+        "node": pod.pod.node if pod.pod is not None else "",
+        "zone": pod.node.zone if pod.node is not None else "",
+        "slots": pod.capacity,
+        "usedSlots": pod.placed,
+        "freeSlots": pod.free,
+        "schedulable": pod.schedulable,
+        "why": why_unschedulable(pool, pod),
+        "placements": {
+            key: claim.placed.vreplicas for key, claim in sorted(pod.claims.items()) if claim.placed.vreplicas
+        },
     }
-
-
-def _vpod(pool: PoolState, key: str, explanations: Mapping[str, Explanation]) -> dict[str, object]:
-    vpod = pool.vpods[key]
-    explanation = explanations.get(key)
-    return {
-        "name": key,
-        "vreplicas": vpod.vreplicas,
-        "slotsPerVReplica": vpod.weight,
-        "published": dict(vpod.placements),
-        "placed": pool.placed_of(key),
-        "explanation": list(explanation.sentences()) if explanation is not None else [],
-    }
-
-
-def _zone(state: State, node: str) -> str:
-    known = state.nodes.get(node)
-    return known.zone if known is not None else ""

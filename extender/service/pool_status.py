@@ -1,21 +1,24 @@
 """``PoolStatusWriter``: what a pool looks like, in its AdapterPool's status and at ``/state.json``. The leader's.
 
-A new leader begins with what its predecessor wrote, so that a failover neither writes nor changes a transition time.
+A write reads the stored status first, and asks for that very version: transition times go on from what is stored, so a
+failover neither writes nor changes one, and conditions that others have put there stay. Once a status is known to be
+stored, nothing is read or written until our numbers change, or the object does (then somebody may have overwritten it).
 """
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from extender.core.decode import mapping, mappings, text
+from extender.core.decode import Json, mapping, mappings, text
 from extender.core.model import AdapterPool, VPod
 from extender.core.pool_state import PoolState
 from extender.core.scaling import anyone, plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
 from extender.service.caches import Caches
-from extender.service.status import timestamp
+from extender.service.status import PoolCondition, timestamp
 
 log: Final = logging.getLogger(__name__)
 
@@ -41,7 +44,7 @@ def pool_numbers(state: PoolState) -> dict[str, int]:
 
 def pool_conditions(
     state: PoolState, allows: Callable[[VPod], bool] = anyone
-) -> list[tuple[str, bool, str, str]]:
+) -> list[PoolCondition]:
     """(type, whether it holds, reason, message) of the pool's conditions."""
     over = sorted(pod.name for pod in state.overcommitted())
     plan = plan_scale(state, allows)
@@ -66,25 +69,43 @@ def _readiness(state: PoolState) -> tuple[bool, str, str]:
     return True, "StatefulSetFound", ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the API server is known to have: our ``plain`` status, in these versions of the object."""
+
+    uid: str
+    versions: frozenset[str]
+    plain: Obj
+
+
 class PoolStatusWriter:
     """Writes what has changed, until cancelled."""
 
-    def __init__(self, api: Api, caches: Caches, *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        now: Callable[[], float],
+        more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]] = lambda _pool: (),
+    ) -> None:
         self._api = api
         self._caches = caches
         self._now = now
-        self._written: dict[str, tuple[str, dict[str, Any]]] = {}
-        """Pool key -> (UID, the status last written, without times)."""
-        self._since: dict[tuple[str, str], tuple[bool, str]] = {}
+        self._more_conditions = more_conditions
+        self._told: dict[str, _Told] = {}
+        """By pool key."""
 
     async def run(self) -> None:
         """Look at all pools each period."""
         # Who led in between has written what we do not know of.
-        self._written.clear()
-        self._since.clear()
+        self._told.clear()
         while True:
-            for pool in self._caches.pools.list():
+            pools = self._caches.pools.list()
+            for pool in pools:
                 await self._write(pool)
+            for key in self._told.keys() - {pool.key for pool in pools}:
+                del self._told[key]
             await asyncio.sleep(PERIOD_S)
 
     async def _write(self, pool: AdapterPool) -> None:
@@ -92,58 +113,82 @@ class PoolStatusWriter:
         if state is None:
             return
         conditions = pool_conditions(state, partial(self._caches.state.selects, pool.key))
-        plain = {
+        conditions += self._more_conditions(pool)
+        plain: Obj = {
             "observedGeneration": pool.generation,
             **pool_numbers(state),
             "conditions": [list(condition) for condition in conditions],
         }
-        if (known := self._written.get(pool.key)) is None or known[0] != pool.uid:
-            await self._recall(pool)
-        if self._written.get(pool.key) == (pool.uid, plain):
+        told = self._told.get(pool.key)
+        if (
+            told is not None
+            and (told.uid, told.plain) == (pool.uid, plain)
+            and pool.resource_version in told.versions
+        ):
             return
-        status: Obj = {**plain, "conditions": [self._condition(pool, *c) for c in conditions]}
         try:
-            await self._api.patch(
-                ADAPTERPOOLS,
-                pool.namespace,
-                pool.name,
-                {"metadata": {"uid": pool.uid}, "status": status},
-                patch_type=PatchType.MERGE,
-                subresource="status",
-            )
+            version = await self._publish(pool, plain)
         except NotFound:
-            self._written.pop(pool.key, None)
+            self._told.pop(pool.key, None)
         except ApiError as error:
             log.info("status of pool %s was not written: %s", pool.key, error)
         else:
-            self._written[pool.key] = (pool.uid, plain)
+            self._told[pool.key] = _Told(pool.uid, frozenset({version, pool.resource_version}), plain)
 
-    async def _recall(self, pool: AdapterPool) -> None:
-        """Take what is stored for what we wrote."""
-        try:
-            stored = mapping(await self._api.get(ADAPTERPOOLS, pool.namespace, pool.name), "status")
-        except ApiError as error:
-            log.info("status of pool %s was not read: %s", pool.key, error)
-            return
-        conditions = list(mappings(stored, "conditions"))
-        for item in conditions:
-            key = (pool.key, text(item, "type"))
-            self._since[key] = (item.get("status") == "True", text(item, "lastTransitionTime"))
-        plain = [
-            [item.get("type"), item.get("status") == "True", item.get("reason"), item.get("message")]
-            for item in conditions
-        ]
-        self._written[pool.key] = (pool.uid, {**stored, "conditions": plain})
+    async def _publish(self, pool: AdapterPool, plain: Obj) -> str:
+        """Make the stored status say ``plain``; the version of the object that does.
 
-    def _condition(self, pool: AdapterPool, kind: str, holds: bool, reason: str, message: str) -> Obj:
-        known = self._since.get((pool.key, kind))
-        if known is None or known[0] != holds:
-            known = self._since[(pool.key, kind)] = (holds, timestamp(self._now()))
+        A merge patch replaces the list of conditions: others' are put back, as they are in the version that it asks for.
+        """
+        stored = await self._api.get(ADAPTERPOOLS, pool.namespace, pool.name)
+        metadata, known = mapping(stored, "metadata"), list(mappings(stored, "status", "conditions"))
+        if text(metadata, "uid") != pool.uid:
+            raise NotFound(404, "NotFound", "the pool has been deleted and created again")
+        ours = [self._condition(pool, known, *condition) for condition in plain["conditions"]]
+        kinds = {condition["type"] for condition in ours}
+        conditions = [*ours, *(dict(item) for item in known if item.get("type") not in kinds)]
+        status: Obj = {**plain, "conditions": conditions}
+        version = text(metadata, "resourceVersion")
+        if _says(mapping(stored, "status"), status):
+            return version
+        written = await self._api.patch(
+            ADAPTERPOOLS,
+            pool.namespace,
+            pool.name,
+            {"metadata": {"uid": pool.uid, "resourceVersion": version}, "status": status},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+        return text(mapping(written, "metadata"), "resourceVersion")
+
+    def _condition(self, pool: AdapterPool, known: Sequence[Json], *condition: Any) -> Obj:
+        kind, holds, reason, message = condition
+        status = "True" if holds else "False"
+        since = next(
+            (
+                text(item, "lastTransitionTime")
+                for item in known
+                if (item.get("type"), item.get("status")) == (kind, status)
+            ),
+            "",
+        )
         return {
             "type": kind,
-            "status": "True" if holds else "False",
+            "status": status,
             "reason": reason,
             "message": message,
             "observedGeneration": pool.generation,
-            "lastTransitionTime": known[1],
+            "lastTransitionTime": since or timestamp(self._now()),
         }
+
+
+def _says(stored: Json, status: Obj) -> bool:
+    """Whether the stored status is ``status`` already, in whatever order its conditions are."""
+    return all(
+        _by_type(stored) == _by_type(status) if name == "conditions" else stored.get(name) == value
+        for name, value in status.items()
+    )
+
+
+def _by_type(status: Json) -> dict[str, Json]:
+    return {text(condition, "type"): condition for condition in mappings(status, "conditions")}

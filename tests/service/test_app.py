@@ -11,8 +11,8 @@ import pytest
 from extender import cli
 from extender.app import Service
 from extender.kube.api import LEASES, OutcomeUnknown
-from extender.service.config import Config, LeaderElectionConfig, ServerConfig
-from tests.support.service import World, until, wall
+from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
+from tests.support.service import World, schedule, until, wall
 
 
 async def holder(world: World) -> str:
@@ -45,6 +45,28 @@ async def test_of_two_replicas_one_leads_and_the_other_takes_over_at_once_when_i
         await world.vpod("b", 2)
         await until(lambda: _placed(world, "b"), timeout_s=2)
     await world.check()
+
+
+@pytest.mark.looptime
+async def test_in_shadow_mode_the_service_compares_with_the_active_one_and_writes_nothing():
+    world = await World.create(replicas=2, maxPods=4)
+    async with world.serving(mode=Mode.SHADOW, elect=True, seed=2) as shadow:
+        await world.pod(0)
+        await asyncio.sleep(1)
+        refused = await schedule(shadow, await world.pod_object(0), ["node-0"])
+        assert "shadow mode writes nothing" in refused
+        async with world.serving() as active, world.adapters(active):
+            for number in range(5):
+                await world.vpod(f"v{number}", 3)
+                await asyncio.sleep(1)
+            await asyncio.sleep(60)
+        state = shadow.describe_state({})
+    assert state["leading"] is False
+    found = state["shadow"]
+    # What a bind carries was decided before its pod was there: we, who see it bound, may choose other pods.
+    assert {outcome for outcome, count in found["decisions"].items() if count} <= {"Same", "OtherPods"}
+    assert found["decisions"]["Same"] >= 3
+    assert found["refusedWrites"].keys() <= {"bind", "create"}, "a bind that was asked for, and its event"
 
 
 async def _placed(world: World, name: str) -> bool:

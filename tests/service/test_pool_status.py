@@ -123,3 +123,66 @@ async def test_a_status_that_could_not_be_written_is_written_later():
     world.api.fail("patch", "adapterpools/status", times=3, before=ApiError(500, "InternalError", "etcd"))
     async with world.serving():
         await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
+
+
+async def foreign_condition(world: World, status: str, *, keep: bool = True) -> None:
+    """Another controller's condition; ``keep`` False: it knows nothing of others' and replaces the list."""
+    known = (await status_of(world)).get("conditions", []) if keep else []
+    theirs = {
+        "type": "CostReviewed",
+        "status": status,
+        "reason": "Finance",
+        "message": "by hand",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    await world.cluster.patch(
+        ADAPTERPOOLS,
+        NS,
+        "dispatcher",
+        {"status": {"conditions": [*(c for c in known if c["type"] != "CostReviewed"), theirs]}},
+        patch_type=PatchType.MERGE,
+        subresource="status",
+    )
+
+
+async def test_conditions_of_other_writers_stay():
+    world = await World.create()
+    await foreign_condition(world, "True")
+    async with world.serving():
+        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
+        assert await _has(world, "CostReviewed", ("True", "Finance"))
+        await foreign_condition(world, "False")
+        await world.pods(0)
+        await world.vpod("a", 3)
+        await asyncio.sleep(3)
+        assert (await status_of(world))["vpods"] == 1
+        assert await _has(world, "CostReviewed", ("False", "Finance"))
+
+
+async def test_conditions_that_another_writer_has_removed_come_back():
+    world = await World.create()
+    async with world.serving():
+        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
+        await foreign_condition(world, "True", keep=False)
+        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
+        assert await _has(world, "CostReviewed", ("True", "Finance"))
+
+
+async def test_a_condition_that_comes_between_our_read_and_our_write_is_not_lost():
+    world = await World.create()
+    fault = world.api.pause("patch", "adapterpools/status")
+    async with world.serving():
+        await fault.reached.wait()
+        await foreign_condition(world, "True")
+        fault.go_on.set()
+        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
+        assert await _has(world, "CostReviewed", ("True", "Finance"))
+
+
+async def test_a_status_that_stays_as_it_is_costs_no_reads():
+    world = await World.create()
+    async with world.serving():
+        await asyncio.sleep(5)
+        read = world.api.count("get", "adapterpools")
+        await asyncio.sleep(60)
+        assert world.api.count("get", "adapterpools") == read

@@ -42,7 +42,7 @@ from extender.metrics import Metrics
 from extender.service.binder import PodBinder, SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
-from extender.service.config import Config, LeaderElectionConfig, ServerConfig
+from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
 from extender.service.informers import CacheSink
 from extender.sim.cluster import Cluster
 from tests.support.builders import NS
@@ -430,9 +430,19 @@ class World:
 
     # -- the whole service --------------------------------------------------------------------------------------------
 
-    def service(self, *, elect: bool = False, seed: int = 1, serve: bool = False, **server) -> Service:
+    def service(
+        self,
+        *,
+        elect: bool = False,
+        seed: int = 1,
+        serve: bool = False,
+        mode: Mode = Mode.ACTIVE,
+        **server,
+    ) -> Service:
         config = Config(
-            server=ServerConfig(port=0, **server), leader_election=LeaderElectionConfig(leader_elect=elect)
+            server=ServerConfig(port=0, **server),
+            leader_election=LeaderElectionConfig(leader_elect=elect),
+            mode=mode,
         )
         return Service(self.api, config, now=wall, rng=random.Random(seed), serve=serve)
 
