@@ -5,7 +5,7 @@ grow with the pool. It walks zones, in them nodes, on them pods, and asks each p
 as the plugin's ``Scope`` allows:
 
 - nodes of one zone without any of the vpod's vreplicas are equal: the lowest pod with room stands for them all;
-- so do the pods of one node without any; each pod that has some stands for itself.
+- so are nodes that have as many, and on equal nodes the pods that have as many.
 
 Since no score is over ``MAX_SCORE``, a zone or node that could not win even with full marks for the rest is left out.
 Ties go to the lowest ordinal, or to the next one from ``start``, counting around.
@@ -76,7 +76,7 @@ class _Zone:
 
     ``fresh``: the pod that stands for those on nodes without any of the vreplicas; ``any``: that, or another with room.
     ``used``: node -> its pods, for nodes with some; ``unused``: the pods of all others.
-    ``nodes``: a pod of each kind of node, and the node's pods; 0 for the kind without any; None until it is asked for.
+    ``nodes``: a pod of each kind of node, and all pods of that kind; 0 for the kind without any; None until it is asked for.
     """
 
     __slots__ = ("any", "fresh", "members", "nodes", "stale", "unused", "used")
@@ -155,9 +155,14 @@ class ClassPicker:
         nodes = view.nodes
         if nodes is None:
             nodes = view.nodes = [] if view.fresh is None else [(view.fresh, 0)]
-            for pods in view.used.values():
+            spread = self._spread
+            kinds: dict[tuple[int, int], int] = {}
+            for node, pods in view.used.items():
+                kind = (spread.nodes.get(node, 0), spread.away_nodes.get(node, 0))
+                kinds[kind] = kinds.get(kind, 0) | pods
+            for pods in kinds.values():
                 if (first := self._first(pods)) is not None:
-                    nodes.append((self._spread.candidate(first), pods))
+                    nodes.append((spread.candidate(first), pods))
         return nodes
 
     def _best_on(self, candidate: Candidate, pods: int, total: int, best: tuple[int, int]) -> tuple[int, int]:
@@ -184,13 +189,13 @@ class ClassPicker:
         return (ordinal < start, ordinal) < (other < start, other) if start else ordinal < other
 
     def _kinds(self, pods: int, own: int) -> Iterator[Candidate]:
-        """One pod of those without any of the vreplicas, and each that has some."""
+        """One pod of those without any of the vreplicas, and one of those that have one, two, ..."""
         spread = self._spread
-        if (empty := self._first(pods & ~own)) is not None:
-            yield spread.candidate(empty)
-        for ordinal in _bits(own & self._fitting):
-            if spread.fits(ordinal):
-                yield spread.candidate(ordinal)
+        if (first := self._first(pods & ~own)) is not None:
+            yield spread.candidate(first)
+        for some in spread.by_count.values():
+            if (first := self._first(own & some)) is not None:
+                yield spread.candidate(first)
 
     def _first(self, bits: int) -> int | None:
         """The first pod, from the start on, that one more vreplica fits on; pods it does not fit on are forgotten."""

@@ -98,7 +98,7 @@ class _Taking:
     def __init__(self, pool: PoolState, vpod: VPod, kept: Mapping[str, int], profile: Profile) -> None:
         self.pool = pool
         self.profile = profile
-        self.left = {name: count for name, count in kept.items() if count > 0}
+        self.left = {name: kept[name] for name in _highest_first(kept) if kept[name] > 0}
         self.removed: dict[str, int] = {}
         self.spread = spread_of(pool, self.left, weight=vpod.weight)
 
@@ -114,13 +114,19 @@ class _Taking:
         return True
 
 
+def _highest_first(placed: Mapping[str, int]) -> list[str]:
+    return sorted(placed, key=placement_order, reverse=True)
+
+
 def _in_order(pool: PoolState, names: Sequence[str], spread: Spread, profile: Profile) -> Iterator[str]:
-    """The pods to take one vreplica from, first the one that should lose it first; of equal pods only the first."""
-    highest_first = sorted(names, key=placement_order, reverse=True)
+    """The pods to take one vreplica from, first the one that should lose it first; of equal pods only the first.
+
+    ``names``: highest ordinal first.
+    """
     if not profile.deschedulers:
-        yield from highest_first
+        yield from names
         return
-    candidates = _different([spread.candidate_of(pool.pods[name]) for name in highest_first], spread, profile)
+    candidates = _different([spread.candidate_of(pool.pods[name]) for name in names], spread, profile)
     passing = [
         one for one in candidates if not refusal(one, spread, profile.deschedule_filters)
     ] or candidates
@@ -172,8 +178,8 @@ def better_place(
     spread = spread_of(pool, placed, weight=vpod.weight)
     sources = [
         name
-        for name, count in placed.items()
-        if count > 0 and (pod := pool.pods.get(name)) is not None and pod.schedulable
+        for name in _highest_first(placed)
+        if placed[name] > 0 and (pod := pool.pods.get(name)) is not None and pod.schedulable
     ]
     for name in islice(_in_order(pool, sources, spread, profile), SOURCES_TRIED_MAX):
         source = pool.pods[name]

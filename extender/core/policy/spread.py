@@ -80,6 +80,7 @@ class Spread:
         "away_nodes",
         "away_pods",
         "away_zones",
+        "by_count",
         "by_ordinal",
         "closed",
         "node_bits",
@@ -118,6 +119,8 @@ class Spread:
         self.away_nodes: dict[str, int] = {}
         """Node -> vreplicas on its pods that are not schedulable."""
         self.away_zones: dict[str, int] = {}
+        self.by_count: dict[int, int] = {}
+        """Number of vreplicas -> bit set of the pods that have so many; may hold empty sets."""
         self.own = 0
         """Bit set of the pods that have some."""
         self._free = free
@@ -171,8 +174,14 @@ class Spread:
         _change(self.zones, zone, count)
         before = self.pods.get(ordinal, 0)
         _change(self.pods, ordinal, count)
-        if bool(before) != bool(before + count):
-            self.own ^= 1 << ordinal
+        after = before + count
+        bit = 1 << ordinal
+        if before:
+            self.by_count[before] ^= bit
+        if after:
+            self.by_count[after] = self.by_count.get(after, 0) | bit
+        if bool(before) != bool(after):
+            self.own ^= bit
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -52,7 +52,7 @@ def moved(scene: Scene, vpod: VPod, profile: Profile) -> tuple[dict[str, int], i
     raise AssertionError(f"no end after {MOVES_MAX} moves")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(shapes(), profiles())
 def test_moving_as_told_ends(shape: Shape, profile: Profile):
     vpod = a_vpod(weight=1)
@@ -63,7 +63,7 @@ def test_moving_as_told_ends(shape: Shape, profile: Profile):
     assert sum(placed.values()) == before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(shapes(), profiles())
 def test_the_destination_has_room_and_the_filters_hold_there(shape: Shape, profile: Profile):
     pool = shape.scene().pool

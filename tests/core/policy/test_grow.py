@@ -33,7 +33,7 @@ def two_zones(*nodes: str, slots: int = 20) -> Scene:
     return scene
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(shapes(), profiles(ties=tuple(Ties)), st.integers(1, 9))
 def test_classes_of_pods_give_what_scoring_every_pod_gives(shape: Shape, profile: Profile, missing: int):
     pool = shape.scene().pool
@@ -50,7 +50,7 @@ def test_classes_of_pods_give_what_scoring_every_pod_gives(shape: Shape, profile
     assert grow(pool, vpod, kept, missing, pool.free_of, profile) == (expected, left)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(shapes(), profiles(), st.integers(1, 9))
 def test_no_pod_gets_more_than_it_has_room_for(shape: Shape, profile: Profile, missing: int):
     pool = shape.scene().pool
@@ -62,7 +62,7 @@ def test_no_pod_gets_more_than_it_has_room_for(shape: Shape, profile: Profile, m
         assert count * shape.weight <= pool.free_of(ordinal)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(shapes(), profiles(ties=tuple(Ties)), st.integers(1, 5))
 def test_growing_changes_no_state(shape: Shape, profile: Profile, missing: int):
     scene = shape.scene()

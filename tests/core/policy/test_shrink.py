@@ -62,7 +62,7 @@ def one_at_a_time(pool, kept: dict[str, int], surplus: int, profile: Profile) ->
     return removed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     shapes(),
     st.lists(
@@ -93,7 +93,7 @@ def shrunk(scene: Scene, profile: Profile, surplus: int) -> dict[str, int]:
     return shrink(pool, a_vpod(), pool.placed_of("tenant/a"), surplus, profile)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     shapes(),
     st.lists(st.builds(Weighted, st.sampled_from(DESCHEDULERS), st.sampled_from([1, 10])), max_size=3),
