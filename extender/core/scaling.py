@@ -4,16 +4,26 @@ The slots needed are what all vpods expect (raised targets counted) plus the slo
 take work: all of a pod being drained, and what is free on a pod whose node is cordoned or failing (what it holds
 stays there and needs no second place). To that come pods for vreplicas that still have no place once all pending
 pods are counted: heavy vreplicas do not fill a pod to the last slot.
+
+Under a hard zone rule slots may be free, and still not usable: in a zone that already has its share. Then pods are
+added for the zone that lacks them, and rounded up to a multiple of the zones (Knative's factor), because a rule that
+spreads every vpod evenly uses zones of equal size best. It must end, also where a zone has no machine left and every
+new pod lands in another one: pods still pending count as the missing ones, and the rule never asks for more than one
+pod a zone above what a zone has to hold at the most: its part of every vpod, rounded up (8 vreplicas in 3 zones: 3 in
+each, since ties may all have fallen on the same one). What has no place then waits, with its reason.
+
+A pool whose profile follows Knative's rules is sized by Knative's formulas instead (``scaling_knative``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from extender.core.claims import PodState
 from extender.core.model import AdapterPool, VPod
-from extender.core.plan import round_robin
+from extender.core.packing import Packing, ZonePacking, zone_rule
 from extender.core.pool_state import PoolState
+from extender.core.scaling_knative import knative_pods
 
 POOL_PODS_MAX: Final = 10_000
 """Pods of a pool without maxPods: a typing error in one vpod must not ask a cluster for millions."""
@@ -21,11 +31,15 @@ POOL_PODS_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class ScalePlan:
-    """``wanted`` pods; ``unlimited``: what it would be without maxPods; ``expected_slots`` behind it."""
+    """``wanted`` pods; ``unlimited``: what it would be without maxPods; ``expected_slots`` behind it.
+
+    ``homeless``: some vreplicas have no place even once all pods that are to come are there.
+    """
 
     wanted: int
     unlimited: int
     expected_slots: int
+    homeless: bool = False
 
     @property
     def limited(self) -> bool:
@@ -47,12 +61,14 @@ def plan_scale(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> Sca
     if pool is None or stateful_set is None:
         return None
     expected = expected_slots(state, allows)
-    lost = sum(_lost_slots(pod) for pod in state.members() if pod.bound and not pod.schedulable)
-    by_sum = -(-(expected + lost) // pool.slots_per_pod)
-    extra = _pods_for_the_rest(state, pool, stateful_set.replicas, allows)
-    unlimited = max(by_sum, pool.min_pods, stateful_set.replicas + extra if extra else 0)
+    homeless = False
+    if state.profile.rules.scale_by_need:
+        unlimited, homeless = _by_need(state, pool, stateful_set.replicas, expected, allows)
+    else:
+        unlimited = knative_pods(state, allows)
+        homeless = any(True for _ in missing_vreplicas(state, pool, allows))
     limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
-    return ScalePlan(limit, unlimited, expected)
+    return ScalePlan(limit, unlimited, expected, homeless)
 
 
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:
@@ -71,12 +87,21 @@ def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) ->
     )
 
 
+def missing_vreplicas(
+    state: PoolState, pool: AdapterPool, allows: Callable[[VPod], bool]
+) -> Iterator[tuple[VPod, int]]:
+    """(vpod, vreplicas that need a place), of those that can have one. What waits on a draining pod needs one, too.
+
+    Every vpod is looked at, not only the unplaced: a raised target may be missing where all of spec.vreplicas is placed.
+    """
+    for key, vpod in state.vpods.items():
+        missing = _wanted(pool, vpod) - _placed_to_stay(state, key)
+        if missing > 0 and not vpod.deleting and vpod.weight <= pool.slots_per_pod and allows(vpod):
+            yield vpod, missing
+
+
 def _wanted(pool: AdapterPool, vpod: VPod) -> int:
     return max(vpod.vreplicas, pool.min_pods_per_vpod) if vpod.vreplicas else 0
-
-
-def _lost_slots(pod: PodState) -> int:
-    return pod.capacity if pod.draining else max(0, pod.free)
 
 
 def _placed_to_stay(state: PoolState, vpod_key: str) -> int:
@@ -87,53 +112,54 @@ def _placed_to_stay(state: PoolState, vpod_key: str) -> int:
     )
 
 
-def _pods_for_the_rest(
-    state: PoolState, pool: AdapterPool, replicas: int, allows: Callable[[VPod], bool]
+def _lost_slots(pod: PodState) -> int:
+    return pod.capacity if pod.draining else max(0, pod.free)
+
+
+def _by_need(
+    state: PoolState, pool: AdapterPool, replicas: int, expected: int, allows: Callable[[VPod], bool]
+) -> tuple[int, bool]:
+    """Pods needed without maxPods, and whether something is without a place in those that are to come."""
+    lost = sum(_lost_slots(pod) for pod in state.members() if pod.bound and not pod.schedulable)
+    floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
+    ordinals = range(_start(state), _start(state) + replicas)
+    most = (POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)) + 1
+    extra, left = _appended(state, pool, Packing(state, pool, ordinals, added_max=most), allows)
+    needed = max(floor, replicas + extra if extra else 0)
+    rule = zone_rule(state)
+    if rule is None or left:
+        return needed, bool(extra or left)
+    zones = len(rule.zones)
+    ceiling = _zone_ceiling(state, pool, zones, needed, allows)
+    most = min(most, max(0, ceiling - replicas))
+    packing = ZonePacking(state, pool, ordinals, added_max=most, rule=rule)
+    extra, left = _appended(state, pool, packing, allows)
+    if not extra:
+        return needed, bool(left)
+    return max(needed, min(ceiling, -(-(replicas + extra) // zones) * zones)), True
+
+
+def _zone_ceiling(
+    state: PoolState, pool: AdapterPool, zones: int, needed: int, allows: Callable[[VPod], bool]
 ) -> int:
-    """Pods to add for what no pod, bound or still to come, has room for. What waits on a draining pod needs room, too."""
-    packing = _Packing(state, pool, replicas)
-    # Every vpod, not only the unplaced: a raised target may be missing where all of spec.vreplicas is placed.
-    for key, vpod in state.vpods.items():
-        missing = _wanted(pool, vpod) - _placed_to_stay(state, key)
-        if missing <= 0 or vpod.deleting or vpod.weight > pool.slots_per_pod or not allows(vpod):
-            continue
-        if not packing.add(missing, vpod.weight):
-            break
-    return packing.added
+    """Where a hard zone rule stops to ask for pods: one a zone more than its part of every vpod, rounded up, fills."""
+    share = sum(
+        -(-_wanted(pool, vpod) // zones) * vpod.weight
+        for vpod in state.vpods.values()
+        if vpod.weight <= pool.slots_per_pod and allows(vpod)
+    )
+    return zones * (max(-(-share // pool.slots_per_pod), -(-needed // zones)) + 1)
 
 
-class _Packing:
-    """The pool as it will be once all pending pods are there, and empty pods appended while something is left."""
+def _start(state: PoolState) -> int:
+    return state.stateful_set.ordinals_start if state.stateful_set is not None else 0
 
-    def __init__(self, state: PoolState, pool: AdapterPool, replicas: int) -> None:
-        start = state.stateful_set.ordinals_start if state.stateful_set is not None else 0
-        self._next = start + replicas
-        self._slots = pool.slots_per_pod
-        self._added_max = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas) + 1
-        self.added = 0
-        self._free: dict[int, int] = {}
-        for ordinal in range(start, start + replicas):
-            pod = state.by_ordinal.get(ordinal)
-            if pod is None:
-                self._free[ordinal] = self._slots
-            elif pod.schedulable or not (pod.bound or pod.draining):
-                # As decided, not as held: what another vpod is giving up right now needs no new pod.
-                self._free[ordinal] = pod.capacity - pod.placed
-        self._room = sum(1 << ordinal for ordinal, slots in self._free.items() if slots > 0)
 
-    def add(self, missing: int, weight: int) -> bool:
-        """Pack ``missing`` vreplicas; False once the pool may not grow any further."""
-        while True:
-            given, missing = round_robin(self._room, 0, self._free.__getitem__, missing, weight)
-            for ordinal, count in given.items():
-                self._free[ordinal] -= count * weight
-                if self._free[ordinal] <= 0:
-                    self._room &= ~(1 << ordinal)
-            if not missing:
-                return True
-            if self.added >= self._added_max:
-                return False
-            self._free[self._next] = self._slots
-            self._room |= 1 << self._next
-            self._next += 1
-            self.added += 1
+def _appended(
+    state: PoolState, pool: AdapterPool, packing: Packing, allows: Callable[[VPod], bool]
+) -> tuple[int, bool]:
+    """Pods to add for what no pod, bound or still to come, has room for; whether something is left all the same."""
+    for vpod, missing in missing_vreplicas(state, pool, allows):
+        if packing.add(vpod.key, missing, vpod.weight):
+            return packing.added, True
+    return packing.added, False

@@ -6,6 +6,13 @@ from hypothesis import given, settings, strategies as st
 from extender.core.ledger import Share
 from extender.core.model import LabelSelector
 from extender.core.plan import place
+from extender.core.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
+from extender.core.policy.even_pod_spread import EvenPodSpread
+from extender.core.policy.framework import Weighted
+from extender.core.policy.ordinals import LowestOrdinalPriority
+from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
+from extender.core.policy.spreading import ZoneSpread
 from extender.core.pool_state import PoolState
 from extender.core.scaling import ScalePlan, plan_scale
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -178,3 +185,160 @@ def test_room_that_another_vpod_is_giving_up_needs_no_new_pod():
     plan = plan_scale(scene.pool)
     assert plan is not None
     assert plan.wanted == 1
+
+
+# -- under a hard zone rule ------------------------------------------------------------------------------------------
+
+
+def in_zones(*pods: int, replicas: int | None = None, profile: Profile = HA_PROFILE, **fields) -> Scene:
+    """Three zones with one node each, and ``pods`` bound pods in each of them."""
+    scene = Scene(slots=5, replicas=sum(pods) if replicas is None else replicas, **fields)
+    for zone in range(3):
+        scene.node(a_node(f"n{zone}", f"z{zone}"))
+    ordinal = 0
+    for zone, count in enumerate(pods):
+        for _ in range(count):
+            scene.pod(ordinal, node=f"n{zone}")
+            ordinal += 1
+    scene.pool.set_profile(profile)
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("scene", "expected", "homeless"),
+    [
+        pytest.param(lambda: in_zones(1, 1, 1).vpod("a", 15), 3, False, id="it fits"),
+        pytest.param(lambda: in_zones(3, 0, 0).vpod("a", 9), 6, True, id="free slots, all in one zone"),
+        pytest.param(lambda: in_zones(2, 1, 1).vpod("a", 18), 6, True, id="two zones too small"),
+        pytest.param(lambda: in_zones(0, 0, 0).vpod("a", 8), 3, True, id="from nothing, one a zone"),
+        pytest.param(lambda: in_zones(1, 1, 1).vpod("a", 16), 6, True, id="one more, as many as zones"),
+        pytest.param(
+            lambda: in_zones(2, 1, 0, replicas=5).vpod("a", 9),
+            2,
+            False,
+            id="pending pods are the missing ones",
+        ),
+        pytest.param(lambda: in_zones(3, 0, 0, max_pods=4).vpod("a", 9), 4, True, id="no more than maxPods"),
+        pytest.param(lambda: in_zones(1, 1, 1).vpod("a", 1).vpod("b", 1), 1, False, id="any zone will do"),
+    ],
+)
+def test_pods_of_five_slots_in_three_zones(scene, expected, homeless):
+    plan = the_plan(scene())
+    assert (plan.wanted, plan.homeless) == (expected, homeless)
+
+
+def test_a_zone_without_machines_does_not_make_the_pool_grow_for_ever():
+    """Each new pod lands in a zone that has room for pods, and never in the one that lacks them."""
+    scene = in_zones(1, 1, 0).vpod("a", 9)
+    sizes: list[int] = []
+    for _ in range(20):
+        plan = the_plan(scene)
+        sizes.append(plan.wanted)
+        replicas = len(scene.pool.by_ordinal)
+        if plan.wanted <= replicas:
+            break
+        scene.stateful_set(plan.wanted)
+        for ordinal in range(replicas, plan.wanted):
+            scene.pod(ordinal, node=f"n{ordinal % 2}")
+    assert sizes[-1] <= 6, "one pod a zone more than each needs"
+    assert the_plan(scene).homeless, "what has no place waits"
+
+
+def test_two_vreplicas_more_in_a_zone_are_room_where_the_rule_allows_it():
+    skewed = Profile(name="skewed", filters=(ZoneSpread(max_skew=3),))
+    scene = in_zones(1, 0, 0, profile=skewed).vpod("a", 3)
+    assert wanted(scene) == 1
+    assert wanted(scene.vpod("a", 4)) == 3
+
+
+def test_zones_in_which_the_pool_has_no_pod_count_only_where_the_rule_says_so():
+    without_empty = Profile(name="x", filters=(ZoneSpread(count_empty=False),))
+    assert wanted(in_zones(2, 0, 0, profile=without_empty).vpod("a", 9)) == 2
+
+
+def test_a_single_zone_refuses_nothing():
+    scene = Scene(slots=5, replicas=2).pods(0, 1).vpod("a", 9)
+    scene.pool.set_profile(HA_PROFILE)
+    assert (the_plan(scene).wanted, the_plan(scene).homeless) == (2, False)
+
+
+def test_what_stands_in_a_zone_that_is_down_counts_there():
+    scene = in_zones(2, 1, 1).vpod("a", 3, {0: 1, 2: 1, 3: 1}).node(a_node("n2", "z2", ready=False))
+    assert not the_plan(scene.vpod("a", 9, {0: 1, 2: 1, 3: 1})).homeless, "two zones take work, and are even"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(1, 3)), max_size=6),
+    st.lists(st.sampled_from([0, 1, 2]), min_size=40, max_size=40),
+)
+def test_growing_under_a_hard_zone_rule_ends_and_places_all_where_pods_go_round(wishes, luck):
+    scene = in_zones(0, 0, 0)
+    for index, (vreplicas, weight) in enumerate(wishes):
+        scene.vpod(f"v{index}", vreplicas, weight=weight)
+    for _ in range(12):
+        settle(scene)
+        plan = the_plan(scene)
+        replicas = len(scene.pool.by_ordinal)
+        if plan.wanted <= replicas:
+            break
+        scene.stateful_set(plan.wanted)
+        for ordinal in range(replicas, plan.wanted):
+            # In each round of three every zone gets one, in any order.
+            zones = sorted(range(3), key=lambda zone: luck[(ordinal // 3 * 3 + zone) % len(luck)])
+            scene.pod(ordinal, node=f"n{zones[ordinal % 3]}")
+    else:
+        pytest.fail("wants to grow for ever")
+    assert not plan.homeless
+    assert not scene.pool.unplaced
+
+
+# -- by Knative's formulas --------------------------------------------------------------------------------------------
+
+
+def test_knatives_formula_counts_vreplicas_and_nothing_else():
+    scene = (
+        Scene(slots=5, replicas=1, min_pods_per_vpod=3).pod(0, unschedulable=True).vpod("a", 6).vpod("b", 1)
+    )
+    assert wanted(scene) == 3, "the drained pod is lost, and b is raised to 3: 9 slots"
+    scene.pool.set_profile(KNATIVE_PROFILE)
+    assert wanted(scene) == 2
+    assert wanted(Scene(slots=5, replicas=1, min_pods=4, max_pods=3)) == 3
+
+
+def by_policy(*scores, filters=()) -> Profile:
+    weighted = tuple(Weighted(score, 1) for score in scores)
+    return Profile(name="imported", rules=KNATIVE_1_16_RULES, filters=filters, scores=weighted)
+
+
+@pytest.mark.parametrize(
+    ("profile", "pending", "expected"),
+    [
+        pytest.param(by_policy(LowestOrdinalPriority()), 0, 2, id="never below the highest schedulable pod"),
+        pytest.param(by_policy(LowestOrdinalPriority()), 1, 3, id="pending adds pods although there is room"),
+        pytest.param(by_policy(LowestOrdinalPriority()), 6, 4, id="as many as they fill"),
+        pytest.param(by_policy(AvailabilityZonePriority()), 1, 5, id="in multiples of the zones"),
+        pytest.param(
+            by_policy(AvailabilityZonePriority(), AvailabilityNodePriority()),
+            1,
+            6,
+            id="of the nodes, if both",
+        ),
+        pytest.param(
+            by_policy(LowestOrdinalPriority(), filters=(EvenPodSpread(max_skew=1),)), 4, 4, id="by least room"
+        ),
+    ],
+)
+def test_knatives_formula_with_policies(profile, pending, expected):
+    scene = Scene(slots=5, replicas=2)
+    for zone in range(3):
+        scene.node(a_node(f"n{zone}", f"z{zone}"))
+    scene.pod(0, node="n0").pod(1, node="n1").vpod("b", 3, {0: 3})
+    scene.pool.set_profile(profile)
+    assert wanted(scene.vpod("a", pending)) == expected
+
+
+def test_without_a_node_that_takes_work_the_factor_is_one():
+    scene = Scene(slots=5, replicas=1).node(a_node(ready=False)).vpod("a", 6)
+    scene.pool.set_profile(by_policy(AvailabilityNodePriority()))
+    assert wanted(scene) == 2

@@ -1,0 +1,194 @@
+"""``Packing``: what a pool's pods could still take, were all that waits placed now. Pure; for sizing a pool.
+
+A pod counts as it will be: one that is pending or has not been created yet counts as empty, one that cannot take work
+not at all. What another vpod is giving up right now is free here already, since it needs no new pod.
+
+``ZonePacking`` keeps a hard zone rule on top (after each vreplica, no zone has more than ``max_skew`` of the vpod more than
+the emptiest zone): free slots in a zone that may not take the next vreplica are no room. Where a pod to come will
+stand is not known, so it is taken to go where it is missing; kube-scheduler and our prioritize work to that end.
+"""
+
+from dataclasses import dataclass
+
+from extender.core.claims import PodState
+from extender.core.model import AdapterPool
+from extender.core.plan import round_robin
+from extender.core.policy.spreading import ZoneSpread
+from extender.core.pool_state import PoolState, bits
+
+
+class Packing:
+    """Free slots by ordinal, from which ``add`` takes; ``added`` empty pods appended while something was left.
+
+    ``added_max``: pods that may be appended.
+    """
+
+    def __init__(self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int) -> None:
+        self._next = ordinals.stop
+        self._slots = pool.slots_per_pod
+        self._added_max = added_max
+        self.added = 0
+        self._free: dict[int, int] = {}
+        for ordinal in ordinals:
+            pod = state.by_ordinal.get(ordinal)
+            if pod is None:
+                self._free[ordinal] = self._slots
+            elif pod.schedulable or to_come(pod):
+                self._free[ordinal] = pod.capacity - pod.placed
+        self._room = sum(1 << ordinal for ordinal, slots in self._free.items() if slots > 0)
+
+    def leave(self, vpod_key: str, pod: PodState, vreplicas: int) -> None:
+        """A vpod takes vreplicas off a pod that is not among ``ordinals``, to be added to one that is."""
+
+    def add(self, vpod_key: str, missing: int, weight: int) -> int:
+        """Pack ``missing`` vreplicas of ``weight`` slots; how many found no place, though pods were appended."""
+        del vpod_key
+        while True:
+            missing = self._fill(self._room, missing, weight)
+            if not missing or self._append() is None:
+                return missing
+
+    def _fill(self, ordinals: int, missing: int, weight: int) -> int:
+        given, left = round_robin(ordinals & self._room, 0, self._free.__getitem__, missing, weight)
+        for ordinal, count in given.items():
+            self._free[ordinal] -= count * weight
+            if self._free[ordinal] <= 0:
+                self._room &= ~(1 << ordinal)
+        return left
+
+    def _append(self) -> int | None:
+        """The ordinal of one more pod; None where there may be none."""
+        if self.added >= self._added_max:
+            return None
+        ordinal = self._next
+        self._free[ordinal] = self._slots
+        self._room |= 1 << ordinal
+        self._next += 1
+        self.added += 1
+        return ordinal
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneRule:
+    """A hard rule: none of ``zones`` may have over ``max_skew`` more of a vpod than another of them."""
+
+    max_skew: int
+    zones: tuple[str, ...]
+
+
+def zone_rule(state: PoolState) -> ZoneRule | None:
+    """The hard zone rule of the pool's profile, as it is for the zones of now; None where it cannot refuse anything."""
+    skew = state.profile.hard_zone_skew
+    if skew is None:
+        return None
+    count_empty = any(one.count_empty for one in state.profile.filters if isinstance(one, ZoneSpread))
+    zones = tuple(sorted(state.topology.nodes_in if count_empty else state.zones))
+    return ZoneRule(skew, zones) if len(zones) > 1 else None
+
+
+class ZonePacking(Packing):
+    """A packing under a hard zone rule."""
+
+    def __init__(
+        self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int, rule: ZoneRule
+    ) -> None:
+        super().__init__(state, pool, ordinals, added_max=added_max)
+        self._state = state
+        self._max_skew = rule.max_skew
+        self._zones = {zone: state.zones.get(zone, 0) for zone in rule.zones}
+        known = 0
+        for bit_set in self._zones.values():
+            known |= bit_set
+        self._to_come = [ordinal for ordinal in self._free if not known & 1 << ordinal]
+        self._slots_left = {
+            zone: sum(self._free[ordinal] for ordinal in bits(bit_set & self._room))
+            for zone, bit_set in self._zones.items()
+        }
+        """No less than what fits: there may be too few on each pod."""
+        self._counts: dict[str, dict[str, int]] = {}
+
+    def leave(self, vpod_key: str, pod: PodState, vreplicas: int) -> None:
+        """A vpod takes vreplicas off a pod: its zone has fewer."""
+        counts = self._counts_of(vpod_key)
+        if pod.node is not None and pod.node.zone in counts:
+            counts[pod.node.zone] -= vreplicas
+
+    def add(self, vpod_key: str, missing: int, weight: int) -> int:
+        """As ``Packing.add``, each vreplica in the emptiest zone that may and can take it."""
+        counts = self._counts_of(vpod_key)
+        missing -= self._rounds(counts, missing, weight)
+        while missing:
+            lowest = min(counts.values())
+            zone = self._zone_for(counts, lowest, weight)
+            if zone is None:
+                if not self._grow(counts, missing, weight):
+                    return missing
+                continue
+            missing -= self._give(counts, zone, self._step(counts, zone, lowest, missing), weight)
+            if counts[zone] > lowest:
+                missing -= self._rounds(counts, missing, weight)
+        return 0
+
+    def _rounds(self, counts: dict[str, int], missing: int, weight: int) -> int:
+        """While all zones are equal: as many to each as every one takes, at once; how many that were."""
+        if len(set(counts.values())) > 1:
+            return 0
+        rounds = min(missing // len(counts), min(self._slots_left.values()) // weight)
+        return sum(self._give(counts, zone, rounds, weight) for zone in counts) if rounds > 0 else 0
+
+    def _give(self, counts: dict[str, int], zone: str, vreplicas: int, weight: int) -> int:
+        given = vreplicas - self._fill(self._zones[zone], vreplicas, weight)
+        counts[zone] += given
+        self._slots_left[zone] -= given * weight
+        return given
+
+    def _counts_of(self, vpod_key: str) -> dict[str, int]:
+        counts = self._counts.get(vpod_key)
+        if counts is None:
+            counts = self._counts[vpod_key] = dict.fromkeys(self._zones, 0)
+            for name, claim in self._state.claims_of(vpod_key).items():
+                node = self._state.pods[name].node
+                if node is not None and node.zone in counts:
+                    counts[node.zone] += claim.placed.vreplicas
+        return counts
+
+    def _zone_for(self, counts: dict[str, int], lowest: int, weight: int) -> str | None:
+        """Of the zones that may and can take one, the emptiest; of equals, the one with most slots left."""
+        allowed = [zone for zone, count in counts.items() if count + 1 - lowest <= self._max_skew]
+        allowed.sort(key=lambda zone: (counts[zone], -self._slots_left[zone]))
+        return next((zone for zone in allowed if self._has_room(zone, weight)), None)
+
+    def _has_room(self, zone: str, weight: int) -> bool:
+        return any(self._free[ordinal] >= weight for ordinal in bits(self._zones[zone] & self._room))
+
+    def _step(self, counts: dict[str, int], zone: str, lowest: int, missing: int) -> int:
+        """vreplicas for this zone before another is looked at: to be level with the next, or as far as it may go."""
+        if counts[zone] > lowest:
+            return min(missing, lowest + self._max_skew - counts[zone])
+        others = min(count for name, count in counts.items() if name != zone)
+        return min(missing, max(1, others - lowest))
+
+    def _grow(self, counts: dict[str, int], missing: int, weight: int) -> bool:
+        """Count pods to come, or else more, for the emptiest zone, which has no room; False if there are none.
+
+        As many as its even share of what is missing will fill: it gets no less than that.
+        """
+        zone = min(counts, key=lambda name: (counts[name], name))
+        pods = max(1, missing // len(counts) // max(1, self._slots // weight))
+        grown = 0
+        while grown < pods and (ordinal := self._next_to_come()) is not None:
+            self._zones[zone] |= 1 << ordinal
+            self._slots_left[zone] += self._free[ordinal]
+            grown += 1
+        return grown > 0
+
+    def _next_to_come(self) -> int | None:
+        for index, ordinal in enumerate(self._to_come):
+            if self._room & 1 << ordinal:
+                return self._to_come.pop(index)
+        return self._append()
+
+
+def to_come(pod: PodState) -> bool:
+    """Whether the ordinal's pod is still to be bound: it will take work."""
+    return not (pod.bound or pod.draining)

@@ -1,0 +1,283 @@
+"""``PoolScaler``: one pool's size, decided and written (DESIGN 5.4). The ``Autoscaler`` says when.
+
+A look goes: what is closed and wanted again is opened; a number that somebody else has written is left alone for now;
+more pods are asked for at once; and, where nothing more is needed, pods that are closed and empty are removed. Once a
+period what is not needed is closed first (``core.scale_down`` says which).
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from extender.core.model import AdapterPool, StatefulSet, VPod
+from extender.core.names import API_VERSION
+from extender.core.pool_state import PoolState
+from extender.core.replica_writes import ReplicaWrites
+from extender.core.scale_down import count_without_empty, ordinals_to_close, still_closed, waits_for_closed
+from extender.core.scaling import ScalePlan, plan_scale
+from extender.kube.api import ApiError, OutcomeUnknown
+from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.metrics import Metrics
+from extender.service.caches import Caches
+from extender.service.scale_cache import Scale, ScaleCache
+
+log: Final = logging.getLogger(__name__)
+
+PERIOD_S: Final = 10.0
+RETRY_S: Final = 1.0
+RETRY_MAX_S: Final = 60.0
+"""However often it failed, and however long a Retry-After asks for."""
+LEFT_OVER_S: Final = 5.0
+"""After so long a vpod that seems to have room on open pods gets closed ones, too: its profile refuses that room."""
+REOPENED_MAX: Final = 6
+"""Each opening in vain doubles the time until pods are closed again; not beyond 64 periods."""
+TIMER_RESOLUTION_S: Final = 0.001
+"""A timer may wake us this much too soon; then what it was for is due all the same."""
+
+
+class ClosedChanged(Protocol):
+    """Told after closed pods of a pool took new vreplicas again (``opened``), or others ceased to."""
+
+    def __call__(self, pool: str, *, opened: bool) -> None:
+        """``pool``: its key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all pools share. ``closed_changed``: told of a pool that pods were opened again, or that others were closed."""
+
+    caches: Caches
+    scales: ScaleCache
+    recorder: EventRecorder
+    metrics: Metrics
+    rng: random.Random
+    closed_changed: ClosedChanged
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """The pool, as it is at this moment."""
+
+    state: PoolState
+    pool: AdapterPool
+    stateful_set: StatefulSet
+    allows: Callable[[VPod], bool]
+    plan: ScalePlan
+
+    @property
+    def needs(self) -> tuple[int, int]:
+        """What must change before another one's number is questioned: pods' worth of slots, the pool's generation."""
+        return -(-self.plan.expected_slots // self.pool.slots_per_pod), self.pool.generation
+
+
+class PoolScaler:
+    """Scales the StatefulSet of pool ``key``; for one task at a time. Times are the event loop's, in seconds."""
+
+    def __init__(self, key: str, around: Surroundings, *, period_s: float) -> None:
+        self.key = key
+        self._around = around
+        self._look_at = now()
+        self._down_at = self._look_at + period_s * self._jitter()
+        self._close_from = 0.0
+        self._failures = 0
+        self._reopened = 0
+        self._waiting = ("", 0.0)
+        """The vpod that seems to wait for a closed pod, and since when."""
+        self._needs: tuple[int, int] | None = None
+        """When somebody else's number was first looked at."""
+        self.writes = ReplicaWrites()
+        self.limited_at = 0
+        """Pods that are needed where maxPods allows fewer; else 0."""
+
+    @property
+    def due_at(self) -> float:
+        """When to look next, if nothing happens."""
+        return min(self._down_at, self._look_at)
+
+    @property
+    def held_back(self) -> bool:
+        """Whether it has failed again and again: then no trigger makes the delay shorter."""
+        return self._failures > 1
+
+    def period_changed(self, period_s: float) -> None:
+        """The pool's scale-down period is another one: a shorter one counts from now."""
+        self._down_at = min(self._down_at, now() + period_s)
+
+    def replicas_changed(self, old: StatefulSet | None, new: StatefulSet) -> None:
+        """The watch has seen other replicas: by our write, or by somebody else's, which is told."""
+        if old is None or old.uid != new.uid:
+            self.writes = ReplicaWrites()
+            return
+        if not self.writes.seen(old.replicas, new.replicas, now()):
+            return
+        self._needs = None
+        note = f"somebody else changed replicas from {old.replicas} to {new.replicas}"
+        log.info("pool %s: %s", self.key, note)
+        self._event("ReplicasChanged", note, EventType.NORMAL)
+
+    def retry(self, after_s: float | None) -> None:
+        """It failed: look again after a growing delay, or when the server asked for it."""
+        delay = min(after_s or RETRY_S * 2 ** min(self._failures, 10), RETRY_MAX_S)
+        self._failures += 1
+        self._look_at = now() + delay * self._jitter()
+
+    async def look(self) -> None:
+        """Scale up, down, or not at all. Raises ApiError, NotFound where there is no StatefulSet."""
+        self._look_at = now() + PERIOD_S * self._jitter()
+        await self._decide()
+        self._failures = 0
+
+    def open_all(self) -> None:
+        """We lead no longer: whoever leads next decides for itself what to close."""
+        state = self._around.caches.state.pools.get(self.key)
+        if state is not None:
+            self._set_closed(state, 0)
+
+    def _jitter(self) -> float:
+        return self._around.rng.uniform(0.9, 1.1)
+
+    def _view(self) -> _View | None:
+        state = self._around.caches.state.pools.get(self.key)
+        allows = partial(self._around.caches.state.selects, self.key)
+        plan = plan_scale(state, allows) if state is not None else None
+        if state is None or plan is None or state.pool is None or state.stateful_set is None:
+            return None
+        return _View(state, state.pool, state.stateful_set, allows, plan)
+
+    async def _decide(self) -> None:
+        view = self._view()
+        if view is None:
+            return
+        due = self._down_at - TIMER_RESOLUTION_S <= now()
+        if due:
+            period_s = view.pool.scale_down_period_s * self.writes.patience
+            self._down_at = now() + period_s * self._jitter()
+        self._mark_limited(view.plan)
+        self._reopen(view)
+        if self._backs_off() or (self._stands(view) and not due):
+            return
+        if view.plan.wanted > view.stateful_set.replicas:
+            await self._scale_up(view)
+            return
+        if due and now() >= self._close_from:
+            self._set_closed(view.state, ordinals_to_close(view.state, view.plan, view.allows))
+        await self._scale_down(view)
+
+    def _stands(self, view: _View) -> bool:
+        """Whether somebody else's number stays for now."""
+        if self.writes.foreign is None:
+            return False
+        self._needs = self._needs or view.needs
+        if view.plan.wanted == view.stateful_set.replicas or self._needs != view.needs:
+            self.writes.settle()
+            return False
+        return not (view.plan.homeless and view.plan.wanted > view.stateful_set.replicas)
+
+    def _backs_off(self) -> bool:
+        """Whether somebody else has undone our writes so often that even vreplicas without a place wait."""
+        if self.writes.foreign is None or self.writes.back_off_until - TIMER_RESOLUTION_S <= now():
+            return False
+        self._look_at = min(self._look_at, self.writes.back_off_until)
+        return True
+
+    # -- closing and opening ------------------------------------------------------------------------------------
+
+    def _reopen(self, view: _View) -> None:
+        """Open what is wanted again, or what a vpod that is left over could use."""
+        if not view.state.closed:
+            return
+        keep = still_closed(view.state, view.plan)
+        # Above maxPods stays closed, whoever waits: that is a person's order.
+        waits = None if view.plan.limited else waits_for_closed(view.state, view.allows)
+        if waits is None or waits[0] != self._waiting[0]:
+            self._waiting = (waits[0] if waits is not None else "", now())
+        if waits is not None and (waits[1] or now() - self._waiting[1] >= LEFT_OVER_S - TIMER_RESOLUTION_S):
+            keep = 0
+            self._close_from = now() + view.pool.scale_down_period_s * 2**self._reopened
+            self._reopened = min(self._reopened + 1, REOPENED_MAX)
+        elif waits is not None:
+            self._look_at = min(self._look_at, self._waiting[1] + LEFT_OVER_S)
+        self._set_closed(view.state, keep)
+
+    def _set_closed(self, state: PoolState, closed: int) -> None:
+        opened = state.closed & ~closed & state.schedulable
+        more = closed & ~state.closed
+        if state.closed != closed:
+            state.set_closed(closed)
+        if opened:
+            self._around.closed_changed(self.key, opened=True)
+        if more:
+            self._around.closed_changed(self.key, opened=False)
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def _scale_up(self, view: _View) -> None:
+        scale = await self._around.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
+        wanted = view.plan.wanted
+        if wanted <= scale.replicas:
+            return  # our cache lags behind an earlier scale-up
+        await self._write(scale, wanted)
+        self._told("ScaledUp", scale.replicas, wanted, f"vpods expect {view.plan.expected_slots} slots")
+
+    async def _scale_down(self, view: _View) -> None:
+        if count_without_empty(view.state) >= view.stateful_set.replicas:
+            return
+        scale = await self._around.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
+        again = self._view()
+        if again is None:
+            return
+        if scale.replicas != again.stateful_set.replicas:
+            # The watch lags behind, and with it what we know of the ordinals.
+            self._around.scales.forget(scale.key)
+            self._look_at = now() + RETRY_S
+            return
+        # A second look: something may have been placed or wanted while the scale was read. From here on nothing is
+        # placed there until the write has happened, for what is removed is closed.
+        count = max(again.plan.wanted, count_without_empty(again.state))
+        if count >= scale.replicas:
+            return
+        await self._write(scale, count)
+        self._reopened = 0
+        self._told("ScaledDown", scale.replicas, count, "the others held nothing")
+
+    async def _write(self, scale: Scale, replicas: int) -> None:
+        self.writes.asked(scale.replicas, replicas)
+        try:
+            await self._around.scales.update_scale(scale, replicas)
+        except OutcomeUnknown:
+            raise
+        except ApiError:
+            self.writes.refused(replicas)
+            raise
+        self.writes.settle()
+
+    # -- what is told -------------------------------------------------------------------------------------------
+
+    def _mark_limited(self, plan: ScalePlan) -> None:
+        limited_at = plan.unlimited if plan.limited else 0
+        if limited_at not in {0, self.limited_at}:
+            note = f"{plan.unlimited} pods are needed, maxPods allows {plan.wanted}"
+            self._event("ScalingLimited", note, EventType.WARNING)
+        self.limited_at = limited_at
+
+    def _told(self, reason: str, old: int, new: int, why: str) -> None:
+        log.info("pool %s scaled from %d to %d pods: %s", self.key, old, new, why)
+        self._around.metrics.scalings.labels("up" if new > old else "down").inc()
+        self._event(reason, f"scaled from {old} to {new} pods: {why}", EventType.NORMAL)
+
+    def _event(self, reason: str, note: str, kind: EventType) -> None:
+        pool = self._around.caches.pools.get(self.key)
+        namespace, _, name = self.key.partition("/")
+        uid = pool.uid if pool is not None else ""
+        regarding = ObjectReference(API_VERSION, "AdapterPool", namespace, name, uid)
+        self._around.recorder.event(regarding, type=kind, reason=reason, action="Scaling", note=note)
+
+
+def now() -> float:
+    """The event loop's time, in seconds."""
+    return asyncio.get_running_loop().time()
