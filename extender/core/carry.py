@@ -115,7 +115,7 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
 
 def _open(pool: PoolState, state: PodState, ordinal: int) -> bool:
     """Whether an ordinal may get anything new, once it is bound."""
-    return not (state.draining or pool.closed >> ordinal & 1 or state.name in pool.abandoned)
+    return not (state.leaving or pool.closed >> ordinal & 1)
 
 
 def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:

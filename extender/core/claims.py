@@ -70,6 +70,7 @@ class PodState:
     """
 
     __slots__ = (
+        "abandoned",
         "capacity",
         "claims",
         "held",
@@ -97,6 +98,8 @@ class PodState:
         self.placed = 0
         self.ledger_bytes = 0
         self.capacity = 0
+        self.abandoned = False
+        """Not Ready for longer than rescheduleAfterSeconds."""
         self.schedulable = False
         self.place: tuple[str, str] = ("", "")
         """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
@@ -143,6 +146,11 @@ class PodState:
     def draining(self) -> bool:
         """Whether a person has annotated the pod as unschedulable: that is how a pod is drained."""
         return self.pod is not None and self.pod.unschedulable
+
+    @property
+    def leaving(self) -> bool:
+        """Whether what it holds is to be placed elsewhere: it is drained, or taken for lost."""
+        return self.draining or self.abandoned
 
     def why_unschedulable(self) -> str:
         """In a few words, why the pod takes no new vreplicas; "" if it does."""

@@ -191,4 +191,4 @@ class ZonePacking(Packing):
 
 def to_come(pod: PodState) -> bool:
     """Whether the ordinal's pod is still to be bound: it will take work."""
-    return not (pod.bound or pod.draining)
+    return not (pod.bound or pod.leaving)

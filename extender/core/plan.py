@@ -80,12 +80,21 @@ def _pair(
             yield Move(vpod, name, "", left, reason)
 
 
-def place(pool: PoolState, vpod: VPod, *, allowed: bool = True, rules: Rules | None = None) -> Decision:
+def place(
+    pool: PoolState,
+    vpod: VPod,
+    *,
+    allowed: bool = True,
+    rules: Rules | None = None,
+    leave_closed: bool = False,
+) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool; ``rules``: None for its profile's.
+
+    ``leave_closed``: what it has on closed pods is placed elsewhere, too. Of other vpods the evictor moves that.
 
     Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool.
     """
-    return _Plan(pool, vpod, rules or pool.profile.rules).run(allowed=allowed)
+    return _Plan(pool, vpod, rules or pool.profile.rules, leave_closed=leave_closed).run(allowed=allowed)
 
 
 def release_all(pool: PoolState, vpod_key: str) -> Decision:
@@ -100,7 +109,8 @@ def release_all(pool: PoolState, vpod_key: str) -> Decision:
 class _Plan:
     """The working values of one ``place``."""
 
-    def __init__(self, pool: PoolState, vpod: VPod, rules: Rules) -> None:
+    def __init__(self, pool: PoolState, vpod: VPod, rules: Rules, *, leave_closed: bool = False) -> None:
+        self.leave_closed = leave_closed
         self.pool = pool
         self.vpod = vpod
         self.rules = rules
@@ -171,7 +181,7 @@ class _Plan:
             pod = self.pool.pods[name]
             if not self.pool.is_member(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
-            elif pod.draining or name in self.pool.abandoned:
+            elif pod.leaving or (self.leave_closed and _is_closed(self.pool, pod)):
                 # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
                 self.leaving[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:
@@ -283,6 +293,8 @@ class _Plan:
     def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
         if self.pool.pods[name].draining:
             return "pod is marked unschedulable", MoveReason.DRAIN
+        if not self.pool.pods[name].abandoned:
+            return "pod is being emptied", MoveReason.COMPACTION
         return "pod was not ready for too long", MoveReason.RESCHEDULE
 
     # -- the outcome --------------------------------------------------------------------------------------------
@@ -325,12 +337,16 @@ class _Plan:
         return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
 
 
+def _is_closed(pool: PoolState, pod: PodState) -> bool:
+    return pod.ordinal is not None and bool(pool.closed >> pod.ordinal & 1)
+
+
 def _why_not(pool: PoolState, pod: PodState) -> str:
     if why := pod.why_unschedulable():
         return why
-    if pod.name in pool.abandoned:
+    if pod.abandoned:
         return "not ready for too long"
-    if pod.ordinal is not None and pool.closed >> pod.ordinal & 1:
+    if _is_closed(pool, pod):
         return "being emptied"
     return "no free slots" if pod.free <= 0 or pod.has_room else "ledger too large"
 

@@ -281,13 +281,12 @@ class PoolState:
         if state.pod is not None and state.pod.slots is not None:
             slots = min(slots, state.pod.slots)
         state.capacity = slots
+        state.abandoned = state.name in self.abandoned
         ordinal = state.ordinal
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = False
             return
-        state.schedulable = (
-            self.is_member(state) and state.name not in self.abandoned and not state.why_unschedulable()
-        )
+        state.schedulable = self.is_member(state) and not state.abandoned and not state.why_unschedulable()
         self._set_bits(state, ordinal, schedulable=state.schedulable)
 
     def _set_bits(self, state: PodState, ordinal: int, *, schedulable: bool) -> None:

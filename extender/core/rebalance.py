@@ -124,12 +124,12 @@ class _Period:
         yield from ((pod, MoveReason.DRAIN) for pod in loaded if pod.draining and pool.is_member(pod))
         yield from ((pod, MoveReason.ORDINAL_GONE) for pod in loaded if not pool.is_member(pod))
         for pod in loaded:
-            if pod.name in pool.abandoned and not pod.draining and pool.is_member(pod):
+            if pod.abandoned and not pod.draining and pool.is_member(pod):
                 yield pod, MoveReason.RESCHEDULE
 
     def _overcommitted(self) -> Iterator[PodState]:
         for pod in self._pool.members():
-            if pod.placed > pod.capacity and not pod.draining and pod.name not in self._pool.abandoned:
+            if pod.placed > pod.capacity and not pod.leaving:
                 yield pod
 
     def _movable(self, key: str) -> VPod | None:
@@ -247,7 +247,7 @@ class _Period:
         if pod is None or target not in self._pool.pods or source == target or not placed.get(source):
             return False
         emptying = pod.ordinal is not None and bool(self._emptying >> pod.ordinal & 1)
-        return not emptying and not pod.draining and source not in self._pool.abandoned
+        return not emptying and not pod.leaving
 
     # -- the outcome ---------------------------------------------------------------------------------------------------
 

@@ -132,7 +132,7 @@ def _left_with(
     above = [
         pod
         for ordinal in range(start + count, start + stateful_set.replicas)
-        if (pod := state.by_ordinal.get(ordinal)) is not None and not pod.draining
+        if (pod := state.by_ordinal.get(ordinal)) is not None and not pod.leaving
     ]
     for pod in above:
         if not _leaves(packing, pod):

@@ -1,7 +1,7 @@
 """How many pods a pool needs (DESIGN 5.4). Pure; the autoscaler acts on it.
 
 The slots needed are what all vpods expect (raised targets counted) plus the slots that are lost on pods that cannot
-take work: all of a pod being drained, and what is free on a pod whose node is cordoned or failing (what it holds
+take work: all of a pod being drained or taken for lost, and what is free on a pod whose node is cordoned or failing (what it holds
 stays there and needs no second place). To that come pods for vreplicas that still have no place once all pending
 pods are counted: heavy vreplicas do not fill a pod to the last slot.
 
@@ -90,7 +90,7 @@ def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) ->
 def missing_vreplicas(
     state: PoolState, pool: AdapterPool, allows: Callable[[VPod], bool]
 ) -> Iterator[tuple[VPod, int]]:
-    """(vpod, vreplicas that need a place), of those that can have one. What waits on a draining pod needs one, too.
+    """(vpod, vreplicas that need a place), of those that can have one. What waits on a pod that it is to leave needs one, too.
 
     Every vpod is looked at, not only the unplaced: a raised target may be missing where all of spec.vreplicas is placed.
     """
@@ -108,19 +108,21 @@ def _placed_to_stay(state: PoolState, vpod_key: str) -> int:
     return sum(
         claim.placed.vreplicas
         for name, claim in state.claims_of(vpod_key).items()
-        if not state.pods[name].draining
+        if not state.pods[name].leaving
     )
 
 
 def _lost_slots(pod: PodState) -> int:
-    return pod.capacity if pod.draining else max(0, pod.free)
+    return pod.capacity if pod.leaving else max(0, pod.free)
 
 
 def _by_need(
     state: PoolState, pool: AdapterPool, replicas: int, expected: int, allows: Callable[[VPod], bool]
 ) -> tuple[int, bool]:
     """Pods needed without maxPods, and whether something is without a place in those that are to come."""
-    lost = sum(_lost_slots(pod) for pod in state.members() if pod.bound and not pod.schedulable)
+    lost = sum(
+        _lost_slots(pod) for pod in state.members() if (pod.bound and not pod.schedulable) or pod.abandoned
+    )
     floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
     ordinals = range(_start(state), _start(state) + replicas)
     most = (POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)) + 1

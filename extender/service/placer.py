@@ -186,7 +186,9 @@ class Placer:
             self._know(vpod)
             pool = self._caches.state.pool(vpod.pool)
             allowed = self._caches.state.selects(vpod.pool, vpod)
-            (decision,), failed = await self._carry_out(vpod.pool, [place(pool, vpod, allowed=allowed)])
+            # Its caller has to publish a move, so what stands on a pod to be emptied moves when the caller asks.
+            decided = place(pool, vpod, allowed=allowed, leave_closed=True)
+            (decision,), failed = await self._carry_out(vpod.pool, [decided])
             if (why := failed.get(vpod.key)) is not None:
                 raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
             covered = self._committer.covered(decision, vpod)

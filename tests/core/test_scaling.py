@@ -342,3 +342,24 @@ def test_without_a_node_that_takes_work_the_factor_is_one():
     scene = Scene(slots=5, replicas=1).node(a_node(ready=False)).vpod("a", 6)
     scene.pool.set_profile(by_policy(AvailabilityNodePriority()))
     assert wanted(scene) == 2
+
+
+class TestPodsTakenForLost:
+    """Not Ready for rescheduleAfterSeconds: what they hold needs another place, and they are none for anything."""
+
+    def test_what_a_lost_pod_holds_needs_a_pod(self):
+        scene = Scene(replicas=1, slots=20).pod(0, {"tenant/a": 20}, ready=False).vpod("a", 20, {0: 20})
+        assert plan_scale(scene.pool).wanted == 1
+        scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
+        assert plan_scale(scene.pool).wanted == 2
+
+    def test_a_lost_pod_that_waits_for_a_node_is_no_room_to_come(self):
+        scene = Scene(replicas=2, slots=20).pods(0).pod(1, node="").vpod("a", 40, {0: 20, 1: 20})
+        assert plan_scale(scene.pool).wanted == 2
+        scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
+        assert plan_scale(scene.pool).wanted == 3
+
+    def test_a_lost_pod_that_is_gone_is_no_room_to_come(self):
+        scene = Scene(replicas=2, slots=20).pods(0).vpod("a", 40, {0: 20, 1: 20})
+        scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
+        assert plan_scale(scene.pool).wanted == 3

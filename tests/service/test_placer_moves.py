@@ -55,7 +55,11 @@ async def test_a_move_is_written_and_told_with_its_reason_in_event_condition_and
         note = "3 vreplicas moved from dispatcher-0 to dispatcher-1 (Compaction)"
         assert [event["note"] for event in await world.events("Moved")] == [note]
         condition = await moved_condition(world)
-        assert (condition["status"], condition["reason"], condition["message"]) == ("True", "Compaction", note)
+        assert (condition["status"], condition["reason"], condition["message"]) == (
+            "True",
+            "Compaction",
+            note,
+        )
         assert 'vreplica_scheduler_moves_total{reason="Compaction"} 3.0' in service.metrics.render().decode()
 
 
@@ -162,6 +166,22 @@ async def test_a_shrinking_caller_keeps_its_ledgers_until_it_has_published_less(
         assert [await world.ledger(o) for o in (0, 1)] == [{CALLERS: 2}, {}]
 
 
+async def test_a_caller_that_asks_again_leaves_a_pod_that_is_being_emptied():
+    world = await a_world(0, 1)
+    async with world.serving() as service:
+        await asyncio.sleep(1)
+        await service.placer.schedule(of_caller(2))
+        service.caches.state.pool(POOL).set_closed(1 << 1)
+        moved = await service.placer.schedule(of_caller(2, {0: 1, 1: 1}))
+        assert dict(moved.target) == {"dispatcher-0": 2}
+        assert [await world.ledger(o) for o in (0, 1)] == [{CALLERS: 2}, {CALLERS: 1}], (
+            "covered until published"
+        )
+        again = await service.placer.schedule(of_caller(2, {0: 2}))
+        assert dict(again.target) == {"dispatcher-0": 2}
+        assert await world.ledger(1) == {}
+
+
 async def test_a_caller_that_wants_nothing_any_more_is_released_and_forgotten():
     world = await a_world(0)
     async with world.serving() as service:
@@ -174,7 +194,7 @@ async def test_a_caller_that_wants_nothing_any_more_is_released_and_forgotten():
 
 
 async def test_after_a_restart_a_callers_share_stands_and_its_next_call_finds_it():
-    world = await a_world(0, 1, 2)
+    world = await a_world(0, 1, 2, minPods=3)
     async with world.serving() as service:
         await asyncio.sleep(1)
         first = await service.placer.schedule(of_caller(2))
