@@ -22,7 +22,8 @@ from extender.core.moves import Move
 from extender.core.plan import Decision, place
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.rebalance import Limits, plan_moves, surplus_ordinals
+from extender.core.rebalance import Limits, plan_moves
+from extender.core.scale_down import ordinals_to_close
 from extender.core.scaling import plan_scale
 from extender.core.state import State
 
@@ -115,15 +116,16 @@ def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
     namespace, name = split_key(key)
     pool = state.pool(key)
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
-    scale = plan_scale(pool, allows) if autoscale else None
+    scale = plan_scale(pool, allows)
     budget = pool.pool.moves_per_period if pool.pool is not None else 0
-    limits = Limits(budget=budget, emptying=surplus_ordinals(pool, allows))
+    surplus = ordinals_to_close(pool, scale, allows) if scale is not None else 0
+    limits = Limits(budget=budget, emptying=surplus)
     moves = plan_moves(pool, limits) if compact else []
     return {
         "namespace": namespace,
         "name": name,
         "replicas": replicas,
-        "wantedReplicas": scale.wanted if scale is not None else replicas,
+        "wantedReplicas": scale.wanted if autoscale and scale is not None else replicas,
         "freeSlots": pool.free_slots(),
         "evictions": _evictions(moves),
     }

@@ -13,12 +13,13 @@ object that came to break it in another way (the pool shrank later) can still be
 Caches lag a little: what they do not know yet is a warning, never a refusal, and the placer checks again.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from extender.core import names
-from extender.core.decode import Json, mapping, mappings, pool_from, quantity, sequence, text, vpod_from
+from extender.core.decode import Json, mapping, pool_from, quantity, sequence, text, vpod_from
 from extender.core.errors import InvalidObject, LedgerUnreadable
 from extender.core.ledger import Ledger, decode_ledger, ledger_slots
 from extender.core.model import AdapterPool, Namespace, VPod, object_key
@@ -26,7 +27,6 @@ from extender.core.policy.profiles import BUILT_IN_PROFILES
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
-SOURCE_PRESETS: Final = frozenset({"knative-consumergroup", "knative-kafkasource"})
 DEFAULT_WRITERS: Final = frozenset({"system:serviceaccount:vreplica-system:vreplica-scheduler"})
 GUARDED_ANNOTATIONS: Final = (names.PLACEMENTS_ANNOTATION, names.SLOTS_ANNOTATION)
 
@@ -67,7 +67,6 @@ class Rules:
     writers: frozenset[str] = DEFAULT_WRITERS
     """Usernames that may write the guarded annotations."""
     profiles: frozenset[str] = DEFAULT_PROFILES
-    source_presets: frozenset[str] = SOURCE_PRESETS
 
 
 DEFAULT_RULES: Final = Rules()
@@ -196,8 +195,9 @@ def _custom_resource(request: AdmissionRequest, obj: Json, view: View, rules: Ru
             _vpod(vpod_from(obj), _decoded_vpod(old), view, findings)
         else:
             subject = "AdapterPool"
-            _pool(pool_from(obj), _decoded_pool(old), view, rules, findings)
-            _sources(obj, old, rules, findings)
+            pool = pool_from(obj)
+            _pool(pool, _decoded_pool(old), view, rules, findings)
+            _sources(pool, obj, old, findings)
     except InvalidObject as error:
         return denied(str(error), code=422)
     if findings.problems:
@@ -228,16 +228,16 @@ def _pool(new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, f
         )
 
 
-def _sources(obj: Json, old: Json | None, rules: Rules, findings: _Findings) -> None:
+def _sources(new: AdapterPool, obj: Json, old: Json | None, findings: _Findings) -> None:
     if old is not None and sequence(obj, "spec", "sources") == sequence(old, "spec", "sources"):
         return
-    for index, source in enumerate(mappings(obj, "spec", "sources")):
-        preset = text(source, "preset")
-        if preset and preset not in rules.source_presets:
-            findings.problems.append(
-                f"spec.sources[{index}].preset {preset!r:.80} is not known; known are "
-                f"{_listed(rules.source_presets)}"
-            )
+    findings.problems.extend(new.source_problems)
+    own = Counter(source.key for source in new.sources)
+    findings.warnings.extend(
+        f"spec.sources declares {key} {times} times: an object belongs to the first entry whose labelSelector selects it"
+        for key, times in own.items()
+        if times > 1
+    )
 
 
 def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:

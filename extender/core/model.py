@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from extender.core.ledger import EMPTY_LEDGER, Ledger
+from extender.core.node_fit import NodeFit, Taint
 
 ORDINAL_MAX: Final = 100_000
 """Ordinals are bits of an int in the state: one beyond this would make every decision, of all pools, slow."""
@@ -144,6 +145,10 @@ class Node:
     """The Ready condition is True and there is no not-ready or unreachable taint."""
     slots: int | None = None
     """Allocatable ``vreplica.dev/slots``, where the node declares it."""
+    labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """All of them: any may be asked for by a StatefulSet that comes later. Some 3 KiB a node."""
+    taints: tuple[Taint, ...] = ()
+    """Those that say whom the node is for; how it is at the moment is in ``cordoned`` and ``ready``."""
 
     @property
     def key(self) -> str:
@@ -166,6 +171,8 @@ class StatefulSet:
     resource_version: str = ""
     replicas: int = 1
     ordinals_start: int = 0
+    fit: NodeFit | None = None
+    """Where its pod template's pods could stand; None where nothing is known of the template."""
     deleting: bool = False
 
     @property
@@ -220,6 +227,51 @@ def _meets(requirement: SelectorRequirement, labels: Mapping[str, str]) -> bool:
 EVERYTHING: Final = LabelSelector()
 
 
+Path = tuple[str, ...]
+"""Where a field is in an object: the keys from its root on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcePaths:
+    """Where an object of a foreign kind has what a vpod has. Empty paths: the kind has no such field."""
+
+    vreplicas: Path
+    placements: Path
+    """A list below ``status``, one entry a pod."""
+    pod_name: str = "podName"
+    """Key of an entry of the placements."""
+    count: str = "vreplicas"
+    """Key of an entry of the placements."""
+    vreplicas_default: int | None = None
+    """Where the object says nothing; None: it has to."""
+    vreplicas_max: Path = ()
+    """Never more than what stands here."""
+    slots_per_vreplica: Path = ()
+    scheduled: Path = ()
+    """Below ``status``: how many vreplicas have a place, where that is ours to write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A foreign kind whose objects are vpods of the pool that declares it (DESIGN 5.6)."""
+
+    group: str
+    versions: tuple[str, ...]
+    """The first of them that is served is watched."""
+    resource: str
+    """Plural, as in URLs."""
+    kind: str
+    paths: SourcePaths
+    selector: LabelSelector = EVERYTHING
+    write_status: bool = True
+    """False: its own controller writes the placements, having asked for them."""
+
+    @property
+    def key(self) -> str:
+        """``<kind>.<group>`` in lower case, as behind the ``@`` of a vpod's key."""
+        return f"{self.kind}.{self.group}".lower()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
     """spec of an AdapterPool; see DESIGN 2 for each field's meaning."""
@@ -243,6 +295,9 @@ class AdapterPool:
     move_dry_run: bool = False
     namespace_selector: LabelSelector = EVERYTHING
     profile: str = "default"
+    sources: tuple[Source, ...] = ()
+    source_problems: tuple[str, ...] = ()
+    """Entries of spec.sources that cannot be read, one sentence each: the rest of the pool does not suffer from them."""
     deleting: bool = False
 
     @property

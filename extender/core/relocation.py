@@ -19,6 +19,8 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
     claims = pool.claims_of(vpod.key)
     if vpod.deleting or any(claims[name].placed.weight != vpod.weight for name in target):
         return None  # placing has to decide it first
+    if any(claims[name].published != count for name, count in target.items()):
+        return None  # as it has to where more is placed than published: it may not be wanted at all
     before = dict(target)
     steps: list[Reasoning] = []
     for move in moves:

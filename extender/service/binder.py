@@ -283,7 +283,9 @@ class PodBinder:
         for attempt in range(self.ATTEMPTS_MAX):
             if self._settled(pod, uid, node):
                 return
-            assumed = self._binder.assume(pod, node)
+            assumed = await self._assume(pod, uid, node)
+            if assumed is None:
+                return
             try:
                 await self._binder.bind(assumed)
             except (OutcomeUnknown, asyncio.CancelledError):
@@ -299,6 +301,15 @@ class PodBinder:
                 raise
             else:
                 return
+
+    async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod | None:
+        """None where the pod is there already: what refuses it may be that our view is behind (I5)."""
+        try:
+            return self._binder.assume(pod, node)
+        except BindRefused:
+            if self._settled(await self._read(pod.namespace, pod.name), uid, node):
+                return None
+            raise
 
     def _settled(self, pod: AdapterPod, uid: str, node: str) -> bool:
         if pod.uid != uid:

@@ -20,16 +20,14 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.core.decode import pod_from, vpod_from
+from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
-from extender.core.ledger import Ledger, Share, encode_ledger, ledger_slots
-from extender.core.model import AdapterPod, VPod, object_key, placement_order
-from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.core.ledger import Share
+from extender.core.model import AdapterPod, VPod, object_key
 from extender.core.plan import Decision
 from extender.core.verbs import slots_of
 from extender.kube.api import (
     PODS,
-    VPODS,
     Api,
     ApiError,
     Conflict,
@@ -41,7 +39,9 @@ from extender.kube.api import (
 )
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.status import status_patch
+from extender.service.ledger_patch import covers, ledger_patch, merged, publishable
+from extender.service.status import StatusWriter, vpod_status
+from extender.service.untold import UntoldMoves
 
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
@@ -60,25 +60,6 @@ class Batch:
     """vpods with a write whose outcome is unknown: their reservations must not be released."""
     stale: set[str] = field(default_factory=set)
     """vpods that have changed since the decision. Whoever saw the change has queued them again."""
-
-
-def publishable(
-    decided: Mapping[str, int], ledgers: Mapping[str, int], published: Mapping[str, int]
-) -> dict[str, int]:
-    """Pod name -> vreplicas to publish of a decision: what ledgers cover, or what is published there already.
-
-    What a move did not get on its new pod stays published on the old one, whose ledger still has it.
-    """
-    target = {
-        name: min(count, max(ledgers.get(name, 0), published.get(name, 0))) for name, count in decided.items()
-    }
-    missing = sum(decided.values()) - sum(target.values())
-    for name, count in published.items():
-        back = min(missing, count - target.get(name, 0))
-        if back > 0:
-            target[name] = target.get(name, 0) + back
-            missing -= back
-    return {name: target[name] for name in sorted(target, key=placement_order) if target[name]}
 
 
 class Committer:
@@ -100,7 +81,10 @@ class Committer:
         self._now = now
         self._leading = leading
         self._metrics = metrics
+        self.write_status: StatusWriter = vpod_status
+        """How statuses are written; replaced where there are other kinds than VPods."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self.untold = UntoldMoves()
         self._doubtful: dict[str, str] = {}
         """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
         caches.pods.add_event_handler(self._pod_changed)
@@ -126,9 +110,11 @@ class Committer:
                     break
                 await step(pool, batch)
         finally:
-            for key in batch.decisions:
+            for key, decision in batch.decisions.items():
                 if key not in batch.unknown:
                     self._caches.state.release(owner, pool, key)
+                else:
+                    self.untold.remember(decision)
         return batch.failed
 
     async def _write_ups(self, pool: str, batch: Batch) -> None:
@@ -173,15 +159,18 @@ class Committer:
             if key in batch.failed or key in batch.stale:
                 continue
             # A vpod that came back under its old name wants what it finds.
-            if decision.of != _version(self._caches.vpods.latest(key)):
+            if decision.of != _version(self._of_pool(key, pool_key)):
                 continue
             target = decision.target
             for name, claim in pool.claims_of(key).items():
                 if claim.reserved is None or claim.owner != batch.owner:
                     # A bind has brought it there since the decision.
                     continue
-                # Never below what is published, whatever came of the status write.
-                share = Share(max(target.get(name, 0), claim.published), decision.weight)
+                # Never below what is published, whatever came of the status write, and of a change of poolRef.
+                published = max(claim.published, self._published_elsewhere(key, pool_key, name))
+                share = Share(max(target.get(name, 0), published), decision.weight)
+                if published > max(target.get(name, 0), claim.published):
+                    batch.failed[key] = "its new pool has not published yet where it goes"
                 state = pool.pods[name].pod
                 if (
                     claim.ledger.vreplicas
@@ -225,6 +214,9 @@ class Committer:
             # Read what is really there: our own write may have arrived, or somebody else's did.
             try:
                 known = self._written(await self._api.get(PODS, pod.namespace, pod.name))
+                if known.uid != pod.uid:
+                    # The watch has yet to tell that the pod we know is gone: what its ledger says covers nothing.
+                    self._doubtful[pod.key] = pod.resource_version
             except NotFound:
                 known = None
             except ApiError:
@@ -235,7 +227,7 @@ class Committer:
             known = None
         if isinstance(error, (Invalid, Conflict)):
             self._metrics.ledger_conflicts.inc()
-        if known is not None and known.uid == pod.uid and _covers(known.ledger, change):
+        if known is not None and known.uid == pod.uid and covers(known.ledger, change):
             return
         _fall_short(batch, change, str(error))
 
@@ -260,7 +252,8 @@ class Committer:
     # -- statuses -----------------------------------------------------------------------------------------------
 
     async def _status(self, batch: Batch, key: str) -> None:
-        vpod, decision = self._caches.vpods.latest(key), batch.decisions[key]
+        decision = batch.decisions[key]
+        vpod = self._of_pool(key, decision.pool)
         if decision.of != _version(vpod):
             # Written now, the status would claim to be about a spec, or a vpod, that nobody has decided.
             batch.stale.add(key)
@@ -268,19 +261,34 @@ class Committer:
         if vpod is None:
             return
         target = publishable(decision.target, self._confirmed(decision), vpod.placements)
-        patch = status_patch(vpod, decision, target, self._now())
-        if patch is None:
+        write = self.write_status(vpod, self.untold.telling(decision), target, self._now())
+        if write is None:
             return
         try:
             async with self._slots:
                 reply = await self._api.patch(
-                    VPODS, vpod.namespace, vpod.name, patch, patch_type=PatchType.MERGE, subresource="status"
+                    write.resource,
+                    vpod.namespace,
+                    vpod.name,
+                    write.patch,
+                    patch_type=PatchType.MERGE,
+                    subresource="status",
                 )
-            self._caches.vpods.written(vpod_from(reply))
+            self._caches.vpods.written(write.decode(reply))
         except ApiError as error:
             batch.failed[key] = str(error)
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
+
+    def _of_pool(self, key: str, pool: str) -> VPod | None:
+        """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""
+        vpod = self._caches.vpods.latest(key)
+        return vpod if vpod is not None and vpod.pool == pool else None
+
+    def _published_elsewhere(self, key: str, pool: str, pod_name: str) -> int:
+        """vreplicas that a vpod which has left the pool still publishes on its pod (I2)."""
+        vpod = self._caches.vpods.latest(key)
+        return vpod.placements.get(pod_name, 0) if vpod is not None and vpod.pool != pool else 0
 
     def _confirmed(self, decision: Decision) -> dict[str, int]:
         """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt."""
@@ -304,45 +312,3 @@ def _version(vpod: VPod | None) -> tuple[str, int]:
 def _fall_short(batch: Batch, change: Mapping[str, Share], why: str) -> None:
     for key in change:
         batch.failed.setdefault(key, why)
-
-
-def merged(ledger: Ledger, change: Mapping[str, Share]) -> dict[str, Share]:
-    """A ledger with some shares replaced; a share of 0 leaves it."""
-    result = {**ledger, **change}
-    return {key: share for key, share in result.items() if share.vreplicas}
-
-
-def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
-    """The JSON patch that swaps a pod's ledger, if the pod and its ledger are still as known.
-
-    Raises LedgerTooLarge, and OverflowError where the ledger grows beyond ``slots``: never written, however it came about.
-    """
-    total = ledger_slots(ledger)
-    if total > slots and total > ledger_slots(pod.ledger):
-        raise OverflowError(f"ledger of {total} slots is over the pod's {slots}")
-    path = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.replace("/", "~1")
-    patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
-    if pod.ledger_text is None:
-        # There is no text to compare with, so compare the version: nobody else may have begun a ledger.
-        patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version})
-    else:
-        patch.append({"op": "test", "path": path, "value": pod.ledger_text})
-    if not pod.has_annotations:
-        patch.append({"op": "add", "path": "/metadata/annotations", "value": {}})
-    patch.append({"op": "add", "path": path, "value": encode_ledger(ledger)})
-    if pod.slots is None:
-        patch.append(
-            {
-                "op": "add",
-                "path": "/metadata/annotations/" + SLOTS_ANNOTATION.replace("/", "~1"),
-                "value": str(slots),
-            }
-        )
-    return patch
-
-
-def _covers(ledger: Ledger, change: Mapping[str, Share]) -> bool:
-    return all(
-        ledger.get(key, Share(0)) == share or (not share.vreplicas and key not in ledger)
-        for key, share in change.items()
-    )

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from extender.core import decode
+from extender.core.caches import VPodAssumeCache
 from extender.core.errors import InvalidObject
-from extender.core.model import object_key
+from extender.core.model import VPod, object_key
 from extender.core.names import POOL_LABEL
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -32,6 +33,7 @@ from extender.kube.api import (
 )
 from extender.kube.reflector import Reflector
 from extender.service.caches import Caches
+from extender.service.sources import ForeignSources
 
 log: Final = logging.getLogger(__name__)
 
@@ -104,14 +106,32 @@ class CacheSink(Generic[T]):
             return known
 
 
+class OwnVPods:
+    """The cache of vpods as the reflector of VPods may see it: a list of them says nothing about foreign kinds."""
+
+    def __init__(self, cache: VPodAssumeCache) -> None:
+        self._cache = cache
+        self.get = cache.get
+        self.update = cache.update
+        self.delete = cache.delete
+
+    def replace(self, objects: list[VPod], resource_version: str) -> None:
+        """The whole list of VPods as of a version."""
+        foreign = [vpod for vpod in self._cache.list() if vpod.source]
+        self._cache.replace([*objects, *foreign], resource_version)
+
+
 class Informers:
-    """All reflectors of the service. ``run`` them in one task; ``synced`` once every first list is in."""
+    """All reflectors of the service. ``run`` them in one task; ``synced`` once every first list is in.
+
+    A foreign kind that cannot be listed counts as listed then: it must not keep the service from working.
+    """
 
     def __init__(self, api: Api, caches: Caches, *, rng: random.Random) -> None:
         def reflector(resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE) -> Reflector:
             return Reflector(api, resource, sink, rng=rng, options=options)
 
-        self._vpods = reflector(VPODS, CacheSink(decode.vpod_from, caches.vpods))
+        self._vpods = reflector(VPODS, CacheSink(decode.vpod_from, OwnVPods(caches.vpods)))
         self._pods = reflector(
             PODS,
             CacheSink(decode.pod_from, caches.pods, on_replaced=self._pods_listed),
@@ -123,6 +143,7 @@ class Informers:
             reflector(STATEFULSETS, CacheSink(decode.stateful_set_from, caches.stateful_sets)),
             reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools)),
         ]
+        self.sources = ForeignSources(api, caches, rng=rng)
 
     @property
     def reflectors(self) -> list[Reflector]:
@@ -132,14 +153,19 @@ class Informers:
     @property
     def synced(self) -> bool:
         """Whether every kind has been listed."""
-        return all(reflector.is_synced for reflector in self.reflectors)
+        return not self.not_synced()
 
     def not_synced(self) -> list[str]:
         """Plurals of the kinds still to be listed."""
-        return [r.resource.plural for r in self.reflectors if not r.is_synced]
+        missing = [r.resource.plural for r in self.reflectors if not r.is_synced]
+        return missing if missing or self.sources.settled.is_set() else ["foreign sources"]
 
     async def wait_synced(self) -> None:
         """Wait until every kind has been listed."""
+        await self._wait_listed()
+        await self.sources.settled.wait()
+
+    async def _wait_listed(self) -> None:
         for reflector in self.reflectors:
             await reflector.synced.wait()
 
@@ -147,6 +173,7 @@ class Informers:
         """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes."""
         await self._pods.relist()
         await self._vpods.relist()
+        await self.sources.catch_up()
 
     async def run(self) -> None:
         """List and watch everything until cancelled."""
@@ -156,6 +183,9 @@ class Informers:
                 tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
             await self._pods.synced.wait()
             tasks.create_task(self._vpods.run(), name="reflector vpods")
+            # Whose an object is depends on pools and namespaces, and which pods it may be on comes from the pods.
+            await self._wait_listed()
+            tasks.create_task(self.sources.run(), name="foreign sources")
 
     def _pods_listed(self) -> None:
         if self._vpods.is_synced:

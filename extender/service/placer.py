@@ -119,9 +119,7 @@ class Placer:
                 pool, (self._decide(pool, key) for key in keys if key not in kept)
             )
             for decision in decisions:
-                self._settle(
-                    decision, failed.get(decision.vpod), started, newly=decision.vpod in unscheduled
-                )
+                self._settle(decision, failed.get(decision.vpod), started, newly=decision.vpod in unscheduled)
             for key in kept:
                 self.queue(pool).done(key)
 
@@ -173,7 +171,7 @@ class Placer:
                 else:
                     done += decision.moves
                     self._remember(decision.vpod, decision.explanation)
-                    self._narrator.moved(state, decision)
+                    self._narrator.moved(state, self._committer.untold.told(decision))
         return done
 
     async def schedule(self, vpod: VPod) -> Decision:
@@ -247,7 +245,7 @@ class Placer:
         else:
             queue.done(key)
         if error is None:
-            self._narrator.decided(pool, decision, newly=newly)
+            self._narrator.decided(pool, self._committer.untold.told(decision), newly=newly)
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
         """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""

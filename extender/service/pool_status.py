@@ -42,9 +42,7 @@ def pool_numbers(state: PoolState) -> dict[str, int]:
     }
 
 
-def pool_conditions(
-    state: PoolState, allows: Callable[[VPod], bool] = anyone
-) -> list[PoolCondition]:
+def pool_conditions(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> list[PoolCondition]:
     """(type, whether it holds, reason, message) of the pool's conditions."""
     over = sorted(pod.name for pod in state.overcommitted())
     plan = plan_scale(state, allows)

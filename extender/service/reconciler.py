@@ -24,7 +24,7 @@ from extender.kube.api import PODS, Api, ApiError, PatchType
 from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.committer import ledger_patch
+from extender.service.ledger_patch import ledger_patch
 from extender.service.queue import VPodQueues
 
 log: Final = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The extender's HTTP server: verbs, health, metrics and state (aiohttp).
+"""The extender's HTTP server: verbs, ``/v1/schedule``, health, metrics and state (aiohttp).
 
 Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many run at once: over it
 the answer is a quick 503, which kube-scheduler retries, instead of a queue that makes every answer late. Until the
@@ -10,7 +10,7 @@ Idle connections are kept for longer than the 90 s after which Go's client close
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import orjson
@@ -20,6 +20,7 @@ from extender.core.errors import WireError
 from extender.core.wire import BODY_BYTES_MAX
 from extender.metrics import Metrics
 from extender.service.config import ServerConfig
+from extender.service.schedule import ScheduleRefused
 from extender.service.verbs import ERROR, ExtenderVerbs
 
 log: Final = logging.getLogger(__name__)
@@ -53,9 +54,11 @@ class ExtenderServer:
         *,
         health: Health,
         metrics: Metrics,
-        describe_state: Callable[[], dict[str, object]],
+        describe_state: Callable[[Mapping[str, str]], dict[str, object]],
+        schedule: Verb | None = None,
     ) -> None:
         self._config = config
+        self._schedule = schedule
         self._verbs = verbs
         self._health = health
         self._metrics = metrics
@@ -73,6 +76,8 @@ class ExtenderServer:
         app.router.add_post("/v1/prioritize", self._handler("prioritize", _at_once(self._verbs.prioritize)))
         app.router.add_post("/v1/preempt", self._handler("preempt", _at_once(self._verbs.preempt)))
         app.router.add_post("/v1/bind", self._handler("bind", self._verbs.bind))
+        if self._schedule is not None:
+            app.router.add_post("/v1/schedule", self._handler("schedule", self._schedule))
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/healthz", self._livez)
         app.router.add_get("/readyz", self._readyz)
@@ -96,7 +101,7 @@ class ExtenderServer:
 
     def _handler(self, name: str, verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
-            self.requests[name] += 1
+            self.requests[name] = self.requests.get(name, 0) + 1
             problems = self._health.problems()
             if problems or self._in_flight >= VERBS_IN_FLIGHT_MAX:
                 return _text(503, problems[0] if problems else "too many requests at once; try again")
@@ -110,7 +115,7 @@ class ExtenderServer:
                     body, status = await verb(await request.read())
                 return web.Response(body=body, content_type="application/json")
             except WireError as error:
-                return _text(error.status, str(error))
+                return _text(error.status, str(error), _retry_after(error))
             except web.HTTPRequestEntityTooLarge:
                 return _text(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
             except TimeoutError:
@@ -132,8 +137,9 @@ class ExtenderServer:
         body = self._metrics.render()
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
-    async def _render_state(self, _request: web.Request) -> web.Response:
-        return web.Response(body=orjson.dumps(self._describe_state()), content_type="application/json")
+    async def _render_state(self, request: web.Request) -> web.Response:
+        body = orjson.dumps(self._describe_state(request.query))
+        return web.Response(body=body, content_type="application/json")
 
 
 def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
@@ -157,5 +163,11 @@ def _at_once(verb: Callable[[bytes], tuple[bytes, str]]) -> Verb:
     return run
 
 
-def _text(status: int, text: str) -> web.Response:
-    return web.Response(status=status, text=text + "\n")
+def _retry_after(error: WireError) -> dict[str, str]:
+    if isinstance(error, ScheduleRefused) and error.retry_after_s is not None:
+        return {"Retry-After": str(error.retry_after_s)}
+    return {}
+
+
+def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(status=status, text=text + "\n", headers=headers)

@@ -1,19 +1,45 @@
 """The status of a VPod as we publish it: placements, counts and the Scheduled condition."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from extender.core.decode import vpod_from
 from extender.core.model import Condition, VPod
 from extender.core.plan import Decision
 from extender.core.reasons import ConflictReason
-from extender.kube.api import Obj
+from extender.kube.api import VPODS, Obj, Resource
 
 SCHEDULED: Final = "Scheduled"
 MOVED: Final = "Moved"
 """Condition of a vpod of which something was moved: the last time, why, and from where to where (I4)."""
 ALL_PLACED: Final = "AllPlaced"
 _MESSAGE_CHARS_MAX: Final = 1024
+
+PoolCondition = tuple[str, bool, str, str]
+"""(type, whether it holds, reason, message) of an AdapterPool's condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWrite:
+    """One write of a status: a merge patch of ``resource``'s status, and how its reply reads."""
+
+    resource: Resource
+    patch: Obj
+    decode: Callable[[Obj], VPod]
+
+
+StatusWriter = Callable[[VPod, Decision, Mapping[str, int], float], StatusWrite | None]
+"""(vpod, decision, placements to publish, epoch seconds) -> the write; None where the status says so already."""
+
+
+def vpod_status(
+    vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float
+) -> StatusWrite | None:
+    """The ``StatusWriter`` of VPods."""
+    patch = status_patch(vpod, decision, placements, now)
+    return None if patch is None else StatusWrite(VPODS, patch, vpod_from)
 
 
 def timestamp(now: float) -> str:

@@ -310,6 +310,7 @@ class ApiServer:
         collection = self.store.collection(*kind.key)
         for key in list(collection.ordered()):
             self.store.remove(collection, collection.entries[key])
+        collection.withdraw()
 
     async def _write_scale(self, request: Request, target: Target, change: Change) -> Obj:
         """A write to the scale subresource: admission sees a Scale, the store the object's replicas."""

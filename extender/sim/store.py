@@ -71,6 +71,8 @@ class Collection:
         self.entries: dict[Key, Entry] = {}
         self.horizon = 0
         """A watch from before this version has missed changes that are gone."""
+        self.withdrawals = 0
+        """How often the kind ceased to be served; each ends the watches of that time."""
         self._ring: list[Change | None] = [None] * history_events_max
         self._first = 0
         self._next = 0
@@ -123,6 +125,11 @@ class Collection:
         """Forget all history up to now, as etcd's compaction; ``version`` is the store's."""
         self._first = self._next
         self.horizon = version
+        self.wake()
+
+    def withdraw(self) -> None:
+        """The kind is served no longer: watches tell what they have, and end."""
+        self.withdrawals += 1
         self.wake()
 
     def cursor_after(self, version: int) -> int | None:

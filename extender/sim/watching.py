@@ -119,7 +119,7 @@ async def watch(view: View, *, resource_version: str, timeout_s: float) -> Async
     cursor, present = start_of(view, resource_version)
     for entry in present:
         yield WatchEvent(WatchEventType.ADDED, entry.copy())
-    told = 0
+    told, withdrawals = 0, view.collection.withdrawals
     while True:
         change = _next_change(view, cursor)
         if change is not None:
@@ -130,6 +130,8 @@ async def watch(view: View, *, resource_version: str, timeout_s: float) -> Async
                 if told % EVENTS_PER_TURN_MAX == 0:
                     await asyncio.sleep(0)
             continue
+        if view.collection.withdrawals != withdrawals:
+            return
         now = loop.time()
         if now >= min(end, bookmark_due) - TIMER_RESOLUTION_S:
             yield bookmark(view)

@@ -4,12 +4,14 @@ import asyncio
 
 import pytest
 
-from extender.core import names
+from extender.core import decode, names
 from extender.core.policy.profile import Profile
 from extender.core.policy.spreading import ZoneSpread
 from extender.core.reasons import ConflictReason
 from extender.kube.api import (
+    ADAPTERPOOLS,
     PODS,
+    STATEFULSETS,
     ApiError,
     Binding,
     Conflict,
@@ -19,7 +21,8 @@ from extender.kube.api import (
     PatchType,
     TooManyRequests,
 )
-from extender.service.binder import BindRefused, PodBinder
+from extender.service.binder import BindRefused, PodBinder, SchedulerVReplicaBinder
+from extender.service.caches import Caches
 from tests.support.builders import NS, POOL
 from tests.support.service import World, lost
 
@@ -476,3 +479,21 @@ async def test_a_pod_that_the_watch_has_not_shown_yet_is_refused_and_tried_again
     await world.sync()
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     assert await world.node_of(0) == "node-1"
+
+
+async def test_a_bind_that_was_done_is_success_where_another_replica_asks_and_would_refuse_it_by_now():
+    world = await World.create()
+    uid = await a_pending_pod(world)
+    lagging = Caches()
+    for kind, cache, read in (
+        (PODS, lagging.pods, decode.pod_from),
+        (STATEFULSETS, lagging.stateful_sets, decode.stateful_set_from),
+        (ADAPTERPOOLS, lagging.pools, decode.pool_from),
+    ):
+        for item in (await world.cluster.list_page(kind)).items:
+            cache.update(read(item))
+    await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
+    clock = asyncio.get_running_loop().time
+    binder = SchedulerVReplicaBinder(world.api, lagging, clock=clock, is_leader=lambda: False)
+    await PodBinder(world.api, lagging, binder).bind(NS, "dispatcher-0", uid, "node-1")
+    assert world.api.count("bind", "pods") == 1

@@ -13,7 +13,8 @@ from extender.core.model import placement_order
 from extender.core.plan import Decision, release_all
 from extender.core.reasons import ConflictReason
 from extender.kube.api import PODS, VPODS, ApiError, PatchType
-from extender.service.committer import RESERVATION_TTL_S, ledger_patch
+from extender.service.committer import RESERVATION_TTL_S
+from extender.service.ledger_patch import ledger_patch
 from tests.support.builders import NS, POOL, a_pod
 from tests.support.service import TENANT, World, lost
 
@@ -397,3 +398,20 @@ async def test_an_unreadable_ledger_is_replaced_only_as_long_as_it_is_the_one_we
     assert set(await commit(world, a_decision("a", {0: 3}))) == {"tenant/a"}
     pod = await world.cluster.get(PODS, NS, "dispatcher-0")
     assert pod["metadata"]["annotations"]["vreplica.dev/placements"] == "something else"
+
+
+async def test_a_leader_that_has_read_of_another_pod_under_the_name_believes_the_old_ledger_no_more():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 2}, node="node-0")
+    await world.vpod("a", 2)
+    await world.vpod("b", 1)
+    await world.sync()
+    await world.remove_pod(0)
+    await world.pods(0)
+    committer = world.committer()
+    for name, target in (("b", {0: 1}), ("a", {0: 2})):
+        decision = made_now(world, a_decision(name, target))
+        committer.reserve(OWNER, decision)
+        assert set(await committer.commit(OWNER, POOL, [decision])) == {f"tenant/{name}"}
+    assert await world.published("a") == {}
+    await world.check()

@@ -10,7 +10,7 @@ import pytest
 
 from extender.app import Service
 from extender.core import names
-from extender.kube.api import NAMESPACES, VPODS, ApiError, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, NAMESPACES, STATEFULSETS, VPODS, ApiError, Obj, PatchType
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from tests.support.builders import NS, POOL
@@ -369,3 +369,51 @@ async def test_tenants_text_stays_out_of_log_lines_and_events(caplog: pytest.Log
         assert not set("\n\x1b\u202e") & set(event["note"])
     assert "all is lost" not in exposed
     assert not [r for r in caplog.records if r.name.startswith("extender") and "\n" in r.getMessage()]
+
+
+async def test_a_vpod_that_changes_its_pool_leaves_the_old_ones_ledgers_once_it_publishes_in_the_new_one():
+    world = await a_world(0)
+    await world.cluster.create(
+        STATEFULSETS, NS, {"metadata": {"name": "other"}, "spec": {"replicas": 1, **OTHER_TEMPLATE}}
+    )
+    spec = {"statefulSet": "other", "slotsPerPod": 20}
+    meta = {"name": "other", "namespace": NS}
+    await world.cluster.create(
+        ADAPTERPOOLS,
+        NS,
+        {"apiVersion": names.API_VERSION, "kind": "AdapterPool", "metadata": meta, "spec": spec},
+    )
+    async with world.serving():
+        await world.vpod("a", 3)
+        await placed(world)
+        assert await world.ledger(0) == {"tenant/a": 3}
+        patch = {"spec": {"poolRef": {"name": "other"}}}
+        await world.cluster.patch(VPODS, TENANT, "a", patch, patch_type=PatchType.MERGE)
+        await until(lambda: _ledgers_are(world, {0: {}}), timeout_s=30)
+    assert await world.published() == {}
+
+
+OTHER_TEMPLATE: Obj = {
+    "selector": {"matchLabels": {"app": "other"}},
+    "serviceName": "other",
+    "template": {
+        "metadata": {"labels": {"app": "other"}},
+        "spec": {"containers": [{"name": "adapter", "image": "adapter"}]},
+    },
+}
+
+
+async def test_a_move_whose_answer_was_lost_is_told_with_its_reason_all_the_same():
+    world = await a_world(0, 1)
+    async with world.serving() as service:
+        await world.vpod("a", 2)
+        await placed(world)
+        world.api.fail("patch", "vpods/status", before=lost(), times=2)
+        await world.annotate(1, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
+        await until(lambda: _ledgers_are(world, {0: {"tenant/a": 2}, 1: {}}), timeout_s=90)
+        await asyncio.sleep(5)
+        conditions = (await world.status())["conditions"]
+        assert [c["reason"] for c in conditions if c["type"] == "Moved"] == ["Drain"]
+        assert len(await world.events("Moved")) == 1
+        assert 'moves_total{reason="Drain"} 1.0' in service.metrics.render().decode()
+    await world.check()

@@ -10,21 +10,18 @@ from dataclasses import replace
 import orjson
 import pytest
 
+from extender.app import Service
 from extender.core.comparison import Outcome
 from extender.core.model import VPod
 from extender.kube.api import EVERYWHERE, PODS, VPODS, PatchType
-from extender.kube.events import EventRecorder
 from extender.kube.read_only import ReadOnlyApi
 from extender.metrics import Metrics
 from extender.service import shadow as shadow_module
-from extender.service.binder import PodBinder, SchedulerVReplicaBinder
 from extender.service.caches import Caches
-from extender.service.informers import Informers
-from extender.service.reactivator import Reactivator
+from extender.service.config import Config, Mode, ServerConfig
 from extender.service.shadow import Shadow
-from extender.service.verbs import ExtenderVerbs
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
-from tests.support.service import World, bind_args, filter_args, wall
+from tests.support.service import FaultApi, World, bind_args, filter_args, wall
 
 pytestmark = pytest.mark.looptime
 
@@ -236,34 +233,26 @@ async def test_only_the_last_comparisons_are_kept_and_the_queue_has_a_limit(monk
 
 
 class Beside:
-    """All of shadow mode, on the cluster of ``world``."""
+    """A whole service in shadow mode, on the cluster of ``world``, with an API of its own that counts its calls."""
 
     def __init__(self, world: World) -> None:
-        self.api = ReadOnlyApi(world.cluster)
-        self.caches, self.metrics = Caches(), Metrics()
-        clock = asyncio.get_running_loop().time
-        self.shadow = Shadow(self.caches, self.api, metrics=self.metrics, clock=clock, now=wall)
-        self.informers = Informers(self.api, self.caches, rng=random.Random(7))
-        binder = SchedulerVReplicaBinder(self.api, self.caches, clock=clock, is_leader=lambda: False)
-        self.verbs = ExtenderVerbs(
-            self.caches,
-            binder,
-            PodBinder(self.api, self.caches, binder),
-            reactivator=Reactivator(self.api, self.caches, metrics=self.metrics),
-            recorder=EventRecorder(self.api, reporting_instance="shadow", now=wall),
-            metrics=self.metrics,
-        )
+        self.api = FaultApi(world.cluster)
+        config = Config(server=ServerConfig(port=0), mode=Mode.SHADOW)
+        self.service = Service(self.api, config, now=wall, rng=random.Random(7), serve=False)
+        assert self.service.shadow is not None
+        self.shadow: Shadow = self.service.shadow
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Beside"]:
-        tasks = {asyncio.create_task(self.informers.run()), asyncio.create_task(self.shadow.run())}
+        task = asyncio.create_task(self.service.run())
         try:
-            await self.informers.wait_synced()
+            await self.service.informers.wait_synced()
             yield self
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            task.cancel()
+            await asyncio.wait({task})
+            assert task.cancelled()
+        assert {call.verb for call in self.api.calls} <= {"list", "watch", "get"}, "nothing but reads"
 
 
 async def test_beside_an_active_service_all_is_the_same_and_nothing_is_written():
@@ -285,7 +274,8 @@ async def test_beside_an_active_service_all_is_the_same_and_nothing_is_written()
     outcomes = beside.shadow.outcomes
     assert set(outcomes) == {Outcome.SAME}, [record.to_json() for record in beside.shadow.records]
     assert outcomes[Outcome.SAME] >= 14
-    assert not beside.api.refused, "nothing has even tried to write"
+    assert beside.shadow.describe()["refusedWrites"] == {}, "nothing has even tried to write"
+    assert not beside.service.leading()
     await world.check()
 
 
@@ -317,14 +307,14 @@ async def test_the_verbs_answer_and_bind_is_refused_and_says_why():
     await world.pod(0)
     pod = await world.pod_object(0)
     async with Beside(world).running() as beside:
-        reply = orjson.loads(beside.verbs.filter(filter_args(pod, ["node-0", "node-1"]))[0])
+        reply = orjson.loads(beside.service.verbs.filter(filter_args(pod, ["node-0", "node-1"]))[0])
         assert reply["NodeNames"] == ["node-0", "node-1"]
-        scores = orjson.loads(beside.verbs.prioritize(filter_args(pod, ["node-0"]))[0])
+        scores = orjson.loads(beside.service.verbs.prioritize(filter_args(pod, ["node-0"]))[0])
         assert [score["Host"] for score in scores] == ["node-0"]
         for _ in range(2):
-            bound = orjson.loads((await beside.verbs.bind(bind_args(pod, "node-0")))[0])
+            bound = orjson.loads((await beside.service.verbs.bind(bind_args(pod, "node-0")))[0])
             assert "shadow mode writes nothing" in bound["Error"]
-        pool = beside.caches.state.pool(POOL)
+        pool = beside.service.caches.state.pool(POOL)
         assert pool.pods["dispatcher-0"].pod is not None
         assert not pool.pods["dispatcher-0"].bound, "what was assumed is undone"
     assert await world.node_of(0) == ""

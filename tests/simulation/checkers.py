@@ -3,110 +3,27 @@
 They read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too:
 a pod annotated, an ordinal that is gone, a ledger that a person has edited. A cause excuses what it may excuse for
 ``EXCUSE_S``: a decision may be that old when it is written. What is excused must be put right in the end, which
-``differences`` checks once the faults have stopped.
+``settled.differences`` checks once the faults have stopped.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-import orjson
-
 from extender.kube.api import Obj
+from extender.service.status import timestamp
+from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
 from extender.sim.store import Change
-from tests.simulation.world import NAME
+from tests.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, Told, VPod, read_pod, read_vpod
+from tests.simulation.settled import Stored
 
 EXCUSE_S: Final = 60.0
-PLACEMENTS: Final = "vreplica.dev/placements"
-SLOTS: Final = "vreplica.dev/slots"
-MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
 SERVICE: Final = "replica-"
 """Names of the service's actors begin so."""
-
-
-@dataclass(frozen=True)
-class Pod:
-    """An adapter pod as stored. ``ledger``: vpod -> (vreplicas, weight), None where the annotation is unreadable."""
-
-    name: str
-    uid: str
-    node: str
-    slots: int | None
-    ledger: Mapping[str, tuple[int, int]] | None
-    text: str | None
-    marked: bool
-    deleting: bool
-
-    @property
-    def total(self) -> int:
-        return sum(count * weight for count, weight in (self.ledger or {}).values())
-
-    def count(self, vpod: str) -> int:
-        return (self.ledger or {}).get(vpod, (0, 1))[0]
-
-
-@dataclass(frozen=True)
-class VPod:
-    """A vpod as stored."""
-
-    key: str
-    uid: str
-    generation: int
-    wanted: int
-    weight: int
-    observed: int
-    placements: Mapping[str, int]
-    scheduled: int
-    condition: tuple[str, str]
-
-    @property
-    def total(self) -> int:
-        return sum(self.placements.values())
-
-
-def read_pod(obj: Obj) -> Pod:
-    metadata = obj["metadata"]
-    annotations = metadata.get("annotations") or {}
-    slots = annotations.get(SLOTS)
-    return Pod(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        node=obj["spec"].get("nodeName") or "",
-        slots=int(slots) if slots is not None and slots.isdigit() else None,
-        ledger=_read_ledger(annotations.get(PLACEMENTS)),
-        text=annotations.get(PLACEMENTS),
-        marked=any(annotations.get(mark) == "true" for mark in MARKS),
-        deleting=bool(metadata.get("deletionTimestamp")),
-    )
-
-
-def _read_ledger(text: str | None) -> dict[str, tuple[int, int]] | None:
-    try:
-        plain = orjson.loads(text or "{}")
-        return {key: (v, 1) if isinstance(v, int) else (int(v[0]), int(v[1])) for key, v in plain.items()}
-    except (ValueError, TypeError, AttributeError, IndexError):
-        return None
-
-
-def read_vpod(obj: Obj) -> VPod:
-    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
-    placements: dict[str, int] = {}
-    for item in status.get("placements") or ():
-        placements[item["podName"]] = placements.get(item["podName"], 0) + item["vreplicas"]
-    found = [c for c in status.get("conditions") or () if c["type"] == "Scheduled"]
-    return VPod(
-        key=f"{metadata['namespace']}/{metadata['name']}",
-        uid=metadata["uid"],
-        generation=metadata.get("generation", 0),
-        wanted=spec["vreplicas"],
-        weight=spec.get("slotsPerVReplica", 1),
-        observed=status.get("observedGeneration", 0),
-        placements=placements,
-        scheduled=status.get("scheduledVReplicas", 0),
-        condition=(found[0]["status"], found[0]["reason"]) if found else ("", ""),
-    )
+SPREADING: Final = frozenset({"spread", "ha", "pack"})
+"""Profiles that may prefer another pod to the one where a vreplica is."""
 
 
 @dataclass
@@ -130,11 +47,9 @@ class Checkers:
         self._trace = trace
         self.violations: list[str] = []
         self.moves: dict[str, int] = {}
-        self.pods: dict[str, Pod] = {}
-        self.vpods: dict[str, VPod] = {}
-        self.slots_per_pod = 0
-        self.max_pods: int | None = None
-        self.ordinals = range(0)
+        self.stored = Stored()
+        self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
+        self.differences = self.stored.differences
         self.last_write_s: dict[str, float] = {}
         """Plural -> time of its last write."""
         self._clock = asyncio.get_running_loop().time
@@ -143,7 +58,6 @@ class Checkers:
         """Pod name -> why its ledger may be wrong until it has been right once."""
         self._edited: set[str] = set()
         """Vpods whose status somebody else has written, until it is covered again."""
-        self._slots_seen: list[tuple[float, int]] = []
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
         self.last_write_s[kind[1]] = self._clock()
@@ -154,47 +68,64 @@ class Checkers:
             "vpods": self._vpod_changed,
             "adapterpools": self._pool_changed,
             "statefulsets": self._stateful_set_changed,
+            "nodes": self._node_changed,
         }
-        if kind[1] == "pods" and "vreplica.dev/pool" in (metadata.get("labels") or {}):
+        if kind[1] == "pods" and POOL in (metadata.get("labels") or {}):
             self._pod_changed(before, after)
         elif kind[1] in handlers:
             handlers[kind[1]](before, after)
 
     # -- causes --------------------------------------------------------------------------------------------------
 
-    def _pool_changed(self, _before: Obj | None, after: Obj | None) -> None:
+    def _pool(self, name: str) -> Pool:
+        return self.pools.setdefault(name, Pool(name))
+
+    def _pool_changed(self, before: Obj | None, after: Obj | None) -> None:
         if after is None:
             return
-        slots = after["spec"]["slotsPerPod"]
-        self.max_pods = after["spec"].get("maxPods")
-        if slots < self.slots_per_pod:
-            for name in self._every_pod():
+        pool = self._pool(after["metadata"]["name"])
+        slots, raised = pool.slots, pool.min_pods_per_vpod
+        if pool.profile in SPREADING:
+            self._excuses.note(f"profile {pool.name}")
+        if pool.reschedule:
+            self._excuses.note(f"reschedule {pool.name}")
+        if not pool.dry_run:
+            self._excuses.note(f"moving {pool.name}")
+        pool.read(after["spec"])
+        if pool.slots < slots:
+            for name in self._every_pod(pool):
                 self._unrepaired[name] = "slotsPerPod has shrunk"
-        if slots != self.slots_per_pod:
-            self._trace(f"    slotsPerPod is {slots}")
-        self.slots_per_pod = slots
-        self._slots_seen.append((self._clock(), slots))
+        if pool.slots != slots:
+            pool.slots_seen.append((self._clock(), pool.slots))
+        if before is None or after["spec"] != before["spec"]:
+            self._trace(f"    {pool.name} is {after['spec']}")
+        if pool.min_pods_per_vpod != raised:
+            pool.raised_seen.append((self._clock(), pool.min_pods_per_vpod))
 
-    def _every_pod(self) -> set[str]:
+    def _every_pod(self, pool: Pool) -> set[str]:
         published = {name for vpod in self.vpods.values() for name in vpod.placements}
-        return {*self.pods, *published, *(f"{NAME}-{ordinal}" for ordinal in self.ordinals)}
+        there = {pod.name for pod in self.pods.values() if pod.pool == pool.name}
+        return {*there, *published, *pool.names}
 
-    def _stateful_set_changed(self, before: Obj | None, after: Obj | None) -> None:
+    def _stateful_set_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None:
+            pool = self._pool(after["metadata"]["name"])
             start = (after["spec"].get("ordinals") or {}).get("start", 0)
             ordinals = range(start, start + after["spec"]["replicas"])
-            if ordinals != self.ordinals:
-                self._trace(f"    ordinals are {ordinals}")
-            for ordinal in set(self.ordinals) - set(ordinals):
-                self._excuses.note(f"gone {NAME}-{ordinal}")
-            self.ordinals = ordinals
+            if ordinals != pool.ordinals:
+                self._trace(f"    ordinals of {pool.name} are {ordinals}")
+            # Also what comes: until now it was gone.
+            for ordinal in set(pool.ordinals) ^ set(ordinals):
+                self._excuses.note(f"gone {pool.name}-{ordinal}")
+            pool.ordinals = ordinals
 
-    def _slots_lately(self) -> int:
+    def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is not None and (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
+            self.stored.node_slots[after["metadata"]["name"]] = int(slots)
+
+    def _slots_lately(self, pool: Pool) -> int:
         """The largest slotsPerPod that a decision written now may have seen."""
-        since = self._clock() - EXCUSE_S
-        known = [slots for at, slots in self._slots_seen if at >= since]
-        earlier = [slots for at, slots in self._slots_seen if at < since]
-        return max([*known, *earlier[-1:]])
+        return pool.lately(pool.slots_seen, self._clock() - EXCUSE_S)
 
     # -- pods: I1, I2 ----------------------------------------------------------------------------------------------
 
@@ -221,7 +152,7 @@ class Checkers:
 
     def _check_i1(self, pod: Pod, before: int) -> None:
         """A ledger that the service writes is within the pod's slots, or nearer to it than before."""
-        allowed = self._slots_lately()
+        allowed = self._slots_lately(self._pool(pod.pool))
         if pod.slots is not None:
             allowed = min(allowed, pod.slots)
         if pod.ledger is None:
@@ -236,7 +167,7 @@ class Checkers:
         fits = (
             pod.slots is not None
             and pod.ledger is not None
-            and pod.total <= min(pod.slots, self.slots_per_pod)
+            and pod.total <= min(pod.slots, self._pool(pod.pool).slots)
         )
         if not uncovered and fits:
             if pod.name in self._unrepaired:
@@ -277,8 +208,10 @@ class Checkers:
         if new != old:
             self._trace(
                 f"    {new.key} wants {new.wanted} of {new.weight} (generation {new.generation}), "
-                f"has {dict(new.placements)} ({new.observed}), {new.condition}"
+                f"in {new.pool}, has {dict(new.placements)} ({new.observed}), {new.condition}"
             )
+        if old is not None and old.pool != new.pool:
+            self._excuses.note(f"pool {new.key}")
         if old is not None and old.weight != new.weight:
             self._excuses.note(f"weight {new.key}")
             for name in new.placements:
@@ -307,40 +240,50 @@ class Checkers:
                 self._violated(f"I2: {self._both(pod, vpod.key)}")
 
     def _check_i4(self, old: VPod, new: VPod) -> None:
-        """What leaves a pod has a reason there, or the vpod has fewer vreplicas to place."""
+        """What leaves a pod is told with a reason that holds, or the vpod has fewer vreplicas to place."""
         fewer = max(0, old.total - new.wanted)
-        whole_vpod = self._was_edited(new.key) or self._excuses.holds(f"weight {new.key}")
+        fresh = new.moved != old.moved or new.moved[2] == timestamp(wall_clock())
+        told = new.told if fresh else []
+        cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
+        excused = cut or self._was_edited(new.key) or self._excuses.holds(f"weight {new.key}")
         for name, count in old.placements.items():
             left = count - new.placements.get(name, 0)
             if left <= 0:
                 continue
-            reason = "edit or weight" if whole_vpod else self._reason_on(name)
-            if not reason:
-                reason, unexplained = "fewer wanted", max(0, left - fewer)
-                fewer = max(0, fewer - left)
-                if unexplained:
-                    self._violated(
-                        f"I4: {ACTOR.get()} took {unexplained} of {new.key} (wants {new.wanted}) off {name}: "
-                        f"{dict(old.placements)} became {dict(new.placements)}"
-                    )
-            self.moves[reason] = self.moves.get(reason, 0) + left
+            for move in (move for move in told if move.from_pod == name):
+                self.moves[move.reason] = self.moves.get(move.reason, 0) + min(left, move.vreplicas)
+                left -= min(left, move.vreplicas)
+                if not self._holds(move, new):
+                    self._violated(f"I4: {new.key} was moved, and {move} is not why")
+            by_fewer = min(left, fewer)
+            fewer, left = fewer - by_fewer, left - by_fewer
+            if left and not excused:
+                self._violated(
+                    f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} and told no "
+                    f"reason: {dict(old.placements)} became {dict(new.placements)}, {new.moved}"
+                )
 
-    def _reason_on(self, name: str) -> str:
-        pod = self.pods.get(name)
-        if name not in {f"{NAME}-{ordinal}" for ordinal in self.ordinals}:
-            return "ordinal gone"
-        if self._excuses.holds(f"gone {name}"):
-            return "ordinal was gone"
-        if (pod is not None and pod.marked) or self._excuses.holds(f"marked {name}"):
-            return "drain"
-        if self._was_broken(name):
-            return "overcommit or edit"
-        return ""
+    def _holds(self, move: Told, vpod: VPod) -> bool:
+        """Whether a move's reason is true, or was when it may have been decided."""
+        name, holds = move.from_pod, self._excuses.holds
+        pool, pod = self._pool(vpod.pool), self.pods.get(move.from_pod)
+        moving = not pool.dry_run or holds(f"moving {pool.name}")
+        by_reason: dict[str, bool] = {
+            "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
+            "OrdinalGone": name not in pool.names or holds(f"gone {name}") or holds(f"pool {vpod.key}"),
+            "Overcommit": self._was_broken(name) or self._was_edited(vpod.key) or holds(f"weight {vpod.key}"),
+            "Reschedule": pool.reschedule or holds(f"reschedule {pool.name}"),
+            "Compaction": moving and _ordinal(move.to_pod) < _ordinal(name),
+            "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),
+        }
+        return by_reason.get(move.reason, False)
 
     def _check_honest(self, vpod: VPod) -> None:
         """Scheduled=True for the present generation means that the present spec is placed."""
-        honest = vpod.total == vpod.wanted or vpod.condition[0] != "True"
-        if vpod.observed == vpod.generation and not honest:
+        pool = self._pool(vpod.pool)
+        raised = pool.lately(pool.raised_seen, self._clock() - EXCUSE_S) if vpod.wanted else 0
+        placed = vpod.wanted <= vpod.total <= max(vpod.wanted, raised)
+        if vpod.observed == vpod.generation and vpod.condition[0] == "True" and not placed:
             self._violated(
                 f"status: {vpod.key} says {vpod.condition} for generation {vpod.generation}, which wants "
                 f"{vpod.wanted}, with {dict(vpod.placements)}"
@@ -350,76 +293,8 @@ class Checkers:
         self._trace(f"VIOLATED {what}")
         self.violations.append(f"at {self._clock():.3f} s: {what}")
 
-    # -- once everything is quiet: I3 ---------------------------------------------------------------------------------
 
-    def differences(self) -> list[str]:
-        """What is not yet as it should be, in words; empty: settled."""
-        found = []
-        for ordinal in self.ordinals:
-            pod = self.pods.get(f"{NAME}-{ordinal}")
-            if pod is None or not pod.node or pod.deleting:
-                found.append(f"pod {NAME}-{ordinal} is missing, pending or being deleted")
-        for pod in self.pods.values():
-            found += self._ledger_differences(pod)
-        for vpod in self.vpods.values():
-            found += self._status_differences(vpod)
-        return found
-
-    def _ledger_differences(self, pod: Pod) -> list[str]:
-        if not pod.node:
-            return []
-        if pod.ledger is None or pod.slots is None:
-            return [f"{pod.name} is not repaired: slots {pod.slots}, ledger {pod.text!r}"]
-        found = []
-        published = {k: v.placements[pod.name] for k, v in self.vpods.items() if v.placements.get(pod.name)}
-        if published != {key: count for key, (count, _) in pod.ledger.items()}:
-            found.append(f"I3: ledger of {pod.name} is {pod.text}, statuses publish {published}")
-        if wrong := [
-            k for k, (_, weight) in pod.ledger.items() if k in self.vpods and self.vpods[k].weight != weight
-        ]:
-            found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
-        if pod.total > min(pod.slots, self.slots_per_pod):
-            found.append(
-                f"I1: {pod.name} has {min(pod.slots, self.slots_per_pod)} slots, and holds {pod.text}"
-            )
-        return found
-
-    def _status_differences(self, vpod: VPod) -> list[str]:
-        found = []
-        if vpod.observed != vpod.generation or vpod.scheduled != vpod.total:
-            found.append(f"{vpod.key}: status is of generation {vpod.observed}, not {vpod.generation}")
-        if gone := [name for name in vpod.placements if name not in {f"{NAME}-{o}" for o in self.ordinals}]:
-            found.append(f"I3: {vpod.key} is placed on {gone}, which the StatefulSet does not have")
-        draining = [
-            name for name in vpod.placements if (pod := self.pods.get(name)) is not None and pod.marked
-        ]
-        if (vpod.condition[0] == "True") is not (vpod.total == vpod.wanted and not draining):
-            # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
-            found.append(
-                f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"
-            )
-        if draining and self._has_room(vpod):
-            found.append(
-                f"I3: {vpod.key} is still on {draining}, marked unschedulable: {self._where_room(vpod)}"
-            )
-        if vpod.total > vpod.wanted or (vpod.total < vpod.wanted and self._has_room(vpod)):
-            found.append(
-                f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: {self._where_room(vpod)}"
-            )
-        return found
-
-    def _free(self, vpod: VPod) -> dict[str, int]:
-        free = {
-            pod.name: min(pod.slots or 0, self.slots_per_pod) - pod.total
-            for pod in self.pods.values()
-            if pod.node and not pod.marked and not pod.deleting
-        }
-        return {name: slots for name, slots in free.items() if slots >= vpod.weight}
-
-    def _has_room(self, vpod: VPod) -> bool:
-        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow."""
-        may_grow = self.max_pods is None or len(self.ordinals) < self.max_pods
-        return bool(self._free(vpod)) or (may_grow and vpod.weight <= self.slots_per_pod)
-
-    def _where_room(self, vpod: VPod) -> str:
-        return f"room {self._free(vpod)}, {len(self.ordinals)} of at most {self.max_pods} pods"
+def _ordinal(pod_name: str) -> int:
+    """Of a pod's name; a high one where there is none."""
+    digits = pod_name.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 2**31

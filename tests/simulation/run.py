@@ -1,8 +1,9 @@
 """One run: a seed, a world, a workload with faults, then calm, and a verdict.
 
 Safety while everything happens (the checkers, after each write), liveness once it has stopped: within ``SETTLE_TIMEOUT_S``
-everything is as it should be, and then nobody writes anything for ``QUIET_S``. Incremental state is compared with rebuilt
-state on each replica at the end.
+everything is as it should be. What is worth it is then compacted and scaled down, period by period, for at most
+``REST_TIMEOUT_S``; that must end, with nothing written for ``QUIET_S``, and with no pod left that is not needed.
+Incremental state is compared with rebuilt state on each replica at the end.
 """
 
 import asyncio
@@ -12,9 +13,11 @@ from typing import Final
 
 from extender.core.errors import VReplicaError
 from extender.core.state import State
+from extender.kube.api import ADAPTERPOOLS
 from extender.sim.clock import run_virtual
 from tests.simulation.checkers import Checkers
-from tests.simulation.workload import Workload, drawn_rates, drawn_scale
+from tests.simulation.draws import drawn_rates, drawn_scale
+from tests.simulation.workload import Workload
 from tests.simulation.world import Replica, World
 
 SETTLE_TIMEOUT_S: Final = 420.0
@@ -22,6 +25,9 @@ SETTLE_TIMEOUT_S: Final = 420.0
 GRACE_S: Final = 45.0
 """What reflectors that were refused again and again may wait before they look: only then does everybody know it is over."""
 QUIET_S: Final = 60.0
+"""Besides a pool's period and cool-down: for so long nothing is written at rest."""
+REST_TIMEOUT_S: Final = 3600.0
+"""Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
 
@@ -35,6 +41,7 @@ class Outcome:
     events: int = 0
     faults: int = 0
     settled_s: float | None = None
+    rested_s: float | None = None
     digest: str = ""
     moves: dict[str, int] = field(default_factory=dict)
     trace: list[str] = field(default_factory=list)
@@ -45,29 +52,35 @@ class Outcome:
 
     def line(self) -> str:
         settled = f"settled in {self.settled_s:.1f} s" if self.settled_s is not None else "not settled"
+        if self.rested_s is not None:
+            settled += f", at rest in {self.rested_s:.0f} s"
         return (
             f"seed {self.seed}: {self.events} events, {self.faults} faults, {settled}, "
-            f"trace {self.digest}, {'ok' if self.passed else 'FAILED'}"
+            f"moves {sum(self.moves.values())}, trace {self.digest}, {'ok' if self.passed else 'FAILED'}"
         )
 
 
-def simulate(seed: int, *, keep_trace: bool = False) -> Outcome:
-    """Run a seed in virtual time. An error of the simulation itself is a problem of the run, too."""
+def simulate(seed: int, *, keep_trace: bool = False, plain: bool = False) -> Outcome:
+    """Run a seed in virtual time. An error of the simulation itself is a problem of the run, too.
+
+    ``plain``: one pool with the defaults, and no acts on what is not in it.
+    """
     outcome = Outcome(seed)
     try:
-        run_virtual(_run(outcome, keep_trace=keep_trace))
+        run_virtual(_run(outcome, keep_trace=keep_trace, plain=plain))
     except (VReplicaError, AssertionError) as error:
         outcome.problems.append(f"{type(error).__name__}: {error}")
     return outcome
 
 
-async def _run(outcome: Outcome, *, keep_trace: bool) -> None:
+async def _run(outcome: Outcome, *, keep_trace: bool, plain: bool) -> None:
     rng = random.Random(f"{outcome.seed}/run")
-    world = World(outcome.seed, drawn_scale(rng), rates=drawn_rates(rng), keep_trace=keep_trace)
+    scale = drawn_scale(rng, plain=plain)
+    world = World(outcome.seed, scale, rates=drawn_rates(rng), keep_trace=keep_trace)
     checkers = Checkers(world.trace)
     world.cluster.server.store.subscribers.append(checkers.on_change)
     async with world:
-        workload = Workload(world)
+        workload = Workload(world, plain=plain)
         await workload.run(steps=rng.randint(10, 80))
         await workload.calm_down()
         outcome.problems += await settle(world, checkers, outcome)
@@ -87,17 +100,36 @@ async def settle(world: World, checkers: Checkers, outcome: Outcome) -> list[str
         return problems
     outcome.settled_s = loop.time() - calm_at
     await asyncio.sleep(GRACE_S)
-    silent_from = loop.time()
-    lines_before = len(world.trace.lines)
-    await asyncio.sleep(QUIET_S)
-    loud = [
-        f"{plural} written at {at:.3f} s, after all had settled at {silent_from - GRACE_S:.3f} s"
-        for plural, at in checkers.last_write_s.items()
-        if at > silent_from and plural not in LOUD
+    if problems := await wait_quiet(world, checkers):
+        return problems
+    outcome.rested_s = loop.time() - calm_at
+    unrest = [f"settled, and then not: {line}" for line in checkers.differences()]
+    return unrest + [f"not scaled down: {line}" for line in checkers.stored.idle()]
+
+
+async def wait_quiet(world: World, checkers: Checkers) -> list[str]:
+    """Wait until nobody has written anything for long enough; who still writes after ``REST_TIMEOUT_S``."""
+    loop = asyncio.get_running_loop()
+    end = loop.time() + REST_TIMEOUT_S
+    pauses = [
+        pool["spec"].get("scaleDownPeriodSeconds", 100) * 1.2
+        + (pool["spec"].get("rebalance") or {}).get("cooldownSeconds", 300)
+        for pool in world.stored(ADAPTERPOOLS).values()
     ]
-    if loud:
-        loud += world.trace.lines[lines_before:][:20]
-    return loud + [f"settled, and then not: {line}" for line in checkers.differences()]
+    while (quiet_at := _last_write(checkers) + max(pauses) + QUIET_S) > loop.time():
+        if quiet_at > end:
+            loud = [
+                f"{plural} at {at:.1f} s"
+                for plural, at in checkers.last_write_s.items()
+                if plural not in LOUD
+            ]
+            return [f"still writing at {loop.time():.1f} s: {', '.join(loud)}", *world.trace.lines[-40:]]
+        await asyncio.sleep(quiet_at - loop.time())
+    return []
+
+
+def _last_write(checkers: Checkers) -> float:
+    return max((at for plural, at in checkers.last_write_s.items() if plural not in LOUD), default=0.0)
 
 
 async def wait_settled(world: World, checkers: Checkers) -> list[str]:
@@ -118,7 +150,7 @@ def leaderless(world: World) -> list[str]:
 def state_problems(replica: Replica) -> list[str]:
     """Reservations that nobody has dropped, and incremental state that differs from rebuilt state."""
     caches = replica.service.caches
-    rebuilt = State()
+    rebuilt = State(caches.state.profiles)
     for node in caches.nodes.list():
         rebuilt.node_changed(None, node)
     for namespace in caches.namespaces.list():
@@ -131,6 +163,10 @@ def state_problems(replica: Replica) -> list[str]:
         rebuilt.pod_changed(None, pod)
     for vpod in caches.vpods.list():
         rebuilt.vpod_changed(None, vpod)
+    for key, known in caches.state.pools.items():
+        # Decided by the leader's loops, and not derived from any object.
+        rebuilt.pool(key).set_closed(known.closed)
+        rebuilt.pool(key).set_abandoned(known.abandoned)
     problems = [
         f"I5: {replica.name} still reserves {claim.reserved} of {key} on {name} for {claim.owner}"
         for state in caches.state.pools.values()

@@ -1,11 +1,22 @@
 """Custom resources: served from their definition on, defaulted, pruned, validated."""
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from extender.kube.api import ADAPTERPOOLS, CRDS, VPODS, Invalid, NotFound, PatchType
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    CRDS,
+    VPODS,
+    Invalid,
+    NotFound,
+    PatchType,
+    WatchEvent,
+    WatchEventType,
+)
 from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_definition, a_widget, with_widgets
 
 MERGE = PatchType.MERGE
@@ -26,6 +37,22 @@ async def test_a_kind_is_not_found_before_its_definition_and_after():
         await cluster.get(WIDGETS, NS, "w")
     await cluster.create(CRDS, "", a_definition())
     assert (await cluster.list_page(WIDGETS)).items == []
+
+
+@pytest.mark.looptime
+async def test_a_watch_ends_with_its_definition_having_told_that_the_objects_are_gone():
+    cluster = await with_widgets({})
+    made = await cluster.create(WIDGETS, NS, a_widget())
+    stream = cluster.watch(WIDGETS, resource_version=made["metadata"]["resourceVersion"], timeout_s=300)
+    seen = asyncio.create_task(_all(stream))
+    await asyncio.sleep(1)
+    await cluster.delete(CRDS, "", "widgets.example.dev")
+    async with asyncio.timeout(1):
+        assert [event.type for event in await seen] == [WatchEventType.DELETED]
+
+
+async def _all(stream: AsyncIterator[WatchEvent]) -> list[WatchEvent]:
+    return [event async for event in stream]
 
 
 async def test_a_changed_definition_holds_from_the_next_write_on():

@@ -5,9 +5,8 @@ once hides what a run with only two things shows.
 """
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -24,49 +23,15 @@ from extender.kube.api import (
     PatchType,
     Resource,
 )
-from extender.sim.faults import CALM, FaultRates
-from tests.simulation.checkers import MARKS, PLACEMENTS, SLOTS
-from tests.simulation.world import NAME, NS, TENANTS, Scale, World, vpod_object
+from extender.sim.faults import CALM
+from tests.simulation.draws import PROFILES, drawn_rebalance
+from tests.simulation.facts import MARKS, PLACEMENTS, SLOTS
+from tests.simulation.world import NS, TENANTS, World, vpod_object
 
-RATES_MAX: Final = FaultRates(
-    refused=0.15,
-    lost_before=0.1,
-    lost_after=0.1,
-    slow=0.1,
-    watch_cut=0.03,
-    watch_expired=0.02,
-    event_doubled=0.1,
-    repeated=0.3,
-    delay_mean_s=0.02,
-    slow_max_s=6.0,
-)
 VPODS_MAX: Final = 12
 REPLICAS_MAX: Final = 3
 PODS_MAX: Final = 12
 """What somebody else may set the replicas to."""
-
-
-def drawn_rates(rng: random.Random) -> FaultRates:
-    """Each fault is absent in 4 of 10 seeds, else as frequent as it may be, or less."""
-    drawn: dict[str, float] = {}
-    for item in fields(FaultRates):
-        most = getattr(RATES_MAX, item.name)
-        is_delay = item.name.endswith("_s")
-        if is_delay:
-            drawn[item.name] = rng.uniform(most / 10, most)
-        elif rng.random() >= 0.4:
-            drawn[item.name] = rng.uniform(0.0, most)
-    return FaultRates(**drawn)
-
-
-def drawn_scale(rng: random.Random) -> Scale:
-    return Scale(
-        nodes=rng.randint(2, 6),
-        slots_per_pod=rng.randint(3, 10),
-        min_pods=rng.choice((0, 0, 0, 1, 2)),
-        max_pods=rng.choice((None, None, 3, 6, 10)),
-        replicas=rng.choice((1, 2, 2, 2, 3)),
-    )
 
 
 @dataclass(frozen=True)
@@ -81,7 +46,7 @@ class Act:
 class Workload:
     """Acts on a world until ``calm_down``. ``counts`` says how often it did what."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, plain: bool = False) -> None:
         self.world = world
         self.rng = world.rng("workload")
         self.counts: dict[str, int] = {}
@@ -114,6 +79,15 @@ class Workload:
             Act("kill replica at a call", 3, self.kill_at_call),
             Act("start replica", 3, self.start_replica),
         ]
+        if not plain:
+            sometimes += [
+                Act("move vpod to a pool", 2, self.move_vpod),
+                Act("change minPodsPerVPod", 1, self.change_min_pods_per_vpod),
+                Act("change rescheduleAfterSeconds", 1, self.change_reschedule),
+                Act("change profile", 1, self.change_profile),
+                Act("change rebalance", 1, self.change_rebalance),
+                Act("shrink all", 1, self.shrink_all),
+            ]
         self.acts = always + [act for act in sometimes if self.rng.random() < 0.6]
         if self.rng.random() < 0.4:
             world.bypass_rate = self.rng.uniform(0.0, 0.5)
@@ -186,7 +160,7 @@ class Workload:
             return
         self._vpods += 1
         weight = self.rng.choice((1, 1, 1, 2, 3))
-        vpod = vpod_object(f"v{self._vpods}", self.rng.randint(1, 12), weight)
+        vpod = vpod_object(f"v{self._vpods}", self.rng.randint(1, 12), weight, self._pool_name())
         await self.world.cluster.create(VPODS, self.rng.choice(TENANTS), vpod)
 
     async def resize_vpod(self) -> None:
@@ -206,7 +180,18 @@ class Workload:
             namespace, name = vpod["metadata"]["namespace"], vpod["metadata"]["name"]
             await self.world.cluster.delete(VPODS, namespace, name)
             await asyncio.sleep(self._pause_s())
-            await self.world.cluster.create(VPODS, namespace, vpod_object(name, self.rng.randint(1, 8)))
+            again = vpod_object(name, self.rng.randint(1, 8), pool=self._pool_name())
+            await self.world.cluster.create(VPODS, namespace, again)
+
+    async def move_vpod(self) -> None:
+        """To another pool, or to the one that it is in."""
+        if (vpod := self._any(VPODS)) is not None:
+            await self._respec(vpod, {"poolRef": {"namespace": NS, "name": self._pool_name()}})
+
+    async def shrink_all(self) -> None:
+        """Night: nearly nothing is wanted, and most pods could go."""
+        for vpod in list(self.world.stored(VPODS).values()):
+            await self._respec(vpod, {"vreplicas": self.rng.choice((0, 1, 1))})
 
     # -- operators -----------------------------------------------------------------------------------------------------
 
@@ -234,8 +219,12 @@ class Workload:
             self._failed.discard(name)
             self.world.embedded.recover_node(name)
 
+    def _pool_name(self) -> str:
+        pools = self.world.pools
+        return pools[0] if len(pools) == 1 else self.rng.choice(pools)
+
     async def _respec_pool(self, spec: Obj) -> None:
-        await self._merge(ADAPTERPOOLS, NS, NAME, {"spec": spec})
+        await self._merge(ADAPTERPOOLS, NS, self._pool_name(), {"spec": spec})
 
     async def change_min_pods(self) -> None:
         await self._respec_pool({"minPods": self.rng.randint(0, 4)})
@@ -245,6 +234,18 @@ class Workload:
 
     async def change_slots(self) -> None:
         await self._respec_pool({"slotsPerPod": self.rng.randint(2, 12)})
+
+    async def change_min_pods_per_vpod(self) -> None:
+        await self._respec_pool({"minPodsPerVPod": self.rng.randint(0, 4)})
+
+    async def change_reschedule(self) -> None:
+        await self._respec_pool({"rescheduleAfterSeconds": self.rng.choice((None, 0, 5, 30))})
+
+    async def change_profile(self) -> None:
+        await self._respec_pool({"profile": self.rng.choice(PROFILES)})
+
+    async def change_rebalance(self) -> None:
+        await self._respec_pool({"rebalance": drawn_rebalance(self.rng)})
 
     async def mark_pod(self) -> None:
         if (pod := self._pod()) is not None:
@@ -258,10 +259,11 @@ class Workload:
             await self._annotate(pod, dict.fromkeys(MARKS))
 
     async def scale(self) -> None:
-        scale = await self.world.cluster.get(STATEFULSETS, NS, NAME, subresource="scale")
+        pool = self._pool_name()
+        scale = await self.world.cluster.get(STATEFULSETS, NS, pool, subresource="scale")
         replicas = max(0, scale["spec"]["replicas"] + self.rng.choice((-2, -1, 1, 2)))
         scale["spec"]["replicas"] = min(replicas, PODS_MAX)
-        await self.world.cluster.update(STATEFULSETS, NS, NAME, scale, subresource="scale")
+        await self.world.cluster.update(STATEFULSETS, NS, pool, scale, subresource="scale")
 
     # -- what nobody should do ---------------------------------------------------------------------------------------
 
@@ -303,7 +305,7 @@ class Workload:
             if self.rng.random() < 0.3:
                 placements.remove(item)
         else:
-            placements.append({"podName": f"{NAME}-{self.rng.randint(0, 15)}", "vreplicas": 1})
+            placements.append({"podName": f"{self._pool_name()}-{self.rng.randint(0, 15)}", "vreplicas": 1})
         unique = {item["podName"]: item for item in placements}
         metadata = vpod["metadata"]
         patch: Obj = {"status": {"placements": list(unique.values())}}

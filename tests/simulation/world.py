@@ -7,7 +7,7 @@ All that is random comes from ``random.Random(seed/what)``, so one part's dice d
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
@@ -52,6 +52,8 @@ MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 SYSTEM: Final = "vreplica-system"
 NS: Final = "adapters"
 NAME: Final = "dispatcher"
+NAMES: Final = (NAME, "receiver", "poller")
+"""Pools, with a StatefulSet of the same name each; a world has at least the first."""
 POOL: Final = f"{NS}/{NAME}"
 TENANTS: Final = ("tenant-a", "tenant-b")
 ZONES: Final = 3
@@ -71,12 +73,12 @@ def scheduler_config() -> SchedulerConfig:
     return replace(shipped, profiles=(*shipped.profiles, ProfileConfig()))
 
 
-def pool_object(**spec: Any) -> Obj:
-    return {"metadata": {"name": NAME}, "spec": {"statefulSet": NAME, **spec}}
+def pool_object(pool: str = NAME, /, **spec: Any) -> Obj:
+    return {"metadata": {"name": pool}, "spec": {"statefulSet": pool, **spec}}
 
 
-def vpod_object(name: str, vreplicas: int, weight: int = 1) -> Obj:
-    ref = {"namespace": NS, "name": NAME}
+def vpod_object(name: str, vreplicas: int, weight: int = 1, pool: str = NAME) -> Obj:
+    ref = {"namespace": NS, "name": pool}
     return {
         "metadata": {"name": name},
         "spec": {"poolRef": ref, "vreplicas": vreplicas, "slotsPerVReplica": weight},
@@ -85,13 +87,16 @@ def vpod_object(name: str, vreplicas: int, weight: int = 1) -> Obj:
 
 @dataclass(frozen=True, kw_only=True)
 class Scale:
-    """How large the world is at its beginning."""
+    """How large the world is at its beginning. ``pools``: more of the spec of each pool, of which there are so many."""
 
     nodes: int = 4
     slots_per_pod: int = 8
     min_pods: int = 0
     max_pods: int | None = None
     replicas: int = 2
+    node_slots: int | None = None
+    """That every node declares."""
+    pools: tuple[Mapping[str, Any], ...] = ({},)
 
 
 class Trace:
@@ -204,6 +209,11 @@ class World:
         )
         self.embedded = EmbeddedCluster(self.cluster, settings)
 
+    @property
+    def pools(self) -> tuple[str, ...]:
+        """Names of the pools that there are."""
+        return NAMES[: len(self.scale.pools)]
+
     def rng(self, what: str) -> random.Random:
         return random.Random(f"{self.seed}/{what}")
 
@@ -245,13 +255,15 @@ class World:
         hook = manifests("base/webhook-configurations.yaml")[0]
         await self.cluster.create(MUTATING_WEBHOOKS, "", hook)
         for index in range(self.scale.nodes):
-            await self.cluster.create(NODES, "", node_object(f"node-{index}", f"zone-{index % ZONES}"))
-        stateful_set = stateful_set_object(NAME, namespace=NS, replicas=0, pool="")
-        await self.cluster.create(STATEFULSETS, NS, stateful_set)
+            node = node_object(f"node-{index}", f"zone-{index % ZONES}", slots=self.scale.node_slots)
+            await self.cluster.create(NODES, "", node)
         spec: Obj = {"slotsPerPod": self.scale.slots_per_pod, "minPods": self.scale.min_pods}
         if self.scale.max_pods is not None:
             spec["maxPods"] = self.scale.max_pods
-        await self.cluster.create(ADAPTERPOOLS, NS, pool_object(**spec))
+        for pool, more in zip(self.pools, self.scale.pools, strict=True):
+            stateful_set = stateful_set_object(pool, namespace=NS, replicas=0, pool="")
+            await self.cluster.create(STATEFULSETS, NS, stateful_set)
+            await self.cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more}))
 
     def _run(self, work: Any, name: str) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work, name=name)

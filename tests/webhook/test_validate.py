@@ -184,6 +184,26 @@ class TestAdapterPools:
         assert "spec.sources[1].preset 'kafka'" in got.message
         assert "knative-consumergroup, knative-kafkasource" in got.message
 
+    def test_a_source_that_cannot_be_read_is_told_where(self):
+        paths = {"vreplicas": "spec.n", "placements": "spec.placements"}
+        place = {"group": "x.dev", "version": "v1", "resource": "xs", "kind": "X", "paths": paths}
+        got = verdict(pool_request(a_pool_object(sources=[place])), caches())
+        assert (got.allowed, got.code) == (False, 422)
+        assert "spec.sources[0].paths.placements must be below status" in got.message
+
+    def test_a_source_that_was_stored_before_it_was_refused_does_not_hinder_other_edits(self):
+        old = a_pool_object(sources=[{"preset": "kafka"}])
+        assert verdict(
+            pool_request(a_pool_object(sources=[{"preset": "kafka"}], minPods=1), old), caches()
+        ).allowed
+
+    def test_a_kind_that_is_declared_twice_is_a_warning(self):
+        got = verdict(
+            pool_request(a_pool_object(sources=[{"preset": "knative-consumergroup"}] * 2)), caches()
+        )
+        assert got.allowed
+        assert "consumergroup.internal.kafka.eventing.knative.dev 2 times" in got.warnings[0]
+
     def test_every_problem_is_named_at_once(self):
         got = verdict(
             pool_request(a_pool_object("b", statefulSet="dispatcher", profile="x", sources=[{"preset": "y"}]))

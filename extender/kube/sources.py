@@ -1,0 +1,160 @@
+"""``KindWatch``: one foreign kind, mirrored into a sink while it is served, and why not while it is not.
+
+.. code-block:: text
+
+    PROBE each version in turn --(served)--> WATCH by a Reflector --(the kind is no longer served)--> PROBE
+      ^          |                             |
+      '- back off -'  none served, forbidden   '-- other errors: the reflector waits them out itself
+
+A foreign kind is somebody else's: its definition may come after us, change its versions or go, and our rights to it are
+given apart from all others. None of that may stop the service, so nothing is raised here. What the sink holds stays
+as it was while the kind cannot be read: that we do not see an object does not mean that it is gone.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from typing import Final, Literal, NamedTuple
+
+from extender.kube.api import Api, ApiError, NotFound, OutcomeUnknown, Resource
+from extender.kube.ratelimit import Backoff, BackoffPolicy
+from extender.kube.reflector import Reflector, Sink
+
+log: Final = logging.getLogger(__name__)
+
+CHECK_PERIOD_S: Final = 5.0
+"""How often a running watch is looked after."""
+PROBES: Final = BackoffPolicy(base_s=1.0, cap_s=30.0)
+NOT_SERVED: Final = "NotServed"
+NOT_LISTED: Final = "NotListed"
+
+
+class Problem(NamedTuple):
+    """Why a kind is not watched: ``reason`` is one word."""
+
+    reason: str
+    message: str
+
+
+class KindWatch:
+    """Mirrors the first of ``versions`` that is served into ``sink``. Run ``run`` in one task."""
+
+    def __init__(self, api: Api, versions: Sequence[Resource], sink: Sink, *, rng: random.Random) -> None:
+        self.versions = tuple(versions)
+        self.resource = self.versions[0]
+        """The version that is watched, or was last."""
+        self.problem: Problem | None = Problem(NOT_LISTED, "the first list is not in yet")
+        self.settled = asyncio.Event()
+        """Set once the kind has been listed, or it is known why it cannot be; never cleared."""
+        self._api = api
+        self._sink = sink
+        self._rng = rng
+        self._backoff = Backoff(rng, PROBES)
+        self._reflector: Reflector | None = None
+        self._relisting: set[asyncio.Task[None]] = set()
+
+    @property
+    def complete(self) -> bool:
+        """Whether the sink has every object: only then what it does not have is gone."""
+        return self.problem is None and not self._relisting
+
+    async def run(self) -> None:
+        """Probe and watch until cancelled."""
+        while True:
+            served = await self._probe(self.versions)
+            if served is None:
+                await asyncio.sleep(self._backoff.next_s(asyncio.get_running_loop().time()))
+                continue
+            self._backoff.reset()
+            self.resource = served
+            await self._watch(served)
+
+    async def relist(self, timeout_s: float) -> None:
+        """Wait, ``timeout_s`` at most, until a list begun from now on is in the sink: not complete until then."""
+        if (listing := self.read_again()) is not None:
+            await asyncio.wait({listing}, timeout=timeout_s)
+
+    def read_again(self) -> "asyncio.Task[None] | None":
+        """List again, and be not complete until that list is in the sink; the task that ends then."""
+        if self._reflector is None:
+            return None
+        listing = asyncio.create_task(self._reflector.relist(), name=f"relist {self.resource.plural}")
+        self._relisting.add(listing)
+        listing.add_done_callback(self._relisting.discard)
+        return listing
+
+    async def _probe(self, versions: Sequence[Resource]) -> Resource | None:
+        """The first version that is served; None, with ``problem`` set, where none is or the answer is an error."""
+        for resource in versions:
+            try:
+                await self._api.list_page(resource, limit=1)
+            except NotFound:
+                continue
+            except ApiError as error:
+                self._trouble(_reason(error), str(error))
+                return None
+            return resource
+        names = ", ".join(resource.api_version for resource in versions)
+        self._trouble(NOT_SERVED, f"{versions[0].plural} are not served in {names}: is the CRD installed?")
+        return None
+
+    async def _watch(self, resource: Resource) -> None:
+        """Watch until the version is served no longer."""
+        reflector = self._reflector = Reflector(self._api, resource, self._sink, rng=self._rng)
+        running = asyncio.create_task(reflector.run(), name=f"reflector {resource.plural}")
+        listed = asyncio.create_task(reflector.synced.wait())
+        try:
+            await self._look_after(reflector, running, listed)
+        finally:
+            self._reflector = None
+            # Who waits for a list of this reflector waits for the first one of the next.
+            tasks = {running, listed, *self._relisting}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    async def _look_after(
+        self, reflector: Reflector, running: "asyncio.Task[None]", listed: "asyncio.Task[Literal[True]]"
+    ) -> None:
+        errors_seen, lists_wanted = 0, 1
+        while True:
+            await asyncio.wait(
+                {running} if listed.done() else {running, listed},
+                timeout=CHECK_PERIOD_S,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if running.done():
+                running.result()
+            errors = sum(reflector.errors.values())
+            if errors != errors_seen:
+                if await self._probe([reflector.resource]) is None:
+                    if self.problem is not None and self.problem.reason == NOT_SERVED:
+                        return
+                    # Nobody knows what the watch has missed until there is a new list; and look again next time.
+                    lists_wanted = reflector.lists + 1
+                    continue
+                errors_seen = errors
+                if reflector.lists < lists_wanted:
+                    reflector.request_relist()
+            if reflector.lists >= lists_wanted:
+                self._well(reflector.resource)
+
+    def _well(self, resource: Resource) -> None:
+        if self.problem is not None:
+            log.info("%s of %s are watched", resource.plural, resource.api_version)
+        self.problem = None
+        self.settled.set()
+
+    def _trouble(self, reason: str, message: str) -> None:
+        if self.problem is None or self.problem.reason != reason:
+            log.warning("%s are not watched, trying again: %s", self.versions[0].plural, message)
+        self.problem = Problem(reason, message[:1024])
+        self.settled.set()
+
+
+def _reason(error: ApiError) -> str:
+    """One word for a condition: the API server's own where it gives one."""
+    if isinstance(error, OutcomeUnknown):
+        return "Unreachable"
+    return error.reason if error.reason.isalpha() else f"Status{error.status}"

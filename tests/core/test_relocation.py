@@ -1,0 +1,44 @@
+"""Planned moves, carried out on the state as it is by then."""
+
+import pytest
+
+from extender.core.moves import Move, MoveReason
+from extender.core.relocation import relocate
+from tests.support.builders import Scene
+
+
+def a_move(count: int = 1, to: int = 1) -> Move:
+    return Move("tenant/a", "dispatcher-0", f"dispatcher-{to}", count, MoveReason.COMPACTION)
+
+
+def a_scene(**vpod) -> Scene:
+    scene = Scene(slots=5).pods(1, 2).pod(0, {"tenant/a": 3})
+    return scene.vpod("a", 3, {0: 3}, **vpod)
+
+
+def test_what_is_moved_leaves_one_pod_and_comes_to_the_other():
+    scene = a_scene()
+    decision = relocate(scene.pool, scene.pool.vpods["tenant/a"], [a_move(1), a_move(2, to=2)])
+    assert decision is not None
+    assert dict(decision.target) == {"dispatcher-1": 1, "dispatcher-2": 2}
+    assert decision.moves == (a_move(1), a_move(2, to=2))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "move"),
+    [
+        pytest.param(lambda scene: None, a_move(to=7), id="no such target"),
+        pytest.param(lambda scene: scene.pod(1, node=""), a_move(), id="the target is not bound"),
+        pytest.param(lambda scene: scene.pool.set_closed(2), a_move(), id="the target is closed"),
+        pytest.param(lambda scene: scene.pod(1, {"tenant/b": 5}).vpod("b", 5, {1: 5}), a_move(), id="it is full"),
+        pytest.param(lambda scene: scene.vpod("a", 3, {0: 3}, deleting=True), a_move(), id="the vpod goes"),
+        pytest.param(lambda scene: scene.vpod("a", 3, {0: 3}, weight=2), a_move(), id="its weight has changed"),
+        pytest.param(
+            lambda scene: scene.pod(0, {"tenant/a": 4}), a_move(), id="more is placed than published: placing is first"
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_no_longer_possible_is_left_out(prepare, move):
+    scene = a_scene()
+    prepare(scene)
+    assert relocate(scene.pool, scene.pool.vpods["tenant/a"], [move]) is None

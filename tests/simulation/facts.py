@@ -1,0 +1,173 @@
+"""What the checkers read off stored objects: annotations, specs and statuses as JSON, with no help from the engine."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import orjson
+
+from extender.kube.api import Obj
+
+PLACEMENTS: Final = "vreplica.dev/placements"
+SLOTS: Final = "vreplica.dev/slots"
+POOL: Final = "vreplica.dev/pool"
+MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
+TOLD_CHARS_MAX: Final = 1024
+"""A Moved condition's message ends there, and may leave moves out."""
+_TOLD: Final = re.compile(r"(\d+) vreplicas moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
+
+
+@dataclass(frozen=True)
+class Pod:
+    """An adapter pod as stored. ``ledger``: vpod -> (vreplicas, weight), None where the annotation is unreadable."""
+
+    name: str
+    pool: str
+    uid: str
+    node: str
+    slots: int | None
+    ledger: Mapping[str, tuple[int, int]] | None
+    text: str | None
+    marked: bool
+    deleting: bool
+
+    @property
+    def total(self) -> int:
+        return sum(count * weight for count, weight in (self.ledger or {}).values())
+
+    @property
+    def ordinal(self) -> int:
+        return int(self.name.rpartition("-")[2])
+
+    def count(self, vpod: str) -> int:
+        return (self.ledger or {}).get(vpod, (0, 1))[0]
+
+
+class Told(NamedTuple):
+    """One move, as a Moved condition tells it; ``to_pod`` "" where there is no new place yet."""
+
+    vreplicas: int
+    from_pod: str
+    to_pod: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class VPod:
+    """A vpod as stored. ``moved``: (reason, message, time) of its Moved condition."""
+
+    key: str
+    uid: str
+    pool: str
+    generation: int
+    wanted: int
+    weight: int
+    observed: int
+    placements: Mapping[str, int]
+    scheduled: int
+    condition: tuple[str, str]
+    moved: tuple[str, str, str]
+
+    @property
+    def total(self) -> int:
+        return sum(self.placements.values())
+
+    @property
+    def told(self) -> list[Told]:
+        """The moves that its Moved condition tells."""
+        return [
+            Told(int(count), name, to, reason) for count, name, to, reason in _TOLD.findall(self.moved[1])
+        ]
+
+
+@dataclass
+class Pool:
+    """An AdapterPool with its StatefulSet, as they are now and as they were lately."""
+
+    name: str
+    slots: int = 0
+    min_pods: int = 0
+    max_pods: int | None = None
+    min_pods_per_vpod: int = 0
+    profile: str = "default"
+    moves_per_period: int = 10
+    dry_run: bool = False
+    reschedule: bool = False
+    ordinals: range = field(default_factory=lambda: range(0))
+    slots_seen: list[tuple[float, int]] = field(default_factory=list)
+    """(since when, slotsPerPod), the present one last."""
+    raised_seen: list[tuple[float, int]] = field(default_factory=list)
+    """(since when, minPodsPerVPod)."""
+
+    def read(self, spec: Obj) -> None:
+        """Take a pool's spec."""
+        rebalance = spec.get("rebalance") or {}
+        self.slots = spec["slotsPerPod"]
+        self.min_pods = spec.get("minPods", 0)
+        self.max_pods = spec.get("maxPods")
+        self.min_pods_per_vpod = spec.get("minPodsPerVPod", 0)
+        self.profile = spec.get("profile", "default")
+        self.moves_per_period = rebalance.get("movesPerPeriod", 10)
+        self.dry_run = rebalance.get("dryRun", False)
+        self.reschedule = spec.get("rescheduleAfterSeconds") is not None
+
+    @property
+    def names(self) -> set[str]:
+        return {f"{self.name}-{ordinal}" for ordinal in self.ordinals}
+
+    def lately(self, seen: list[tuple[float, int]], since: float) -> int:
+        """The largest number that was in force at any time since then."""
+        earlier = [number for at, number in seen if at < since]
+        return max([number for at, number in seen if at >= since] + earlier[-1:], default=0)
+
+    def most(self, vpod: VPod) -> int:
+        """vreplicas that it may have: minPodsPerVPod raises what is wanted."""
+        return max(vpod.wanted, self.min_pods_per_vpod) if vpod.wanted else 0
+
+
+def read_pod(obj: Obj) -> Pod:
+    metadata = obj["metadata"]
+    annotations = metadata.get("annotations") or {}
+    slots = annotations.get(SLOTS)
+    return Pod(
+        name=metadata["name"],
+        pool=(metadata.get("labels") or {}).get(POOL, ""),
+        uid=metadata["uid"],
+        node=obj["spec"].get("nodeName") or "",
+        slots=int(slots) if slots is not None and slots.isdigit() else None,
+        ledger=_read_ledger(annotations.get(PLACEMENTS)),
+        text=annotations.get(PLACEMENTS),
+        marked=any(annotations.get(mark) == "true" for mark in MARKS),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def _read_ledger(text: str | None) -> dict[str, tuple[int, int]] | None:
+    try:
+        plain = orjson.loads(text or "{}")
+        return {key: (v, 1) if isinstance(v, int) else (int(v[0]), int(v[1])) for key, v in plain.items()}
+    except (ValueError, TypeError, AttributeError, IndexError):
+        return None
+
+
+def read_vpod(obj: Obj) -> VPod:
+    metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
+    placements: dict[str, int] = {}
+    for item in status.get("placements") or ():
+        placements[item["podName"]] = placements.get(item["podName"], 0) + item["vreplicas"]
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    scheduled, moved = conditions.get("Scheduled"), conditions.get("Moved")
+    return VPod(
+        key=f"{metadata['namespace']}/{metadata['name']}",
+        uid=metadata["uid"],
+        pool=spec["poolRef"]["name"],
+        generation=metadata.get("generation", 0),
+        wanted=spec["vreplicas"],
+        weight=spec.get("slotsPerVReplica", 1),
+        observed=status.get("observedGeneration", 0),
+        placements=placements,
+        scheduled=status.get("scheduledVReplicas", 0),
+        condition=(scheduled["status"], scheduled["reason"]) if scheduled else ("", ""),
+        moved=(moved["reason"], moved["message"], moved["lastTransitionTime"]) if moved else ("", "", ""),
+    )

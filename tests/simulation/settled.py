@@ -1,0 +1,142 @@
+"""What is not yet as it should be, once the faults have stopped: I1 to I3 without any excuse, and nothing stranded."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.simulation.facts import Pod, Pool, VPod
+
+
+@dataclass
+class Stored:
+    """What the API server stores, as the checkers have read it."""
+
+    pods: dict[str, Pod] = field(default_factory=dict)
+    vpods: dict[str, VPod] = field(default_factory=dict)
+    pools: dict[str, Pool] = field(default_factory=dict)
+    node_slots: dict[str, int] = field(default_factory=dict)
+    """Of nodes that declare any."""
+
+    def pool_of(self, vpod: VPod) -> Pool:
+        return self.pools.get(vpod.pool, Pool(vpod.pool))
+
+    def differences(self) -> list[str]:
+        """In words; empty: settled."""
+        found = [line for pool in self.pools.values() for line in self._pod_differences(pool)]
+        found += [line for pod in self.pods.values() for line in self._ledger_differences(pod)]
+        found += [line for vpod in self.vpods.values() for line in self._status_differences(vpod)]
+        return found
+
+    def idle(self) -> Iterator[str]:
+        """Pods that should have been removed long ago: the highest of a pool, that holds nothing and is not needed."""
+        for pool in self.pools.values():
+            replicas = len(pool.ordinals)
+            top = self.pods.get(f"{pool.name}-{pool.ordinals.stop - 1}")
+            if top is None or top.total or not top.node or pool.profile == "ha" or self._waiting(pool):
+                continue
+            expected = sum(
+                pool.most(vpod) * vpod.weight for vpod in self.vpods.values() if vpod.pool == pool.name
+            )
+            lost = sum(pool.slots for pod in self.pods.values() if pod.pool == pool.name and pod.marked)
+            if replicas - 1 >= max(pool.min_pods, -(-(expected + lost) // pool.slots)):
+                yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
+
+    def _waiting(self, pool: Pool) -> bool:
+        return any(v.pool == pool.name and v.condition[0] != "True" for v in self.vpods.values())
+
+    # -- pods -----------------------------------------------------------------------------------------------------
+
+    def _pod_differences(self, pool: Pool) -> Iterator[str]:
+        for name in sorted(pool.names):
+            pod = self.pods.get(name)
+            may_wait = pod is not None and not pod.deleting and not self._a_node_has(pool.slots)
+            if (pod is None or not pod.node or pod.deleting) and not may_wait:
+                yield f"pod {name} is missing, pending or being deleted"
+
+    def _a_node_has(self, slots: int) -> bool:
+        """Whether one more pod of so many slots would find a node; all nodes declare slots, or none."""
+        left = dict(self.node_slots)
+        for pod in self.pods.values():
+            if pod.node in left:
+                left[pod.node] -= pod.slots or 0
+        return not left or max(left.values()) >= slots
+
+    def _ledger_differences(self, pod: Pod) -> list[str]:
+        if not pod.node:
+            return []
+        if pod.ledger is None or pod.slots is None:
+            return [f"{pod.name} is not repaired: slots {pod.slots}, ledger {pod.text!r}"]
+        found = []
+        published = {k: v.placements[pod.name] for k, v in self.vpods.items() if v.placements.get(pod.name)}
+        if published != {key: count for key, (count, _) in pod.ledger.items()}:
+            found.append(f"I3: ledger of {pod.name} is {pod.text}, statuses publish {published}")
+        if wrong := [
+            k for k, (_, weight) in pod.ledger.items() if k in self.vpods and self.vpods[k].weight != weight
+        ]:
+            found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
+        if pod.total > (slots := self._slots(pod)):
+            found.append(f"I1: {pod.name} has {slots} slots, and holds {pod.text}")
+        return found
+
+    def _slots(self, pod: Pod) -> int:
+        return min(pod.slots or 0, self.pools[pod.pool].slots) if pod.pool in self.pools else 0
+
+    # -- vpods ----------------------------------------------------------------------------------------------------
+
+    def _status_differences(self, vpod: VPod) -> list[str]:
+        found, pool = [], self.pool_of(vpod)
+        if vpod.observed != vpod.generation or vpod.scheduled != vpod.total:
+            found.append(f"{vpod.key}: status is of generation {vpod.observed}, not {vpod.generation}")
+        if gone := [name for name in vpod.placements if name not in pool.names]:
+            found.append(f"I3: {vpod.key} is placed on {gone}, which the StatefulSet does not have")
+        draining = [name for name in vpod.placements if self._must_go(pool, name)]
+        placed = vpod.wanted <= vpod.total <= pool.most(vpod) and not draining
+        may_be_short = vpod.total < pool.most(vpod)
+        if (vpod.condition[0] == "True") is not placed and not (placed and may_be_short):
+            # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
+            found.append(
+                f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"
+            )
+        if draining and self._has_room(vpod):
+            found.append(f"I3: {vpod.key} is still on {draining}, to be emptied: {self._where_room(vpod)}")
+        if vpod.total > pool.most(vpod) or (vpod.total < vpod.wanted and self._has_room(vpod)):
+            found.append(
+                f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: {self._where_room(vpod)}"
+            )
+        return found
+
+    def _must_go(self, pool: Pool, name: str) -> bool:
+        """Whether what is on a pod shall be elsewhere: it is marked, or waits for a node for too long."""
+        pod = self.pods.get(name)
+        return (pod is not None and pod.marked) or (pool.reschedule and (pod is None or not pod.node))
+
+    def _free(self, vpod: VPod) -> dict[str, int]:
+        pool = self.pool_of(vpod)
+        last = pool.ordinals.stop if pool.max_pods is None else pool.ordinals.start + pool.max_pods
+        free = {
+            pod.name: self._slots(pod) - pod.total
+            for pod in self.pods.values()
+            # What is beyond maxPods takes nothing new: a person has ordered that it goes.
+            if pod.pool == pool.name
+            and pod.node
+            and not pod.marked
+            and not pod.deleting
+            and pod.ordinal < last
+        }
+        return {name: slots for name, slots in free.items() if slots >= vpod.weight}
+
+    def _has_room(self, vpod: VPod) -> bool:
+        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow.
+
+        Under a hard zone rule free slots may be in the wrong zone: then nothing is said.
+        """
+        pool = self.pool_of(vpod)
+        if pool.profile == "ha":
+            return False
+        may_grow = pool.max_pods is None or len(pool.ordinals) < pool.max_pods
+        return bool(self._free(vpod)) or (
+            may_grow and vpod.weight <= pool.slots and self._a_node_has(pool.slots)
+        )
+
+    def _where_room(self, vpod: VPod) -> str:
+        pool = self.pool_of(vpod)
+        return f"room {self._free(vpod)}, {len(pool.ordinals)} of at most {pool.max_pods} pods"
