@@ -92,7 +92,8 @@ class Committer:
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""
         pool = self._caches.state.pool(decision.pool)
-        shares = decision.shares(pool.placed_of(decision.vpod))
+        # Also where an earlier decision, whose writes nobody knows of, has taken it away: this one has to finish that.
+        shares = decision.shares(dict.fromkeys(pool.claims_of(decision.vpod), 0))
         pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
 
     def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:

@@ -410,8 +410,8 @@ async def test_a_move_whose_answer_was_lost_is_told_with_its_reason_all_the_same
         await placed(world)
         world.api.fail("patch", "vpods/status", before=lost(), times=2)
         await world.annotate(1, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
-        await until(lambda: _ledgers_are(world, {0: {"tenant/a": 2}, 1: {}}), timeout_s=90)
-        await asyncio.sleep(5)
+        await until(lambda: _ledgers_are(world, {0: {"tenant/a": 2}, 1: {}}), timeout_s=10)
+        await asyncio.sleep(60)
         conditions = (await world.status())["conditions"]
         assert [c["reason"] for c in conditions if c["type"] == "Moved"] == ["Drain"]
         assert len(await world.events("Moved")) == 1
