@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal, Self
 
 from extender.core.names import API_VERSION
-from extender.kube.api import NAMESPACES, NODES, Api, Obj, PatchType
+from extender.kube.api import NAMESPACES, NODES, PODS, Api, ListOptions, Obj, PatchType
 from extender.kube.client import KubeApi
 from tests.e2e.backend import apply_objects, nodes_ready
 from tests.e2e.controlplane import ControlPlane
@@ -132,6 +132,22 @@ class RealBackend:
         patch: Obj = {"metadata": {"labels": {KWOK_LABEL: "managed"}}, "status": {"phase": None}}
         await self.api.patch(NODES, "", name, patch, patch_type=PatchType.MERGE)
         await self.api.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status")
+        await self._recover_pods(name)
+
+    async def _recover_pods(self, node: str) -> None:
+        """A kubelet reports its pods Ready again, which the controllers had marked; kwok does so for a pod without address."""
+        page = await self.api.list_page(PODS, ListOptions(field_selector=f"spec.nodeName={node}"))
+        unreported: Obj = {"status": {"podIP": None, "podIPs": None}}
+        for obj in page.items:
+            metadata = obj["metadata"]
+            await self.api.patch(
+                PODS,
+                metadata["namespace"],
+                metadata["name"],
+                unreported,
+                patch_type=PatchType.MERGE,
+                subresource="status",
+            )
 
     async def remove_node(self, name: str) -> None:
         """As ``Backend``."""

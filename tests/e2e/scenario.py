@@ -12,12 +12,11 @@ import base64
 import contextlib
 import logging
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-import aiohttp
 import yaml
 
 from extender.core.decode import pod_from, vpod_from
@@ -30,6 +29,7 @@ from tests.e2e.objects import MANIFESTS, extender_at, load, pod, stateful_set, w
 from tests.e2e.processes import VENV_BIN, Probe, Process, free_port
 from tests.e2e.raw import RawHttp
 from tests.e2e.real import RealBackend
+from tests.e2e.replica import Replica
 from tests.e2e.waiting import NotYet, eventually
 from tests.e2e.watcher import Watcher
 
@@ -42,6 +42,12 @@ WEBHOOK_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook"
 POOL: Final = "dispatcher"
 SLOTS_PER_POD: Final = 20
 SETTLE_TIMEOUT_S: Final = 45.0
+QUICK_ELECTION: Final[Mapping[str, float]] = {
+    "leaseDurationSeconds": 2,
+    "renewDeadlineSeconds": 1.5,
+    "retryPeriodSeconds": 0.5,
+}
+"""After a kill nobody leads until the lease has run out: 15 s as shipped."""
 DEFAULT_SCHEDULER: Final[Obj] = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
@@ -64,40 +70,6 @@ class Setup:
     """kube-scheduler as its own ServiceAccount and with its lease, as deployed; on the real back end only."""
     election: Mapping[str, float] = field(default_factory=dict)
     """Replaces fields of leaderElection."""
-
-
-class Replica:
-    """One ``vreplica serve`` process, on a port that it keeps when it is started again."""
-
-    def __init__(self, config: Path, url: str) -> None:
-        self.config = config
-        self.url = url
-        self.process: Process | None = None
-
-    async def get(self, path: str) -> tuple[int, str]:
-        """Status and text of one of its pages."""
-        async with aiohttp.ClientSession() as session, session.get(self.url + path) as reply:
-            return reply.status, await reply.text()
-
-    async def state(self) -> dict[str, Any]:
-        """/state.json. Raises NotYet where it does not answer."""
-        try:
-            async with aiohttp.ClientSession() as session, session.get(f"{self.url}/state.json") as reply:
-                state: dict[str, Any] = await reply.json()
-                return state
-        except (aiohttp.ClientError, OSError) as error:
-            raise NotYet(f"{self.url}: {error!r}") from error
-
-    async def leads(self, timeout_s: float = 30.0) -> None:
-        """Returns when this replica leads."""
-
-        async def leading() -> bool:
-            state = await self.state()
-            if not state["leading"]:
-                raise NotYet(f"{state['leader'] or 'nobody'} leads")
-            return True
-
-        await eventually(leading, timeout_s, f"{self.url} leads")
 
 
 class System:
@@ -209,6 +181,12 @@ class System:
         replica.process = self.backend.processes.start("service", command)
         await replica.process.ready(Probe(f"{replica.url}/readyz"))
 
+    async def restart(self) -> None:
+        """The service is killed without warning and started again; it need not lead yet."""
+        assert self.service.process is not None
+        await self.service.process.kill()
+        await self.start(self.service)
+
     async def start_webhook(self) -> None:
         """Starts the webhook with its Deployment's arguments and waits until the API server calls it."""
         arguments = [*_deployed("webhook.yaml")]
@@ -236,14 +214,19 @@ class System:
 
     # -- objects ------------------------------------------------------------------------------------------------
 
-    async def pool(self, *, cpu: str = "100m", pod_spec: Obj | None = None, **spec: Any) -> str:
-        """AdapterPool ``dispatcher`` and its StatefulSet in a namespace of their own; the namespace. ``spec``: the pool's."""
-        self.namespace = await self.backend.namespace("adapters")
-        workload = stateful_set(self.namespace, POOL, 0, pool=POOL, cpu=cpu)
-        workload["spec"]["template"]["spec"].update(pod_spec or {})
-        await self.backend.apply([adapter_pool(self.namespace, **spec)])
+    async def pool(
+        self, name: str = POOL, *, cpu: str = "100m", pod_spec: Obj | None = None, **spec: Any
+    ) -> str:
+        """An AdapterPool and its StatefulSet, in the namespace that all pools of the scenario share; the namespace.
+
+        ``spec``: the pool's.
+        """
+        self.namespace = self.namespace or await self.backend.namespace("adapters")
+        await self.backend.apply([adapter_pool(self.namespace, name, **spec)])
         if self.webhook is not None:
-            await eventually(lambda: self.stamps(POOL), 10.0, "the API server has pods stamped")
+            await eventually(lambda: self.stamps(name), 10.0, "the API server has pods stamped")
+        workload = stateful_set(self.namespace, name, 0, pool=name, cpu=cpu)
+        workload["spec"]["template"]["spec"].update(pod_spec or {})
         await self.backend.apply([workload])
         return self.namespace
 
@@ -258,16 +241,18 @@ class System:
             raise NotYet(f"not stamped: {answer}")
         return True
 
-    async def vpods(self, count: int, vreplicas: int, *, tenant: str = "", prefix: str = "source") -> str:
+    async def vpods(
+        self, count: int, vreplicas: int, *, tenant: str = "", prefix: str = "source", pool: str = POOL
+    ) -> str:
         """``count`` VPods in the namespace ``tenant`` (a new one); the namespace."""
         tenant = tenant or await self.backend.namespace("tenant")
-        objects = [self.vpod(tenant, f"{prefix}-{index}", vreplicas) for index in range(count)]
+        objects = [self.vpod(tenant, f"{prefix}-{index}", vreplicas, pool) for index in range(count)]
         await asyncio.gather(*(self.backend.api.create(VPODS, tenant, obj) for obj in objects))
         return tenant
 
-    def vpod(self, namespace: str, name: str, vreplicas: int, **spec: Any) -> Obj:
-        """A VPod of the scenario's pool."""
-        pool = {"namespace": self.namespace, "name": POOL}
+    def vpod(self, namespace: str, name: str, vreplicas: int, pool_name: str = POOL, **spec: Any) -> Obj:
+        """A VPod of a pool of the scenario."""
+        pool = {"namespace": self.namespace, "name": pool_name}
         return {
             "apiVersion": API_VERSION,
             "kind": "VPod",
@@ -282,9 +267,10 @@ class System:
 
     # -- what is there ------------------------------------------------------------------------------------------
 
-    async def adapters(self) -> list[Obj]:
-        """The adapter pods, by ordinal."""
-        options = ListOptions(namespace=self.namespace, label_selector=f"{POOL_LABEL}={POOL}")
+    async def adapters(self, pool: str = "") -> list[Obj]:
+        """The adapter pods of one pool, or of all, by ordinal."""
+        selector = f"{POOL_LABEL}={pool}" if pool else POOL_LABEL
+        options = ListOptions(namespace=self.namespace, label_selector=selector)
         items = (await self.backend.api.list_page(PODS, options)).items
         return sorted(items, key=lambda obj: int(str(obj["metadata"]["name"]).rpartition("-")[2]))
 
@@ -305,26 +291,36 @@ class System:
         return {vpod.key: vpod for vpod in map(vpod_from, page.items)}
 
     async def settled(
-        self, *, pods: int | None = None, timeout_s: float = SETTLE_TIMEOUT_S
+        self,
+        *,
+        pods: int | None = None,
+        down: Collection[str] = (),
+        timeout_s: float = SETTLE_TIMEOUT_S,
     ) -> list[AdapterPod]:
-        """I3: everything placed, ledgers equal statuses, all pods bound and Ready (``pods``: so many); the pods."""
-        return await eventually(lambda: self._settled(pods), timeout_s, "settled", interval_s=0.1)
+        """I3: everything placed, ledgers equal statuses, all pods bound and Ready (``pods``: so many); the pods.
 
-    async def _settled(self, pods: int | None) -> list[AdapterPod]:
+        ``down``: names of pods that are not Ready as long as their node has failed. The watcher has seen all that when it
+        returns.
+        """
+        adapters = await eventually(lambda: self._settled(pods, down), timeout_s, "settled", interval_s=0.1)
+        await self.watcher.catch_up()
+        return adapters
+
+    async def _settled(self, pods: int | None, down: Collection[str]) -> list[AdapterPod]:
         objects = await self.adapters()
         vpods = await self.all_vpods()
         missing = {
-            vpod.key: (vpod.placements, vpod.vreplicas)
-            for vpod in vpods.values()
-            if sum(vpod.placements.values()) != vpod.vreplicas
-            or vpod.scheduled_vreplicas != vpod.vreplicas
-            or vpod.observed_generation != vpod.generation
+            vpod.key: (vpod.placements, vpod.vreplicas) for vpod in vpods.values() if not is_placed(vpod)
         }
         if missing:
             raise NotYet(f"{len(missing)} vpods not placed: {list(missing.items())[:3]}")
-        waiting = [obj["metadata"]["name"] for obj in objects if condition(obj, "Ready") != "True"]
+        waiting = [
+            obj["metadata"]["name"]
+            for obj in objects
+            if (condition(obj, "Ready") == "True") is (obj["metadata"]["name"] in down)
+        ]
         if waiting or (pods is not None and len(objects) != pods):
-            raise NotYet(f"{len(objects)} pods, not Ready: {waiting}")
+            raise NotYet(f"{len(objects)} pods, not Ready (or Ready and should not): {waiting}")
         adapters = [pod_from(obj) for obj in objects]
         ledger = {
             (key, adapter.name): share.vreplicas
@@ -399,11 +395,19 @@ def _deployed(manifest: str) -> Sequence[str]:
     return command[1:]
 
 
-def adapter_pool(namespace: str, **spec: Any) -> Obj:
-    """AdapterPool ``dispatcher`` with 20 slots a pod."""
+def is_placed(vpod: VPod) -> bool:
+    """Whether its status says, of its present spec, that all is placed."""
+    return (
+        sum(vpod.placements.values()) == vpod.vreplicas == vpod.scheduled_vreplicas
+        and vpod.observed_generation == vpod.generation
+    )
+
+
+def adapter_pool(namespace: str, name: str = POOL, **spec: Any) -> Obj:
+    """An AdapterPool with 20 slots a pod, its StatefulSet of the same name."""
     return {
         "apiVersion": API_VERSION,
         "kind": "AdapterPool",
-        "metadata": {"name": POOL, "namespace": namespace},
-        "spec": {"statefulSet": POOL, "slotsPerPod": SLOTS_PER_POD, **spec},
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"statefulSet": name, "slotsPerPod": SLOTS_PER_POD, **spec},
     }

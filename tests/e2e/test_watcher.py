@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from extender.core.moves import MoveReason
 from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL
-from extender.kube.api import PODS, VPODS, ListOptions, ListPage, Obj, Resource
+from extender.kube.api import PODS, STATEFULSETS, VPODS, ListOptions, ListPage, Obj, Resource
 from tests.e2e.watcher import Version, Watcher
 
 NS, TENANT = "adapters", "tenant"
@@ -32,17 +33,27 @@ class History:
             metadata["annotations"] = {PLACEMENTS_ANNOTATION: ledger}
         self._add(PODS, {"metadata": metadata, "spec": {"nodeName": node} if node else {}}, gone)
 
-    def vpod(self, wanted: int, *, generation: int = 1, gone: bool = False, **placed: int) -> None:
+    def vpod(
+        self, wanted: int, *, generation: int = 1, gone: bool = False, moved: str = "", **placed: int
+    ) -> None:
+        """``moved``: "REASON MESSAGE" of its Moved condition."""
         placements = [
             {"podName": name.replace("_", "-"), "vreplicas": count} for name, count in placed.items()
         ]
-        status = {"placements": placements, "observedGeneration": generation}
+        status: Obj = {"placements": placements, "observedGeneration": generation}
+        if moved:
+            reason, _, message = moved.partition(" ")
+            status["conditions"] = [{"type": "Moved", "status": "True", "reason": reason, "message": message}]
         obj = {
             "metadata": {"name": "a", "namespace": TENANT, "uid": "v", "generation": generation},
             "spec": {"poolRef": {"namespace": NS, "name": "d"}, "vreplicas": wanted},
             "status": status,
         }
         self._add(VPODS, obj, gone)
+
+    def stateful_set(self, replicas: int, *, start: int = 0, gone: bool = False) -> None:
+        spec = {"replicas": replicas, "ordinals": {"start": start}}
+        self._add(STATEFULSETS, {"metadata": {"name": "d", "namespace": NS, "uid": "s"}, "spec": spec}, gone)
 
     def _add(self, resource: Resource, obj: Obj, gone: bool) -> None:
         number = next(self._numbers)
@@ -131,6 +142,80 @@ async def test_what_was_given_up_and_wanted_again_before_the_status_was_written_
     history.watcher.versions[-1].object["status"]["observedGeneration"] = 1
     history.vpod(10, generation=3, d_0=4)
     history.watcher.versions[-1].object["status"]["observedGeneration"] = 2
+    await history.watcher.check()
+
+
+def moved_once(moved: str) -> History:
+    history = History()
+    for ordinal in (0, 1):
+        history.pod(ordinal, '{"tenant/a":8}')
+    history.vpod(8, d_0=8)
+    history.vpod(8, d_0=5, d_1=3, moved=moved)
+    return history
+
+
+async def test_a_move_whose_reason_is_written_with_it_passes_where_the_scenario_expects_it():
+    history = moved_once("Drain 3 vreplicas moved from d-0 to d-1 (Drain)")
+    history.watcher.may_move = frozenset({MoveReason.DRAIN})
+    await history.watcher.check()
+    (move,) = await history.watcher.moves()
+    assert (move.vpod, move.left, move.reason) == ("tenant/a", {"d-0": 3}, "Drain")
+
+
+@pytest.mark.parametrize(
+    ("moved", "found"),
+    [
+        pytest.param("", "reason not recorded", id="no reason"),
+        pytest.param("Policy 3 vreplicas moved from d-0 to d-1 (Policy)", "reason Policy", id="not expected"),
+        pytest.param(
+            "Drain 3 vreplicas moved from d-7 to d-1 (Drain)", "reason not recorded", id="another pod"
+        ),
+    ],
+)
+async def test_a_move_without_a_reason_that_the_scenario_expects_is_found(moved: str, found: str):
+    history = moved_once(moved)
+    history.watcher.may_move = frozenset({MoveReason.DRAIN})
+    with pytest.raises(AssertionError, match=found):
+        await history.watcher.check()
+
+
+async def test_the_reason_of_an_earlier_move_is_none_for_the_next():
+    moved = "Drain 3 vreplicas moved from d-0 to d-1 (Drain)"
+    history = moved_once(moved)
+    history.vpod(8, d_1=8, moved=moved)
+    history.watcher.may_move = frozenset({MoveReason.DRAIN})
+    with pytest.raises(AssertionError, match="1 breaches, the first: I4: VPod tenant/a at version 5"):
+        await history.watcher.check()
+
+
+@pytest.mark.parametrize(
+    ("replicas", "start", "taken"),
+    [pytest.param(1, 0, "d-1", id="the highest"), pytest.param(1, 1, "d-0", id="the lowest, by a new start")],
+)
+async def test_a_stateful_set_that_is_made_smaller_over_what_stands_there_is_found(
+    replicas: int, start: int, taken: str
+):
+    history = History()
+    history.stateful_set(2)
+    history.pod(0, '{"tenant/a":5}')
+    history.pod(1, '{"tenant/a":3}')
+    history.vpod(8, d_0=5, d_1=3)
+    history.stateful_set(replicas, start=start)
+    with pytest.raises(
+        AssertionError, match=rf"2 breaches(.|\n)*{taken} away, where(.|\n)*{taken} away, whose"
+    ):
+        await history.watcher.check()
+
+
+async def test_a_stateful_set_may_be_made_smaller_where_nothing_stands_and_deleted_with_all_that_does():
+    history = History()
+    history.stateful_set(2)
+    history.pod(0, '{"tenant/a":8}')
+    history.pod(1, "{}")
+    history.vpod(8, d_0=8)
+    history.stateful_set(1)
+    history.stateful_set(1, gone=True)
+    history.stateful_set(0)
     await history.watcher.check()
 
 

@@ -3,7 +3,8 @@
 Theory of operation. A scenario's end says little about its middle, so the watcher follows both kinds from before the scenario's
 first object and keeps each version that the API server stored. Resource versions of one API server are one sequence over all
 kinds; replaying both kinds in that order gives each state that ever was, and each is checked against DESIGN 3: I1 (never
-overcommitted), I2 (published means covered), I4 (a published placement leaves its pod only as its vpod wants fewer).
+overcommitted), I2 (published means covered), I4 (a published placement leaves its pod only as its vpod wants fewer, or for a
+reason that the same write records and the scenario expects), and that no StatefulSet is made smaller over what stands on it.
 A watch that had to be started anew from a list would have a gap, so ``Expired`` is an error and not handled.
 """
 
@@ -15,14 +16,19 @@ from typing import Final
 
 from extender.core.decode import pod_from, vpod_from
 from extender.core.ledger import decode_ledger, ledger_slots
-from extender.core.model import VPod
+from extender.core.model import Condition, VPod
+from extender.core.moves import MoveReason
 from extender.core.names import POOL_LABEL
-from extender.kube.api import PODS, VPODS, Api, ListOptions, Obj, Resource, WatchEventType
+from extender.kube.api import PODS, STATEFULSETS, VPODS, Api, ListOptions, Obj, Resource, WatchEventType
 from tests.e2e.waiting import NotYet, eventually
 
 CAUGHT_UP_TIMEOUT_S: Final = 10.0
-_PODS: Final = ListOptions(label_selector=POOL_LABEL)
-_VPODS: Final = ListOptions()
+MOVED: Final = "Moved"
+_FOLLOWED: Final = (
+    (PODS, ListOptions(label_selector=POOL_LABEL)),
+    (VPODS, ListOptions()),
+    (STATEFULSETS, ListOptions()),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +50,32 @@ class Version:
         return f"{self.resource.kind} {self.key}{' (deleted)' if self.gone else ''} at version {self.number}"
 
 
+@dataclass(frozen=True, slots=True)
+class SeenMove:
+    """More vreplicas of one vpod left pods in one write than it had given up."""
+
+    vpod: str
+    left: Mapping[str, int]
+    """Pod name -> vreplicas that left it."""
+    given_up: int
+    reason: str
+    """As the same write records it, "" where it does not."""
+
+
 @dataclass
 class _World:
     """What stood on the API server at one moment of the history."""
 
     pods: dict[str, Obj] = field(default_factory=dict)
+    ordinals: dict[str, range] = field(default_factory=dict)
+    """StatefulSet -> its ordinals."""
     vpods: dict[str, VPod] = field(default_factory=dict)
     wanted: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     """vpod UID -> generation -> spec.vreplicas."""
 
 
 class Watcher:
-    """Follows all VPods and adapter pods from ``start`` to ``stop``. ``slots_per_pod``: of all pools of the scenario."""
+    """Follows VPods, adapter pods, StatefulSets from ``start`` to ``stop``. ``slots_per_pod``: of all pools of the scenario."""
 
     def __init__(self, api: Api, *, slots_per_pod: int) -> None:
         self._api = api
@@ -64,10 +84,12 @@ class Watcher:
         self.versions: list[Version] = []
         self.may_lack_ledger = False
         """A scenario without webhook says so: a pod that was never stamped is not yet held to I2."""
+        self.may_move: frozenset[MoveReason] = frozenset()
+        """The reasons for which this scenario lets vreplicas move; with any other, or none, a move is a breach."""
 
     async def start(self) -> None:
         """Lists and follows."""
-        for resource, options in ((PODS, _PODS), (VPODS, _VPODS)):
+        for resource, options in _FOLLOWED:
             page = await self._api.list_page(resource, options)
             for obj in page.items:
                 self._record(resource, obj, gone=False)
@@ -88,9 +110,20 @@ class Watcher:
             if version.resource == resource and key in {"", version.key}
         ]
 
+    async def moves(self) -> list[SeenMove]:
+        """All moves so far, oldest first, of what is stored now."""
+        await self.catch_up()
+        seen: list[SeenMove] = []
+        world = _World()
+        for version in self.of(VPODS):
+            old, new = _take_vpod(world, version)
+            if new is not None and (move := _moved(old, new, world.wanted[new.uid])) is not None:
+                seen.append(move)
+        return seen
+
     async def check(self) -> None:
         """Waits for the watches to have caught up and checks I1, I2, I4; AssertionError with each breach."""
-        await eventually(self._caught_up, CAUGHT_UP_TIMEOUT_S, "the watcher has seen what is stored")
+        await self.catch_up()
         breaches = list(self._breaches())
         assert not breaches, f"{len(breaches)} breaches, the first: " + "\n".join(breaches[:10])
 
@@ -104,12 +137,16 @@ class Watcher:
     def _record(self, resource: Resource, obj: Obj, *, gone: bool) -> None:
         self.versions.append(Version(int(obj["metadata"]["resourceVersion"]), resource, obj, gone))
 
+    async def catch_up(self) -> None:
+        """Returns when all that is stored now is among the versions. Raises TimeoutError."""
+        await eventually(self._caught_up, CAUGHT_UP_TIMEOUT_S, "the watcher has seen what is stored")
+
     async def _caught_up(self) -> bool:
         for task in self._tasks:
             if task.done():
                 task.result()
         seen = {(version.resource.kind, version.key, version.number) for version in self.versions}
-        for resource, options in ((PODS, _PODS), (VPODS, _VPODS)):
+        for resource, options in _FOLLOWED:
             for obj in (await self._api.list_page(resource, options, limit=0)).items:
                 metadata = obj["metadata"]
                 key = f"{metadata['namespace']}/{metadata['name']}"
@@ -119,11 +156,13 @@ class Watcher:
 
     def _breaches(self) -> Iterable[str]:
         world = _World()
+        changed = {
+            PODS: self._pod_changed,
+            VPODS: self._vpod_changed,
+            STATEFULSETS: self._stateful_set_changed,
+        }
         for version in sorted(self.versions, key=lambda version: version.number):
-            if version.resource == PODS:
-                yield from self._pod_changed(world, version)
-            else:
-                yield from self._vpod_changed(world, version)
+            yield from changed[version.resource](world, version)
 
     def _pod_changed(self, world: _World, version: Version) -> Iterable[str]:
         if version.gone:
@@ -137,16 +176,28 @@ class Watcher:
             yield from self._uncovered(world, vpod, version)
 
     def _vpod_changed(self, world: _World, version: Version) -> Iterable[str]:
-        if version.gone:
-            world.vpods.pop(version.key, None)
+        old, new = _take_vpod(world, version)
+        if new is None:
             return
-        new = vpod_from(version.object)
-        old = world.vpods.get(new.key)
-        world.vpods[new.key] = new
-        world.wanted[new.uid][new.generation] = new.vreplicas
-        if old is not None and old.uid == new.uid:
-            yield from _moved(old, new, world.wanted[new.uid], version)
+        move = _moved(old, new, world.wanted[new.uid])
+        if move is not None and move.reason not in self.may_move:
+            before = dict(old.placements) if old is not None else {}
+            yield (
+                f"I4: {version} moved {sum(move.left.values())} vreplicas where {move.given_up} were given up, "
+                f"reason {move.reason or 'not recorded'}: {before} to {dict(new.placements)}"
+            )
         yield from self._uncovered(world, new, version)
+
+    def _stateful_set_changed(self, world: _World, version: Version) -> Iterable[str]:
+        if version.gone:
+            world.ordinals.pop(version.key, None)
+            return
+        spec = version.object["spec"]
+        start = int(spec.get("ordinals", {}).get("start", 0))
+        before = world.ordinals.get(version.key, range(0))
+        now = world.ordinals[version.key] = range(start, start + int(spec["replicas"]))
+        for ordinal in set(before) - set(now):
+            yield from _stranded(world, version, ordinal)
 
     def _uncovered(self, world: _World, vpod: VPod, version: Version) -> Iterable[str]:
         namespace = vpod.pool.partition("/")[0]
@@ -162,15 +213,54 @@ class Watcher:
                 yield f"I2: after {version}, {vpod.key} publishes {count} on {name}, whose ledger has {share}"
 
 
-def _moved(old: VPod, new: VPod, wanted: Mapping[int, int], version: Version) -> Iterable[str]:
-    """I4: what left pods is at most what the vpod gave up in any generation that this status may be about."""
-    left = sum(max(0, count - new.placements.get(name, 0)) for name, count in old.placements.items())
-    if not left:
-        return
+def _take_vpod(world: _World, version: Version) -> tuple[VPod | None, VPod | None]:
+    """Takes a version of a VPod: (the one before of the same UID, the new one; None where there is none)."""
+    if version.gone:
+        world.vpods.pop(version.key, None)
+        return None, None
+    new = vpod_from(version.object)
+    old = world.vpods.get(new.key)
+    world.vpods[new.key] = new
+    world.wanted[new.uid][new.generation] = new.vreplicas
+    return (old if old is not None and old.uid == new.uid else None), new
+
+
+def _moved(old: VPod | None, new: VPod, wanted: Mapping[int, int]) -> SeenMove | None:
+    """What left pods beyond what the vpod gave up in any generation that this status may be about."""
+    if old is None:
+        return None
+    left = {
+        name: count - new.placements.get(name, 0)
+        for name, count in old.placements.items()
+        if count > new.placements.get(name, 0)
+    }
     since = [count for generation, count in wanted.items() if generation >= old.observed_generation]
-    allowed = max(0, sum(old.placements.values()) - min([*since, new.vreplicas]))
-    if left > allowed:
-        yield (
-            f"I4: {version} moved {left} vreplicas where {allowed} were given up: "
-            f"{dict(old.placements)} to {dict(new.placements)}"
-        )
+    given_up = max(0, sum(old.placements.values()) - min([*since, new.vreplicas]))
+    if sum(left.values()) <= given_up:
+        return None
+    return SeenMove(new.key, left, given_up, _recorded_reason(old, new, left, given_up))
+
+
+def _recorded_reason(old: VPod, new: VPod, left: Mapping[str, int], given_up: int) -> str:
+    """The reason of a Moved condition that is of this write and names the pods that were left; "" where there is none."""
+    told = _condition(new, MOVED)
+    if told is None or told.status != "True" or told == _condition(old, MOVED):
+        return ""
+    untold = sum(count for name, count in left.items() if f"from {name} " not in told.message)
+    return told.reason if untold <= given_up else ""
+
+
+def _condition(vpod: VPod, kind: str) -> Condition | None:
+    return next((entry for entry in vpod.conditions if entry.type == kind), None)
+
+
+def _stranded(world: _World, version: Version, ordinal: int) -> Iterable[str]:
+    """What is published on, or in the ledger of, a pod whose ordinal is taken away."""
+    namespace, _, name = version.key.partition("/")
+    pod_name = f"{name}-{ordinal}"
+    for vpod in world.vpods.values():
+        if vpod.pool.partition("/")[0] == namespace and vpod.placements.get(pod_name):
+            yield f"I4: {version} takes {pod_name} away, where {vpod.key} publishes {vpod.placements[pod_name]}"
+    obj = world.pods.get(f"{namespace}/{pod_name}")
+    if obj is not None and obj["spec"].get("nodeName") and (ledger := pod_from(obj).ledger):
+        yield f"I4: {version} takes {pod_name} away, whose ledger has {sorted(ledger)}"
