@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from extender.core.claims import PodState
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, ledger_slots
 from extender.core.model import AdapterPod, VPod
-from extender.core.plan import round_robin
 from extender.core.policy.profile import Profile
 from extender.core.pool_state import PoolState
+from extender.core.round_robin import round_robin
 from extender.core.standing import within_slots
 
 

@@ -11,6 +11,7 @@ API server. What is *placed* is the reservation where there is one, else the lar
 between the two writes leaves them apart, and taking the larger one is what keeps vreplicas where they are (I4).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from extender.core.ledger import Share
@@ -58,6 +59,36 @@ class Claim:
     def published(self) -> int:
         """vreplicas in the vpod's status."""
         return self.status.vreplicas
+
+
+ClaimChange = Callable[[Claim], None]
+
+
+def recording(ledger: Share) -> ClaimChange:
+    """The ledger says this."""
+
+    def change(claim: Claim) -> None:
+        claim.ledger = ledger
+
+    return change
+
+
+def publishing(status: Share) -> ClaimChange:
+    """The status says this."""
+
+    def change(claim: Claim) -> None:
+        claim.status = status
+
+    return change
+
+
+def reserving(reserved: Share | None, owner: object, expires_at: float) -> ClaimChange:
+    """A decision says this, until ``expires_at`` (s); None: no decision says anything any more."""
+
+    def change(claim: Claim) -> None:
+        claim.reserved, claim.owner, claim.expires_at = reserved, owner, expires_at
+
+    return change
 
 
 class PodState:

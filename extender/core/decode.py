@@ -4,6 +4,7 @@ Lenient where the API server has already validated (a missing field is its defau
 make us decide wrongly: then InvalidObject names the object, the field and the problem, and the caller keeps what it had.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from extender.core import names
@@ -21,6 +22,7 @@ from extender.core.model import (
     object_key,
     ordinal_of,
 )
+from extender.core.node_fit import REPELLING, TAINTS_OF_CONDITION, NodeFit, NodeRequirement, Taint, Toleration
 from extender.core.quantity import quantity
 from extender.core.reading import (
     EMPTY,
@@ -44,6 +46,7 @@ __all__ = [
     "mapping",
     "mappings",
     "namespace_from",
+    "node_fit_from",
     "node_from",
     "pod_from",
     "pool_from",
@@ -186,7 +189,38 @@ def node_from(obj: Json) -> Node:
         ready=(condition is None or condition.get("status") == "True")
         and not taints & {names.UNREACHABLE_TAINT, names.NOT_READY_TAINT},
         slots=quantity(mapping(obj, "status", "allocatable").get(names.SLOTS_RESOURCE)),
+        labels=labels_of(mapping(metadata, "labels")),
+        taints=tuple(
+            Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect"))
+            for taint in mappings(obj, "spec", "taints")
+            if text(taint, "effect") in REPELLING and text(taint, "key") not in TAINTS_OF_CONDITION
+        ),
     )
+
+
+def node_fit_from(pod_spec: Json) -> NodeFit:
+    """What the spec of a pod, or of a template, says about nodes. What cannot be read there fits no node."""
+    affinity = mapping(pod_spec, "affinity", "nodeAffinity")
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return NodeFit(
+        tolerations=tuple(
+            Toleration(text(one, "key"), text(one, "operator"), text(one, "value"), text(one, "effect"))
+            for one in mappings(pod_spec, "tolerations")
+        ),
+        selector=tuple(sorted(labels_of(mapping(pod_spec, "nodeSelector")).items())),
+        terms=tuple(
+            (*_requirements(term, "matchExpressions"), *_requirements(term, "matchFields", is_field=True))
+            for term in mappings(required, "nodeSelectorTerms")
+        )
+        if isinstance(required, Mapping)
+        else None,
+    )
+
+
+def _requirements(term: Json, kind: str, *, is_field: bool = False) -> Iterator[NodeRequirement]:
+    for one in mappings(term, kind):
+        values = tuple(str(value) for value in sequence(one, "values"))
+        yield NodeRequirement(text(one, "key"), text(one, "operator"), values, is_field)
 
 
 def stateful_set_from(obj: Json) -> StatefulSet:
@@ -197,6 +231,7 @@ def stateful_set_from(obj: Json) -> StatefulSet:
     metadata = mapping(obj, "metadata")
     replicas = _count(obj, "StatefulSet", ("spec", "replicas"), 1)
     start = _count(obj, "StatefulSet", ("spec", "ordinals", "start"), 0)
+    pod_spec = value_at(obj, ("spec", "template", "spec"))
     if start + replicas > ORDINAL_MAX + 1:
         raise InvalidObject(
             _subject(obj, "StatefulSet"),
@@ -210,6 +245,7 @@ def stateful_set_from(obj: Json) -> StatefulSet:
         resource_version=text(metadata, "resourceVersion"),
         replicas=replicas,
         ordinals_start=start,
+        fit=node_fit_from(pod_spec) if isinstance(pod_spec, Mapping) else None,
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 

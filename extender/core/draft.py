@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from extender.core.claims import PodState
 from extender.core.knative.fill_up import fill_up
 from extender.core.model import VPod
-from extender.core.plan import round_robin
+from extender.core.policy.guard import PluginFailed
 from extender.core.policy.select import grow
 from extender.core.pool_state import PoolState
+from extender.core.round_robin import round_robin
 
 Placements = Mapping[str, int]
 """Pod name -> vreplicas of one vpod."""
@@ -19,9 +20,15 @@ Placements = Mapping[str, int]
 def destinations(
     pool: PoolState, vpod: VPod, kept: Placements, missing: int, free: Callable[[int], int]
 ) -> tuple[dict[int, int], int]:
-    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is left)."""
+    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is left).
+
+    Nowhere, where a plugin fails: what is not placed is not moved either.
+    """
     if pool.profile.has_plugins:
-        return grow(pool, vpod, kept, missing, free, pool.profile)
+        try:
+            return grow(pool, vpod, kept, missing, free, pool.profile)
+        except PluginFailed:
+            return {}, missing
     own = 0
     for name in kept:
         ordinal = pool.pods[name].ordinal

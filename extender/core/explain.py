@@ -47,6 +47,8 @@ class Explanation:
     """vreplicas without a place."""
     reason: ConflictReason | None
     refused: tuple[tuple[str, int], ...] = ()
+    detail: str = ""
+    """What kept the decision from being made as the profile says, "" if nothing did."""
 
     def sentences(self) -> Iterator[str]:
         """One line a step, the outcome last."""
@@ -57,8 +59,8 @@ class Explanation:
     def outcome(self) -> str:
         """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling events."""
         if not self.left:
-            return f"all {self.wanted} vreplicas are placed"
+            return f"all {self.wanted} vreplicas are placed" + (f"; {self.detail}" if self.detail else "")
         pods = sum(count for _, count in self.refused)
         why = ", ".join(f"{count} {text}" for text, count in self.refused)
-        detail = f": 0/{pods} pods have room: {why}" if pods else ""
+        detail = f": {self.detail}" if self.detail else f": 0/{pods} pods have room: {why}" if pods else ""
         return f"{self.left} of {self.wanted} vreplicas are not placed ({self.reason}){detail}"

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from extender.core.claims import PodState
 from extender.core.model import AdapterPool
-from extender.core.plan import round_robin
 from extender.core.policy.spreading import ZoneSpread
 from extender.core.pool_state import PoolState, bits
+from extender.core.round_robin import round_robin
 
 
 class Packing:

@@ -15,21 +15,22 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 (compared case by case).
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from extender.core.claims import PodState
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.knative.afresh import place_afresh, steps_between
 from extender.core.knative.fill_up import fill_up
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
+from extender.core.policy.guard import PluginFailed
 from extender.core.policy.profile import Rules
-from extender.core.policy.select import grow, refusals, shrink
-from extender.core.pool_state import PoolState, bits
+from extender.core.policy.select import grow, shrink
+from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
+from extender.core.refused import is_closed, why_refused
+from extender.core.round_robin import round_robin
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,14 @@ def place(
 
     ``leave_closed``: what it has on closed pods is placed elsewhere, too. Of other vpods the evictor moves that.
 
-    Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool.
+    Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool. Where a third party's plugin
+    fails, the vpod stands still (``PLUGIN_FAILED``): no other suffers from it.
     """
-    return _Plan(pool, vpod, rules or pool.profile.rules, leave_closed=leave_closed).run(allowed=allowed)
+    rules = rules or pool.profile.rules
+    try:
+        return _Plan(pool, vpod, rules, leave_closed=leave_closed).run(allowed=allowed)
+    except PluginFailed as failure:
+        return _Plan(pool, vpod, rules).stand_still(ConflictReason.PLUGIN_FAILED, str(failure))
 
 
 def release_all(pool: PoolState, vpod_key: str) -> Decision:
@@ -115,6 +121,7 @@ class _Plan:
         self.vpod = vpod
         self.rules = rules
         self.weight = vpod.weight
+        self.failure = ""
         self.kept: dict[str, int] = {}
         self.leaving: dict[str, int] = {}
         self.steps: list[Reasoning] = []
@@ -124,7 +131,7 @@ class _Plan:
         if problem is ConflictReason.UNSATISFIABLE:
             return self._give_up(problem)
         if problem is not None:
-            return self._stand_still(problem)
+            return self.stand_still(problem)
         self._keep()
         wanted = self._wanted()
         if self._places_afresh(wanted):
@@ -151,7 +158,9 @@ class _Plan:
             return ConflictReason.UNSATISFIABLE
         return None
 
-    def _stand_still(self, problem: ConflictReason) -> Decision:
+    def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
+        """Add and move nothing; what is too much goes. ``failure``: of a plugin, after which none is asked any more."""
+        self.failure = failure
         self.kept = self.pool.placed_of(self.vpod.key)
         # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
         self.weight = self._weight_of(self.kept)
@@ -181,7 +190,7 @@ class _Plan:
             pod = self.pool.pods[name]
             if not self.pool.is_member(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
-            elif pod.leaving or (self.leave_closed and _is_closed(self.pool, pod)):
+            elif pod.leaving or (self.leave_closed and is_closed(self.pool, pod)):
                 # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
                 self.leaving[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:
@@ -212,7 +221,7 @@ class _Plan:
         return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), standing)))
 
     def _shrink(self, surplus: int) -> None:
-        if self.pool.profile.deschedulers:
+        if self.pool.profile.deschedulers and not self.failure:
             removed = shrink(self.pool, self.vpod, self.kept, surplus, self.pool.profile)
             for name in sorted(removed, key=placement_order):
                 self.kept[name] -= removed[name]
@@ -309,8 +318,11 @@ class _Plan:
             if count:
                 self._note(Step.DROPPED, name, count, *self._why_leaving(name))
         target = {name: self.kept[name] for name in sorted(self.kept, key=placement_order) if self.kept[name]}
+        refused: tuple[tuple[str, int], ...] = ()
+        if left and not self.failure:
+            refused = why_refused(self.pool, self.vpod, self.kept, self._free_of)
         explanation = Explanation(
-            wanted, tuple(self.steps), left, reason if left else None, self._refused() if left else ()
+            wanted, tuple(self.steps), left, reason if left else None, refused, self.failure
         )
         return Decision(
             self.vpod.key,
@@ -321,63 +333,3 @@ class _Plan:
             explanation,
             (self.vpod.uid, self.vpod.generation),
         )
-
-    def _refused(self) -> tuple[tuple[str, int], ...]:
-        stateful_set, pods = self.pool.stateful_set, self.pool.by_ordinal
-        profile = self.pool.profile
-        by_policy = (
-            refusals(self.pool, self.vpod, self.kept, self._free_of, profile) if profile.has_plugins else {}
-        )
-        refused = Counter(
-            by_policy.get(ordinal) or _why_not(self.pool, pods[ordinal])
-            if ordinal in pods
-            else "does not exist"
-            for ordinal in (stateful_set.ordinals if stateful_set is not None else ())
-        )
-        return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _is_closed(pool: PoolState, pod: PodState) -> bool:
-    return pod.ordinal is not None and bool(pool.closed >> pod.ordinal & 1)
-
-
-def _why_not(pool: PoolState, pod: PodState) -> str:
-    if why := pod.why_unschedulable():
-        return why
-    if pod.abandoned:
-        return "not ready for too long"
-    if _is_closed(pool, pod):
-        return "being emptied"
-    return "no free slots" if pod.free <= 0 or pod.has_room else "ledger too large"
-
-
-def round_robin(
-    room: int, own: int, free: Callable[[int], int], missing: int, weight: int
-) -> tuple[dict[int, int], int]:
-    """Give ``missing`` vreplicas of ``weight`` slots one at a time: (ordinal -> vreplicas, what is left).
-
-    ``room``, ``own``: bit sets of the ordinals with room and of those where the vpod already is, which come last in
-    each round; ``free``: an ordinal's free slots. Looks at no more ordinals than it gives vreplicas to, and those
-    that turn out too full; rounds in which every pod that is left takes one are given all at once.
-    """
-    added: dict[int, int] = {}
-    groups = [room & ~own, room & own]
-    while missing and any(groups):
-        turn = [ordinal for group in groups for ordinal in bits(group)] if added else []
-        if turn and (rounds := missing // len(turn)):
-            fitting = min((free(ordinal) - added.get(ordinal, 0) * weight) // weight for ordinal in turn)
-            rounds = min(rounds, fitting)
-            for ordinal in turn if rounds > 0 else ():
-                added[ordinal] = added.get(ordinal, 0) + rounds
-                missing -= rounds
-        for index, group in enumerate(groups):
-            for ordinal in bits(group):
-                if not missing:
-                    break
-                given = added.get(ordinal, 0)
-                if free(ordinal) - given * weight >= weight:
-                    added[ordinal] = given + 1
-                    missing -= 1
-                else:
-                    groups[index] &= ~(1 << ordinal)
-    return added, missing

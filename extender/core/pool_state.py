@@ -8,11 +8,11 @@ few machine operations however many pods there are. Every change of a claim, a p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState
+from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState, publishing, recording, reserving
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
-from extender.core.topology import Topology
+from extender.core.topology import Topology, Zones
 
 
 class PoolState:
@@ -52,6 +52,11 @@ class PoolState:
     def forgettable(self) -> bool:
         """Whether nothing refers to this pool any more."""
         return self.pool is None and not self.pods and not self.vpods
+
+    @property
+    def hosting(self) -> Zones:
+        """The nodes that pods of its StatefulSet could stand on, and their zones."""
+        return self.topology.hosting(self.stateful_set.fit if self.stateful_set is not None else None)
 
     def claims_of(self, vpod_key: str) -> Mapping[str, Claim]:
         """Pod name -> claim of one vpod, in no order."""
@@ -183,7 +188,7 @@ class PoolState:
         weight = new.weight if new is not None else 1
         for name in {**self.claims_of(key), **published}:
             count = published.get(name, 0)
-            self._claim(key, name, _publish(Share(count, weight) if count else NOTHING))
+            self._claim(key, name, publishing(Share(count, weight) if count else NOTHING))
         self._refresh_vpod(key)
 
     # -- reservations ------------------------------------------------------------------------------------------
@@ -193,7 +198,7 @@ class PoolState:
     ) -> None:
         """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
         for name, share in shares.items():
-            self._claim(vpod_key, name, _reserve(share, owner, expires_at))
+            self._claim(vpod_key, name, reserving(share, owner, expires_at))
         self._refresh_vpod(vpod_key)
 
     def release(self, owner: object, vpod_key: str, pod_names: Iterable[str] | None = None) -> None:
@@ -202,7 +207,7 @@ class PoolState:
         for name in list(claims if pod_names is None else pod_names):
             claim = claims.get(name)
             if claim is not None and claim.reserved is not None and claim.owner == owner:
-                self._claim(vpod_key, name, _reserve(None, None, 0.0))
+                self._claim(vpod_key, name, reserving(None, None, 0.0))
         self._refresh_vpod(vpod_key)
 
     def expire(self, now: float) -> list[str]:
@@ -214,7 +219,7 @@ class PoolState:
             if claim.reserved is not None and claim.expires_at <= now
         ]
         for key, name in stale:
-            self._claim(key, name, _reserve(None, None, 0.0))
+            self._claim(key, name, reserving(None, None, 0.0))
             self._refresh_vpod(key)
         return sorted({key for key, _ in stale})
 
@@ -248,7 +253,7 @@ class PoolState:
             share = ledger.get(key, NOTHING)
             known = state.claims.get(key)
             if share != (known.ledger if known is not None else NOTHING):
-                self._claim(key, state.name, _record(share))
+                self._claim(key, state.name, recording(share))
                 self._refresh_vpod(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> None:
@@ -325,27 +330,6 @@ def bits(bit_set: int) -> Iterator[int]:
         lowest = bit_set & -bit_set
         yield lowest.bit_length() - 1
         bit_set ^= lowest
-
-
-def _record(ledger: Share) -> Callable[[Claim], None]:
-    def change(claim: Claim) -> None:
-        claim.ledger = ledger
-
-    return change
-
-
-def _publish(status: Share) -> Callable[[Claim], None]:
-    def change(claim: Claim) -> None:
-        claim.status = status
-
-    return change
-
-
-def _reserve(reserved: Share | None, owner: object, expires_at: float) -> Callable[[Claim], None]:
-    def change(claim: Claim) -> None:
-        claim.reserved, claim.owner, claim.expires_at = reserved, owner, expires_at
-
-    return change
 
 
 def _neither() -> AdapterPod:

@@ -25,6 +25,8 @@ class ConflictReason(StrEnum):
     """No pod of the pool could ever hold it: one vreplica is heavier than slotsPerPod."""
     TENANT_NOT_ALLOWED = "TenantNotAllowed"
     """The pool's namespaceSelector does not select the vpod's namespace."""
+    PLUGIN_FAILED = "PluginFailed"
+    """A third party's plugin of the pool's profile raised, or gave no answer, when asked about the vpod."""
 
 
 UNRESOLVABLE = frozenset(

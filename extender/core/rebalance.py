@@ -31,6 +31,7 @@ from extender.core.claims import PodState
 from extender.core.draft import Draft, Placements, after
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
+from extender.core.policy.guard import PluginFailed
 from extender.core.policy.select import better_place
 from extender.core.pool_state import PoolState
 
@@ -44,8 +45,11 @@ def no_vpod(_key: str) -> bool:
 
 
 def by_profile(pool: PoolState, vpod: VPod, placements: Placements) -> tuple[str, str] | None:
-    """What the pool's profile would change."""
-    return better_place(pool, vpod, placements, pool.profile)
+    """What the pool's profile would change; nothing where a plugin of it fails."""
+    try:
+        return better_place(pool, vpod, placements, pool.profile)
+    except PluginFailed:
+        return None
 
 
 def never_before(_key: str, _placements: Placements) -> bool:

@@ -64,15 +64,18 @@ class State:
             self._forget(old.key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """A StatefulSet came, changed or went. Only its ordinals matter here."""
+        """A StatefulSet came, changed or went. Only its ordinals matter for what is derived here."""
         key = new.key if new is not None else old.key if old is not None else ""
         if new is None:
             self.stateful_sets.pop(key, None)
         else:
             self.stateful_sets[key] = new
-        if old is None or new is None or old.ordinals != new.ordinals:
-            for pool in sorted(self._pools_of_stateful_set.get(key, ())):
+        derive = old is None or new is None or old.ordinals != new.ordinals
+        for pool in sorted(self._pools_of_stateful_set.get(key, ())):
+            if derive:
                 self.pool(pool).set_stateful_set(new)
+            else:
+                self.pool(pool).stateful_set = new
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
@@ -154,6 +157,8 @@ class State:
                 "room": pool.room,
                 "zones": dict(sorted(pool.zones.items())),
                 "nodes": dict(sorted(pool.nodes.items())),
+                "hosting": dict(sorted(pool.hosting.zone_of.items())),
+                "hosting zones": dict(sorted(pool.hosting.known_in.items())),
                 "unplaced": sorted(pool.unplaced),
                 "pods": {
                     name: (pod.held, pod.placed, pod.capacity, pod.schedulable)

@@ -5,7 +5,8 @@ worth only as much as the zone in which the pod comes back. The rule is a bound 
 that the pod carries, what that zone would then have - the least that any zone would have <= MaxSkew.
 
 - Pods that are away count where they last stood: a pool that restarts as a whole comes back as it was.
-- All zones that have nodes count, also one whose nodes are down: its pods wait for it. But one that is down and
+- All zones count that have nodes on which the pool's pods could stand (``node_fit``), also one whose nodes are down: its
+  pods wait for it. And those where a pod of the pool stands though it no longer could. But one that is down and
   from which a vpod has moved away (rescheduleAfterSeconds) does not: or the vpod's other pods could only restart there.
 - Where the rule could hold in no zone (a zone removed, placements edited by hand, a profile new to the pool), the
   least bad of the zones that kube-scheduler offers pass. So no pod waits for what cannot come.
@@ -68,7 +69,9 @@ class ZoneRule:
     """The rule for one pod and what it carries, as of now. ``max_skew``: vreplicas, >= 1."""
 
     def __init__(self, pool: PoolState, pod_name: str, ledger: Ledger, max_skew: int) -> None:
-        self._pool = pool
+        self._hosting = pool.hosting
+        self._known_in = pool.topology.known_in
+        self._standing = pool.zones
         self._max_skew = max_skew
         state = pool.pods.get(pod_name)
         self._last_zone = state.where[1] if state is not None else ""
@@ -78,13 +81,16 @@ class ZoneRule:
         ]
 
     def _demand(self, others: Elsewhere, here: int) -> _Demand:
-        topology = self._pool.topology
+        hosting, able = self._hosting, self._hosting.known_in
         # While some of the vpod may belong to a zone that is down, what is missing there is no lack.
         anywhere = others.astray or not self._last_zone
         counting = [
             (others.zones.get(zone, 0), zone)
-            for zone in topology.known_in
-            if zone in topology.nodes_in or anywhere or zone in others.zones or zone == self._last_zone
+            for zone in self._known_in
+            if zone in hosting.nodes_in
+            or zone in self._standing
+            or zone in others.zones
+            or (zone in able and (anywhere or zone == self._last_zone))
         ]
         return _Demand(others.zones, here, sorted(counting)[:2])
 
@@ -100,7 +106,7 @@ class ZoneRule:
         """Which of the zones on offer the pod may go to: where the rule holds, or the least bad if it could nowhere."""
         offered = frozenset(zones)
         holding = frozenset(zone for zone in offered if self.excess(zone) <= 0)
-        if holding or not offered or any(self.excess(zone) <= 0 for zone in self._pool.topology.known_in):
+        if holding or not offered or any(self.excess(zone) <= 0 for zone in self._hosting.known_in):
             return holding
         least = min(map(self.excess, offered))
         return frozenset(zone for zone in offered if self.excess(zone) == least)

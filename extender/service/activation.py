@@ -6,6 +6,7 @@ An event about a vpod activates that vpod; an event that may give room activates
 from dataclasses import replace
 
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.topology import same_for_placing
 from extender.service.caches import Caches
 from extender.service.queue import VPodQueues
 
@@ -49,12 +50,18 @@ class Activation:
         queue.activate()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came, went, or began or ceased to take work."""
-        if old is not None and new is not None and old.takes_work == new.takes_work and old.zone == new.zone:
+        """A node came, went, began or ceased to take work, or lets other pods stand on it.
+
+        Filters may count nodes and zones without a pod of the pool: one less there, and more may go elsewhere.
+        """
+        if old is not None and new is not None and same_for_placing(old, new):
             return
         name = new.name if new is not None else old.name if old is not None else ""
-        for pod in self._caches.state.pods_on_node.get(name, {}).values():
-            self._queues.of(pod.pool).activate()
+        state = self._caches.state
+        here = {pod.pool for pod in state.pods_on_node.get(name, {}).values()}
+        for pool in list(state.pools.values()):
+            if pool.key in here or pool.profile.filters:
+                self._queues.of(pool.key).activate()
 
     def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves."""
@@ -65,12 +72,17 @@ class Activation:
             self.add_all(pool.key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """Ordinals came or went."""
-        if old is not None and new is not None and old.ordinals == new.ordinals:
+        """Ordinals came or went; or its pods may stand on other nodes, which is another chance for what waits."""
+        same_ordinals = old is not None and new is not None and old.ordinals == new.ordinals
+        if same_ordinals and old is not None and new is not None and old.fit == new.fit:
             return
         changed = new or old
         for pool in self._caches.pools.list():
-            if changed is not None and pool.stateful_set_key == changed.key:
+            if changed is None or pool.stateful_set_key != changed.key:
+                continue
+            if same_ordinals:
+                self._queues.of(pool.key).activate()
+            else:
                 self.add_all(pool.key)
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:

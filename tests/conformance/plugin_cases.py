@@ -17,7 +17,7 @@ from extender.core.policy.arguments import arguments_from
 from extender.core.policy.framework import PlaceUnknown
 from extender.core.policy.registry import BUILT_IN_PLUGINS, Maker
 from extender.core.policy.spread import Spread
-from extender.core.topology import Topology
+from extender.core.topology import Topology, Zones
 from tests.conformance.result import Case, Check, Difference
 
 INVALID_ARGUMENTS = "invalid arguments"
@@ -36,6 +36,10 @@ class Places:
     room: int
     closed: int
     stateful_set: StatefulSet
+
+    @property
+    def hosting(self) -> Zones:
+        return self.topology
 
 
 def free_in(state: Mapping[str, Any], ordinal: int) -> int:

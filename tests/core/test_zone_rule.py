@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.core.ledger import Share
+from extender.core.node_fit import NodeFit
 from extender.core.zone_rule import ZoneRule, elsewhere
 from tests.support.builders import Scene, a_node
 
@@ -151,3 +152,45 @@ def test_a_pool_that_keeps_the_rule_comes_back_to_it_in_any_order(data: st.DataO
         )
     found = elsewhere(scene.pool, "tenant/a", "nobody").zones
     assert max(found.values(), default=0) - min(found.get(zone, 0) for zone in ZONES) <= 1
+
+
+SSD = NodeFit(selector=(("disk", "ssd"),))
+
+
+def ssd_in(*zones: int) -> Scene:
+    """``three_zones``, where only nodes of these zones have an ssd, which the pool's pods must have."""
+    scene = Scene(replicas=20).stateful_set(20, fit=SSD)
+    for zone in range(3):
+        scene.node(a_node(f"node-{zone}", f"z{zone}", labels={"disk": "ssd" if zone in zones else "hdd"}))
+    return scene
+
+
+def test_a_zone_where_the_pool_could_not_stand_keeps_nobody_waiting():
+    scene = ssd_in(0, 1).pod(0, node="node-0").vpod("a", 4, {0: 2, 5: 2})
+    assert allowed(scene, 5, ("z0", "z1"), a=2) == {"z1"}
+    scene.vpod("a", 8, {0: 2, 1: 3, 5: 3}).pod(1, node="node-1")
+    assert allowed(scene, 5, ("z0", "z1"), a=3) == {"z0"}, (
+        "5 and 3: the least bad, as z2 cannot be waited for"
+    )
+
+
+def test_a_zone_where_it_could_stand_counts_also_while_it_is_down():
+    scene = ssd_in(0, 1, 2).pod(0, node="node-0").pod(1, node="node-1").vpod("a", 9, {0: 3, 1: 3, 2: 3})
+    scene.pod(2, {"tenant/a": 3}, node="node-2").no_pod(2)
+    scene.node(a_node("node-2", "z2", labels={"disk": "ssd"}, ready=False))
+    assert allowed(scene, 2, ("z0", "z1"), a=3) == set()
+
+
+def test_a_zone_that_the_template_has_left_does_not_call_its_pods_back():
+    scene = ssd_in(0, 1).vpod("a", 6, {0: 2, 1: 2, 2: 2}).pod(0, node="node-0").pod(1, node="node-1")
+    stood(scene, 2, 2, "node-2")
+    assert allowed(scene, 2, ("z0", "z1"), a=2) == {"z0", "z1"}
+
+
+def test_a_zone_that_the_template_has_left_counts_while_a_pod_of_the_pool_is_still_there():
+    scene = ssd_in(0, 1).vpod("a", 3, {0: 2, 5: 1}).pod(0, node="node-0").pod(1, node="node-1")
+    assert rule(scene, 5, 2, a=1).excess("z0") == 1, "z0 3, z1 0"
+    scene.vpod("a", 4, {0: 2, 1: 1, 5: 1})
+    assert rule(scene, 5, 1, a=1).excess("z0") == 1, "z0 3, z1 1"
+    scene.pod(2, node="node-2")
+    assert rule(scene, 5, 1, a=1).excess("z0") == 2, "z0 3, z2 0"

@@ -92,8 +92,8 @@ class Scene:
         self.state.vpod_changed(self._swap("vpod", name, vpod), vpod)
         return self
 
-    def stateful_set(self, replicas: int, start: int = 0) -> "Scene":
-        new = a_stateful_set(replicas, start)
+    def stateful_set(self, replicas: int, start: int = 0, **fields) -> "Scene":
+        new = a_stateful_set(replicas, start, **fields)
         self.state.stateful_set_changed(self._swap("stateful_set", new.name, new), new)
         return self
 

@@ -4,12 +4,14 @@
 is. Strategies draw objects from small ranges, so that they meet: few ordinals, few vpods, two pools on two StatefulSets.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field, replace as _replace
 
 from hypothesis import strategies as st
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
+from extender.core.node_fit import NodeFit, Taint, Toleration
 from extender.core.plan import Decision
 from extender.core.state import State
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -223,6 +225,14 @@ class Naive:
                 found[where] = found.get(where, 0) | 1 << ordinal
         return dict(sorted(found.items()))
 
+    def hosting(self) -> list[Node]:
+        fit = self.stateful_set.fit if self.stateful_set is not None else None
+        return [
+            node
+            for node in self.world.nodes.values()
+            if fit is None or fit.fits(node.name, node.labels, node.taints)
+        ]
+
     def digest(self) -> dict[str, object]:
         """In the form of ``State.digest``."""
         able = {ordinal_of(name): name for name in self.names if self.schedulable(name)}
@@ -239,6 +249,8 @@ class Naive:
             "room": room,
             "zones": self.bits_by(able, lambda node: node.zone),
             "nodes": self.bits_by(able, lambda node: node.name),
+            "hosting": {node.name: node.zone for node in self.hosting() if node.takes_work},
+            "hosting zones": dict(Counter(node.zone for node in self.hosting())),
             "unplaced": sorted(self.unplaced()),
             "pods": {
                 name: (self.held(name), self.placed(name), self.capacity(name), self.schedulable(name))
@@ -259,12 +271,18 @@ nodes = st.builds(
     st.sampled_from(["z0", "z1"]),
     cordoned=st.booleans(),
     ready=st.booleans(),
+    labels=st.sampled_from([{}, {"disk": "ssd"}]),
+    taints=st.sampled_from([(), (Taint("gpu", "", "NoSchedule"),)]),
+)
+fits = st.sampled_from(
+    [None, None, NodeFit(), NodeFit((Toleration(operator="Exists"),)), NodeFit(selector=(("disk", "ssd"),))]
 )
 stateful_sets = st.builds(
     a_stateful_set,
     st.integers(0, 5),
     st.integers(0, 2),
     name=st.sampled_from(["dispatcher", "dispatcher", "other"]),
+    fit=fits,
 )
 pools = st.builds(
     a_pool,

@@ -7,6 +7,9 @@ scores up. Taking one away, deschedulers score the pods that have some. A plugin
 Scores are plain ints from 0 to ``MAX_SCORE``. A score that counts something bad is ``MAX_SCORE`` minus the count, as in
 Knative, whose weighted sums wrap modulo 2^64 where ours do not.
 
+A third party's plugin that raises, or answers anything else than it is asked for, fails the decision about that vpod and
+nothing more (``guard``): the vpod stands still, with the reason PluginFailed, until something changes.
+
 **Scope.** Scoring every pod for every vreplica costs time with each pod of the pool. A plugin that says what its answer
 depends on is asked once for a whole class of pods that are equal to it instead. One that says nothing (``Scope.POD``)
 makes its profile score every pod.

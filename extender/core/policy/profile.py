@@ -5,7 +5,7 @@ differ from Knative on purpose; the profiles ``knative`` and ``knative-maxfillup
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Final
@@ -19,6 +19,7 @@ from extender.core.policy.framework import (
     Weighted,
     scope_of,
 )
+from extender.core.policy.guard import guarded_descheduler, guarded_filter, guarded_score
 from extender.core.policy.spread import Candidate, Spread
 from extender.core.policy.spreading import PodSpread, ZoneSpread
 
@@ -107,7 +108,8 @@ class Profile:
     """How one kind of pool is placed.
 
     ``filters``: all must hold. ``scores``: the greatest weighted sum wins. ``deschedulers``: the greatest weighted sum
-    loses a vreplica first, among the pods that ``deschedule_filters`` let pass.
+    loses a vreplica first, among the pods that ``deschedule_filters`` let pass. Plugins that are not our own are guarded:
+    whatever they do wrong is a ``PluginFailed``.
     """
 
     name: str
@@ -117,6 +119,18 @@ class Profile:
     deschedulers: tuple[Weighted[DeschedulePlugin], ...] = ()
     deschedule_filters: tuple[FilterPlugin, ...] = ()
     ties: Ties = field(default=Ties.LOWEST_ORDINAL)
+
+    def __post_init__(self) -> None:
+        for name, plugins in (
+            ("filters", tuple(guarded_filter(one) for one in self.filters)),
+            ("scores", tuple(replace(one, plugin=guarded_score(one.plugin)) for one in self.scores)),
+            (
+                "deschedulers",
+                tuple(replace(one, plugin=guarded_descheduler(one.plugin)) for one in self.deschedulers),
+            ),
+            ("deschedule_filters", tuple(guarded_filter(one) for one in self.deschedule_filters)),
+        ):
+            object.__setattr__(self, name, plugins)
 
     @property
     def has_plugins(self) -> bool:

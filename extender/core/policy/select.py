@@ -1,7 +1,8 @@
 """Placing and taking away by a profile's plugins: what ``plan`` and the rebalancer call. Pure; the state is not changed.
 
 ``grow`` gives one vreplica at a time to the pod that scores best, ``shrink`` takes one at a time from the pod that the
-deschedulers name, ``better_place`` finds one move that makes a placement strictly better.
+deschedulers name, ``better_place`` finds one move that makes a placement strictly better. All of them, and ``refusals``,
+raise ``PluginFailed`` where a third party's plugin does not give an answer (``guard``).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

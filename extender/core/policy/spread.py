@@ -2,17 +2,20 @@
 
 Plugins see nothing else. As in Knative, ``pods``, ``nodes`` and ``zones`` count only what is on schedulable pods. What is
 on others (their node is cordoned or lost, the pod is restarting) still counts for its node and zone in ``node_load``
-and ``zone_load``, as long as its node is known: a zone that is down comes back with all that it had.
+and ``zone_load``, one without a node where it last stood: a zone that is down, and a pod that is created again, come back
+with all that they had.
+
+Places without any pod of the pool count, for plugins that look at those too, where the pool's pods could stand (``node_fit``).
 
 Built from plain values, so that a decision, a test and a recorded case make one the same way. Never changes the state.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 from extender.core.claims import PodState
 from extender.core.model import StatefulSet
-from extender.core.topology import Topology
+from extender.core.topology import Topology, Zones
 
 K = TypeVar("K", int, str)
 
@@ -40,6 +43,10 @@ class Places(Protocol):
     @property
     def topology(self) -> Topology:
         """The nodes that take work."""
+
+    @property
+    def hosting(self) -> Zones:
+        """Those that the pool's pods could stand on."""
 
     @property
     def zones(self) -> Mapping[str, int]:
@@ -77,6 +84,8 @@ class Spread:
         "_given",
         "_least",
         "_overfull",
+        "_places",
+        "_where_able",
         "away_nodes",
         "away_pods",
         "away_zones",
@@ -123,6 +132,8 @@ class Spread:
         """Number of vreplicas -> bit set of the pods that have so many; may hold empty sets."""
         self.own = 0
         """Bit set of the pods that have some."""
+        self._places = places
+        self._where_able: tuple[Collection[str], Collection[str]] | None = None
         self._free = free
         self._given: dict[int, int] = {}
         self._overfull: int | None = None
@@ -163,9 +174,11 @@ class Spread:
     def _count_away(self, pod: PodState, count: int) -> None:
         self._least.clear()
         _change(self.away_pods, pod.name, count)
-        if pod.node is not None:
-            _change(self.away_nodes, pod.node.name, count)
-            _change(self.away_zones, pod.node.zone, count)
+        node, zone = pod.where
+        if node:
+            _change(self.away_nodes, node, count)
+        if zone:
+            _change(self.away_zones, zone, count)
 
     def _count(self, ordinal: int, count: int) -> None:
         self._least.clear()
@@ -235,12 +248,31 @@ class Spread:
         return self.zones.get(zone, 0) + away.get(zone, 0) if away else self.zones.get(zone, 0)
 
     def least_zone_load(self, *, count_empty: bool) -> int:
-        """The smallest ``zone_load`` of the zones that take work; or only of those with a schedulable pod of the pool."""
+        """The smallest ``zone_load`` of ``able_zones``, or only of those with a schedulable pod of the pool."""
         least = self._least.get(count_empty)
         if least is None:
-            zones: Iterable[str] = self.topology.nodes_in if count_empty else self.zone_bits
+            zones = self.able_zones if count_empty else self.zone_bits
             least = self._least[count_empty] = min([self.zone_load(zone) for zone in zones], default=0)
         return least
+
+    @property
+    def able_nodes(self) -> Collection[str]:
+        """Nodes that take work and that the pool's pods could stand on, or do: also those without any."""
+        return self._able()[0]
+
+    @property
+    def able_zones(self) -> Collection[str]:
+        """Zones with such a node."""
+        return self._able()[1]
+
+    def _able(self) -> tuple[Collection[str], Collection[str]]:
+        if self._where_able is None:
+            hosting = self._places.hosting
+            self._where_able = (
+                _with(hosting.zone_of, self.node_bits),
+                _with(hosting.nodes_in, self.zone_bits),
+            )
+        return self._where_able
 
     def empty_with_room(self, ordinal: int) -> int:
         """How many pods other than ``ordinal`` have none of these vreplicas and could take one."""
@@ -259,6 +291,11 @@ def _bits(bit_set: int) -> Iterator[int]:
         lowest = bit_set & -bit_set
         yield lowest.bit_length() - 1
         bit_set ^= lowest
+
+
+def _with(places: Mapping[str, object], others: Mapping[str, object]) -> Collection[str]:
+    """The names in both."""
+    return places if others.keys() <= places.keys() else places.keys() | others.keys()
 
 
 def _change(counts: dict[K, int], key: K, change: int) -> None:

@@ -2,13 +2,13 @@
 
 Knative's priorities sum differences to all other places, which among three or more does not always choose the least
 loaded; and its predicate refuses only by pod. These count what one place holds. What stands on pods that are not
-schedulable counts where it stands: a zone that is down comes back with all that it had.
+schedulable counts where it stands or last stood: a zone that is down comes back with all that it had.
 
 Listed under filters they are hard: a place may hold at most ``max_skew`` more than the least loaded one. Listed under
 scores, more in one place than in another is worse, never refused; as deschedulers they take from the fullest place.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -22,7 +22,7 @@ POD_SKEW: Final = "pod would hold too many of its vreplicas"
 
 @dataclass(frozen=True, slots=True)
 class ZoneSpread:
-    """Even over zones. ``count_empty``: zones that take work and have no pod of the pool count too, with 0.
+    """Even over zones. ``count_empty``: zones where the pool's pods could stand, and none does, count too, with 0.
 
     That refuses more vreplicas elsewhere until the pool has a pod there, which is what makes the autoscaler add one.
     A single zone never refuses.
@@ -51,7 +51,7 @@ class ZoneSpread:
 
 @dataclass(frozen=True, slots=True)
 class NodeSpread:
-    """Even over nodes. ``count_empty``: nodes that take work and have no pod of the pool count too, with 0."""
+    """Even over nodes. ``count_empty``: nodes where the pool's pods could stand, and none does, count too, with 0."""
 
     max_skew: int = 1
     count_empty: bool = False
@@ -60,7 +60,7 @@ class NodeSpread:
 
     def filter(self, candidate: Candidate, spread: Spread) -> str:
         """Whether the node would hold over ``max_skew`` more than the least loaded one."""
-        places: Mapping[str, object] = spread.topology.zone_of if self.count_empty else spread.node_bits
+        places: Collection[str] = spread.able_nodes if self.count_empty else spread.node_bits
         least = _least(places, (spread.nodes, spread.away_nodes), spread)
         return "" if spread.node_load(candidate.node) + 1 - least <= self.max_skew else NODE_SKEW
 
@@ -102,7 +102,7 @@ class PodSpread:
         return candidate.on_pod
 
 
-def _least(places: Mapping[str, object], used: Iterable[Mapping[str, int]], spread: Spread) -> int:
+def _least(places: Collection[str], used: Iterable[Mapping[str, int]], spread: Spread) -> int:
     """The smallest load of a node; 0 as soon as one is not in use, which a count tells without looking at each."""
     known = {node for nodes in used for node in nodes if node in places}
     if len(known) < len(places):

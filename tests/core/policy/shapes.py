@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
+from extender.core.node_fit import NodeFit, Taint
 from extender.core.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
 from extender.core.policy.even_pod_spread import EvenPodSpread
 from extender.core.policy.framework import Weighted
@@ -32,11 +33,15 @@ class Shape:
     unready: set[int] = field(default_factory=set)
     marked: set[int] = field(default_factory=set)
     """Pods annotated as unschedulable."""
+    gone: set[int] = field(default_factory=set)
+    """Pods that have been deleted and will come back."""
+    dedicated: set[int] = field(default_factory=set)
+    """Nodes with a taint that the pool's pods do not tolerate."""
     closed: int = 0
     weight: int = 1
 
     def scene(self) -> Scene:
-        scene = Scene(replicas=len(self.nodes), slots=self.slots)
+        scene = Scene(replicas=len(self.nodes), slots=self.slots).stateful_set(len(self.nodes), fit=NodeFit())
         scene.state.node_changed(a_node(), None)
         names = [f"n{zone}-{index}" for zone, count in enumerate(self.zones) for index in range(count)]
         for index, name in enumerate(names):
@@ -46,6 +51,7 @@ class Shape:
                     f"z{name[1 : name.index('-')]}",
                     cordoned=index in self.cordoned,
                     ready=index not in self.unready,
+                    taints=(Taint("gpu", "", "NoSchedule"),) if index in self.dedicated else (),
                 )
             )
         for ordinal, node in enumerate(self.nodes):
@@ -56,6 +62,8 @@ class Shape:
                 node=names[node % len(names)],
                 unschedulable=ordinal in self.marked,
             )
+        for ordinal in self.gone:
+            scene.no_pod(ordinal)
         scene.pool.set_closed(self.closed)
         return scene
 
@@ -83,6 +91,8 @@ def shapes(draw, *, pods_max: int = 8) -> Shape:
         cordoned=draw(few),
         unready=draw(few),
         marked=draw(st.sets(st.integers(0, pods - 1), max_size=2)),
+        gone=draw(st.sets(st.integers(0, pods - 1), max_size=1)),
+        dedicated=draw(few),
         closed=draw(st.sampled_from([0, 0, 1, 0b101])),
         weight=draw(st.sampled_from([1, 1, 2])),
     )
