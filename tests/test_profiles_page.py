@@ -21,7 +21,7 @@ BEGIN, END = "<!-- made by", "<!-- end -->"
 SHOWN = ("default", "pack", "spread", "ha")
 
 
-def _placed(profile: str) -> tuple[PoolState, dict[VPod, dict[str, int]]]:
+def _placed(profile: str) -> tuple[PoolState, dict[str, tuple[VPod, dict[str, int]]]]:
     manifests = Manifests()
     for document in yaml.safe_load_all(CLUSTER.read_text()):
         manifests.add(document, CLUSTER.name)
@@ -39,7 +39,7 @@ def lost_with_a_zone(pool: PoolState, placed: dict[str, int], wanted: int) -> in
     """Percent of ``wanted`` that the worst zone's loss takes."""
     zones: dict[str, int] = {}
     for name, count in placed.items():
-        zone = pool.pods[name].node.zone
+        _, zone = pool.pods[name].where
         zones[zone] = zones.get(zone, 0) + count
     return round(100 * max(zones.values(), default=0) / wanted)
 
@@ -47,7 +47,7 @@ def lost_with_a_zone(pool: PoolState, placed: dict[str, int], wanted: int) -> in
 def table(profile: str) -> str:
     pool, found = _placed(profile)
     pods = [pod.name for pod in pool.members()]
-    heads = [f"{name[-1]} ({pool.pods[name].node.zone[-1]})" for name in pods]
+    heads = [f"{name[-1]} ({pool.pods[name].where[1][-1]})" for name in pods]
     lines = [
         f"**`{profile}`**",
         "",

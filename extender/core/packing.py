@@ -29,11 +29,12 @@ class Packing:
         self._added_max = added_max
         self.added = 0
         self._free: dict[int, int] = {}
+        left = to_replace(state)
         for ordinal in ordinals:
             pod = state.by_ordinal.get(ordinal)
             if pod is None:
                 self._free[ordinal] = self._slots
-            elif pod.schedulable or to_come(pod):
+            elif pod.schedulable or to_come(pod) or (pod.abandoned and pod.name not in left):
                 self._free[ordinal] = pod.capacity - pod.placed
         self._room = sum(1 << ordinal for ordinal, slots in self._free.items() if slots > 0)
 
@@ -82,7 +83,8 @@ def zone_rule(state: PoolState) -> ZoneRule | None:
     if skew is None:
         return None
     count_empty = any(one.count_empty for one in state.profile.filters if isinstance(one, ZoneSpread))
-    zones = tuple(sorted(state.topology.nodes_in if count_empty else state.zones))
+    # As placing counts them: those that can host the pool's pods, and those where it stands.
+    zones = tuple(sorted({*state.hosting.nodes_in, *state.zones} if count_empty else state.zones))
     return ZoneRule(skew, zones) if len(zones) > 1 else None
 
 
@@ -110,8 +112,9 @@ class ZonePacking(Packing):
     def leave(self, vpod_key: str, pod: PodState, vreplicas: int) -> None:
         """A vpod takes vreplicas off a pod: its zone has fewer."""
         counts = self._counts_of(vpod_key)
-        if pod.node is not None and pod.node.zone in counts:
-            counts[pod.node.zone] -= vreplicas
+        _, zone = pod.where
+        if zone in counts:
+            counts[zone] -= vreplicas
 
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
         """As ``Packing.add``, each vreplica in the emptiest zone that may and can take it."""
@@ -147,9 +150,9 @@ class ZonePacking(Packing):
         if counts is None:
             counts = self._counts[vpod_key] = dict.fromkeys(self._zones, 0)
             for name, claim in self._state.claims_of(vpod_key).items():
-                node = self._state.pods[name].node
-                if node is not None and node.zone in counts:
-                    counts[node.zone] += claim.placed.vreplicas
+                _, zone = self._state.pods[name].where
+                if zone in counts:
+                    counts[zone] += claim.placed.vreplicas
         return counts
 
     def _zone_for(self, counts: dict[str, int], lowest: int, weight: int) -> str | None:
@@ -191,4 +194,16 @@ class ZonePacking(Packing):
 
 def to_come(pod: PodState) -> bool:
     """Whether the ordinal's pod is still to be bound: it will take work."""
-    return not (pod.bound or pod.leaving)
+    return not (pod.bound or pod.draining)
+
+
+def to_replace(state: PoolState) -> frozenset[str]:
+    """Pods whose load needs another place: those being drained, and those taken for lost, as far as others work.
+
+    One that is taken for lost and not bound counts as still to come: where there is no machine for it, there is none
+    for a further one. And of those that are bound no more are replaced than there are pods at work: where adapters do
+    not get Ready at all, more of them help nobody, and each would be taken for lost in its turn.
+    """
+    lost = [pod.name for pod in state.members() if pod.abandoned and pod.bound and not pod.draining]
+    working = sum(1 for pod in state.members() if pod.bound and not pod.leaving)
+    return frozenset({*(pod.name for pod in state.pods.values() if pod.draining), *lost[:working]})

@@ -64,6 +64,7 @@ def surroundings(pool: PoolState) -> int:
             frozenset(pool.nodes.items()),
             frozenset((pod.name, pod.capacity) for pod in pool.members()),
             frozenset(pool.topology.zone_of.items()),
+            frozenset(pool.hosting.zone_of.items()),
             pool.abandoned,
         )
     )

@@ -22,7 +22,7 @@ from extender.core.claims import PodState
 from extender.core.model import AdapterPool, StatefulSet, VPod
 from extender.core.packing import Packing, ZonePacking, zone_rule
 from extender.core.pool_state import PoolState, bits
-from extender.core.scaling import ScalePlan, anyone, missing_vreplicas
+from extender.core.scaling import ScalePlan, anyone, missing_vreplicas, plan_scale
 
 
 def ordinals_to_close(state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone) -> int:
@@ -58,6 +58,20 @@ def count_without_empty(state: PoolState) -> int:
         if not state.closed & 1 << ordinal or not (pod is None or holds_nothing(pod)):
             break
         count -= 1
+    return count
+
+
+def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] = anyone) -> int:
+    """The lowest count from ``count`` up that the pool would not grow from again at once, at most what it has.
+
+    What a pool needs depends on what it has (which pod is pending, which zone has room): a count that is wanted now may
+    not be enough once it is reached.
+    """
+    replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
+    while count < replicas and (plan := plan_scale(state, allows, replicas=count)) is not None:
+        if plan.wanted <= count:
+            break
+        count = min(replicas, plan.wanted)
     return count
 
 

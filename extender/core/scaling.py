@@ -21,7 +21,7 @@ from typing import Final
 
 from extender.core.claims import PodState
 from extender.core.model import AdapterPool, VPod
-from extender.core.packing import Packing, ZonePacking, zone_rule
+from extender.core.packing import Packing, ZonePacking, to_replace, zone_rule
 from extender.core.pool_state import PoolState
 from extender.core.scaling_knative import knative_pods
 
@@ -52,10 +52,13 @@ def anyone(_vpod: VPod) -> bool:
     return True
 
 
-def plan_scale(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> ScalePlan | None:
+def plan_scale(
+    state: PoolState, allows: Callable[[VPod], bool] = anyone, *, replicas: int | None = None
+) -> ScalePlan | None:
     """The number of pods the pool needs, up or down; None while pool or StatefulSet is unknown.
 
     ``allows``: whether the pool selects a vpod's namespace; a pool does not grow for tenants that may not use it.
+    ``replicas``: as if the StatefulSet had so many, fewer than it has and the ones above empty; None for as it is.
     """
     pool, stateful_set = state.pool, state.stateful_set
     if pool is None or stateful_set is None:
@@ -63,7 +66,8 @@ def plan_scale(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> Sca
     expected = expected_slots(state, allows)
     homeless = False
     if state.profile.rules.scale_by_need:
-        unlimited, homeless = _by_need(state, pool, stateful_set.replicas, expected, allows)
+        count = stateful_set.replicas if replicas is None else replicas
+        unlimited, homeless = _by_need(state, pool, count, expected, allows)
     else:
         unlimited = knative_pods(state, allows)
         homeless = any(True for _ in missing_vreplicas(state, pool, allows))
@@ -94,8 +98,9 @@ def missing_vreplicas(
 
     Every vpod is looked at, not only the unplaced: a raised target may be missing where all of spec.vreplicas is placed.
     """
+    left = to_replace(state)
     for key, vpod in state.vpods.items():
-        missing = _wanted(pool, vpod) - _placed_to_stay(state, key)
+        missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
         if missing > 0 and not vpod.deleting and vpod.weight <= pool.slots_per_pod and allows(vpod):
             yield vpod, missing
 
@@ -104,27 +109,30 @@ def _wanted(pool: AdapterPool, vpod: VPod) -> int:
     return max(vpod.vreplicas, pool.min_pods_per_vpod) if vpod.vreplicas else 0
 
 
-def _placed_to_stay(state: PoolState, vpod_key: str) -> int:
+def _placed_to_stay(state: PoolState, vpod_key: str, left: frozenset[str]) -> int:
     return sum(
-        claim.placed.vreplicas
-        for name, claim in state.claims_of(vpod_key).items()
-        if not state.pods[name].leaving
+        claim.placed.vreplicas for name, claim in state.claims_of(vpod_key).items() if name not in left
     )
 
 
-def _lost_slots(pod: PodState) -> int:
-    return pod.capacity if pod.leaving else max(0, pod.free)
+def _lost_slots(pod: PodState, left: frozenset[str]) -> int:
+    if pod.name in left:
+        return pod.capacity
+    return 0 if pod.abandoned else max(0, pod.free)
 
 
 def _by_need(
     state: PoolState, pool: AdapterPool, replicas: int, expected: int, allows: Callable[[VPod], bool]
 ) -> tuple[int, bool]:
     """Pods needed without maxPods, and whether something is without a place in those that are to come."""
+    leaving = to_replace(state)
+    ordinals = range(_start(state), _start(state) + replicas)
     lost = sum(
-        _lost_slots(pod) for pod in state.members() if (pod.bound and not pod.schedulable) or pod.abandoned
+        _lost_slots(pod, leaving)
+        for pod in state.members()
+        if pod.bound and not pod.schedulable and pod.ordinal in ordinals
     )
     floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
-    ordinals = range(_start(state), _start(state) + replicas)
     most = (POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)) + 1
     extra, left = _appended(state, pool, Packing(state, pool, ordinals, added_max=most), allows)
     needed = max(floor, replicas + extra if extra else 0)

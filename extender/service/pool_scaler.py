@@ -17,7 +17,13 @@ from extender.core.model import AdapterPool, StatefulSet, VPod
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
 from extender.core.replica_writes import ReplicaWrites
-from extender.core.scale_down import count_without_empty, ordinals_to_close, still_closed, waits_for_closed
+from extender.core.scale_down import (
+    count_without_empty,
+    lasting_count,
+    ordinals_to_close,
+    still_closed,
+    waits_for_closed,
+)
 from extender.core.scaling import ScalePlan, plan_scale
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, EventType, ObjectReference
@@ -239,6 +245,7 @@ class PoolScaler:
         # A second look: something may have been placed or wanted while the scale was read. From here on nothing is
         # placed there until the write has happened, for what is removed is closed.
         count = max(again.plan.wanted, count_without_empty(again.state))
+        count = lasting_count(again.state, count, again.allows)
         if count >= scale.replicas:
             return
         await self._write(scale, count)

@@ -344,22 +344,36 @@ def test_without_a_node_that_takes_work_the_factor_is_one():
     assert wanted(scene) == 2
 
 
+def pods_wanted(scene: Scene) -> int:
+    plan = plan_scale(scene.pool)
+    assert plan is not None
+    return plan.wanted
+
+
 class TestPodsTakenForLost:
-    """Not Ready for rescheduleAfterSeconds: what they hold needs another place, and they are none for anything."""
+    """Not Ready for rescheduleAfterSeconds: what they hold needs another place, as long as that can help."""
 
     def test_what_a_lost_pod_holds_needs_a_pod(self):
-        scene = Scene(replicas=1, slots=20).pod(0, {"tenant/a": 20}, ready=False).vpod("a", 20, {0: 20})
-        assert plan_scale(scene.pool).wanted == 1
-        scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
-        assert plan_scale(scene.pool).wanted == 2
-
-    def test_a_lost_pod_that_waits_for_a_node_is_no_room_to_come(self):
-        scene = Scene(replicas=2, slots=20).pods(0).pod(1, node="").vpod("a", 40, {0: 20, 1: 20})
-        assert plan_scale(scene.pool).wanted == 2
+        scene = Scene(replicas=2, slots=20).pod(0, {"tenant/a": 20}).pod(1, {"tenant/a": 20}, ready=False)
+        scene.vpod("a", 40, {0: 20, 1: 20})
+        assert pods_wanted(scene) == 2
         scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
-        assert plan_scale(scene.pool).wanted == 3
+        assert pods_wanted(scene) == 3
 
-    def test_a_lost_pod_that_is_gone_is_no_room_to_come(self):
+    @pytest.mark.parametrize("there", [True, False], ids=["pending", "not there yet"])
+    def test_one_that_is_not_bound_is_still_to_come_for_a_further_one_would_wait_beside_it(self, there):
         scene = Scene(replicas=2, slots=20).pods(0).vpod("a", 40, {0: 20, 1: 20})
+        if there:
+            scene.pod(1, node="")
         scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
-        assert plan_scale(scene.pool).wanted == 3
+        assert pods_wanted(scene) == 2
+
+    def test_adapters_that_never_get_ready_are_not_replaced_without_end(self):
+        scene = Scene(replicas=0, slots=20).vpod("a", 40)
+        for _ in range(20):
+            wanted = pods_wanted(scene)
+            scene.stateful_set(wanted)
+            for ordinal in range(wanted):
+                scene.pod(ordinal, ready=False)
+            scene.pool.set_abandoned(frozenset(f"dispatcher-{ordinal}" for ordinal in range(wanted)))
+        assert wanted == 2

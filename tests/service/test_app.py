@@ -6,6 +6,7 @@ import random
 import socket
 from pathlib import Path
 
+import orjson
 import pytest
 
 from extender import cli
@@ -60,7 +61,7 @@ async def test_in_shadow_mode_the_service_compares_with_the_active_one_and_write
                 await world.vpod(f"v{number}", 3)
                 await asyncio.sleep(1)
             await asyncio.sleep(60)
-        state = shadow.describe_state({})
+        state = orjson.loads(orjson.dumps(shadow.describe_state({})))
     assert state["leading"] is False
     found = state["shadow"]
     # What a bind carries was decided before its pod was there: we, who see it bound, may choose other pods.

@@ -485,13 +485,12 @@ async def test_a_bind_that_was_done_is_success_where_another_replica_asks_and_wo
     world = await World.create()
     uid = await a_pending_pod(world)
     lagging = Caches()
-    for kind, cache, read in (
-        (PODS, lagging.pods, decode.pod_from),
-        (STATEFULSETS, lagging.stateful_sets, decode.stateful_set_from),
-        (ADAPTERPOOLS, lagging.pools, decode.pool_from),
-    ):
-        for item in (await world.cluster.list_page(kind)).items:
-            cache.update(read(item))
+    for item in (await world.cluster.list_page(PODS)).items:
+        lagging.pods.update(decode.pod_from(item))
+    for item in (await world.cluster.list_page(STATEFULSETS)).items:
+        lagging.stateful_sets.update(decode.stateful_set_from(item))
+    for item in (await world.cluster.list_page(ADAPTERPOOLS)).items:
+        lagging.pools.update(decode.pool_from(item))
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     clock = asyncio.get_running_loop().time
     binder = SchedulerVReplicaBinder(world.api, lagging, clock=clock, is_leader=lambda: False)
