@@ -11,6 +11,7 @@ from extender.core.model import VPod, placement_order
 from extender.core.moves import Move
 from extender.core.plan import Decision
 from extender.core.pool_state import PoolState
+from extender.core.reasons import ConflictReason
 
 
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
@@ -21,6 +22,9 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         return None  # placing has to decide it first
     if any(claims[name].published != count for name, count in target.items()):
         return None  # as it has to where more is placed than published: it may not be wanted at all
+    minimum = pool.pool.min_pods_per_vpod if pool.pool is not None and vpod.vreplicas else 0
+    if sum(target.values()) > max(vpod.vreplicas, minimum):
+        return None  # and where fewer are wanted by now
     before = dict(target)
     steps: list[Reasoning] = []
     for move in moves:
@@ -32,14 +36,16 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
             steps.append(Reasoning(Step.ADDED, move.to_pod, count))
     if not steps:
         return None
-    wanted = sum(target.values())
+    placed = sum(target.values())
+    left = max(0, vpod.vreplicas - placed)
+    reason = ConflictReason.INSUFFICIENT_SLOTS if left else None
     return Decision(
         vpod.key,
         pool.key,
         {name: target[name] for name in sorted(target, key=placement_order) if target[name]},
         vpod.weight,
-        max(0, vpod.vreplicas - wanted),
-        Explanation(wanted, tuple(steps), 0, None),
+        left,
+        Explanation(placed + left, tuple(steps), left, reason),
         (vpod.uid, vpod.generation),
     )
 

@@ -85,9 +85,12 @@ class Committer:
         """How statuses are written; replaced where there are other kinds than VPods."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.untold = UntoldMoves()
+        self._status_in_doubt: dict[str, tuple[object, str, str]] = {}
+        """vpod key -> (owner of its reservation, pool, the version that the write was for), outcome unknown."""
         self._doubtful: dict[str, str] = {}
         """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
         caches.pods.add_event_handler(self._pod_changed)
+        caches.vpods.add_event_handler(self._vpod_changed)
 
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""
@@ -280,6 +283,15 @@ class Committer:
             batch.failed[key] = str(error)
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
+                self._status_in_doubt[key] = (batch.owner, decision.pool, vpod.resource_version)
+
+    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """A newer version ends the doubt: the write was for the older one, so it has arrived already or never will."""
+        key = new.key if new is not None else old.key if old is not None else ""
+        owner, pool, version = self._status_in_doubt.get(key, (None, "", ""))
+        if owner is not None and (new is None or new.resource_version != version):
+            del self._status_in_doubt[key]
+            self._caches.state.release(owner, pool, key)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""

@@ -24,6 +24,14 @@ def test_what_is_moved_leaves_one_pod_and_comes_to_the_other():
     assert decision.moves == (a_move(1), a_move(2, to=2))
 
 
+def test_what_has_no_place_yet_is_still_told_as_left():
+    scene = a_scene().vpod("a", 5, {0: 3})
+    decision = relocate(scene.pool, scene.pool.vpods["tenant/a"], [a_move()])
+    assert decision is not None
+    assert (decision.left, decision.explanation.left) == (2, 2)
+    assert decision.explanation.outcome().startswith("2 of 5 vreplicas are not placed (InsufficientSlots)")
+
+
 @pytest.mark.parametrize(
     ("prepare", "move"),
     [
@@ -33,6 +41,7 @@ def test_what_is_moved_leaves_one_pod_and_comes_to_the_other():
         pytest.param(lambda scene: scene.pod(1, {"tenant/b": 5}).vpod("b", 5, {1: 5}), a_move(), id="it is full"),
         pytest.param(lambda scene: scene.vpod("a", 3, {0: 3}, deleting=True), a_move(), id="the vpod goes"),
         pytest.param(lambda scene: scene.vpod("a", 3, {0: 3}, weight=2), a_move(), id="its weight has changed"),
+        pytest.param(lambda scene: scene.vpod("a", 2, {0: 3}), a_move(), id="fewer are wanted: placing is first"),
         pytest.param(
             lambda scene: scene.pod(0, {"tenant/a": 4}), a_move(), id="more is placed than published: placing is first"
         ),

@@ -417,3 +417,23 @@ async def test_a_move_whose_answer_was_lost_is_told_with_its_reason_all_the_same
         assert len(await world.events("Moved")) == 1
         assert 'moves_total{reason="Drain"} 1.0' in service.metrics.render().decode()
     await world.check()
+
+
+async def test_a_shrink_in_doubt_that_is_not_wanted_any_more_moves_nothing():
+    world = await a_world(0, 1)
+    async with world.serving():
+        await world.vpod("a", 4)
+        await placed(world)
+        before = await world.published()
+        await world.pods(2)
+        await asyncio.sleep(1)
+        world.api.fail("patch", "vpods/status", before=lost())
+        await world.set_vreplicas("a", 0)
+        await asyncio.sleep(0.5)
+        await world.set_vreplicas("a", 4)
+        seen = []
+        for _ in range(100):
+            seen.append(await world.published())
+            await asyncio.sleep(0.1)
+        assert all(published == before for published in seen)
+    await world.check()
