@@ -13,7 +13,7 @@ from extender.core.names import CONFIG_KIND
 from extender.core.policy.knative_configmap import knative_document
 from extender.profiles import load_profiles, read_config_map
 from extender.service.config import config_from, read_document
-from extender.sim.scheduler_config_file import InvalidConfiguration, load_configuration
+from extender.sim.scheduler.config_file import InvalidConfiguration, load_configuration
 
 
 def run_check(paths: Sequence[str]) -> int:

@@ -22,9 +22,9 @@ from extender.core.moves import Move
 from extender.core.plan import Decision, place
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.rebalance import Limits, plan_moves
-from extender.core.scale_down import ordinals_to_close
-from extender.core.scaling import plan_scale
+from extender.core.rebalance.plan import Limits, plan_moves
+from extender.core.scaling.scale_down import ordinals_to_close
+from extender.core.scaling.size import plan_scale
 from extender.core.state import State
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024

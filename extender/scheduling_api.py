@@ -24,7 +24,7 @@ import orjson
 
 from extender.core.errors import VReplicaError
 from extender.core.model import split_key
-from extender.core.placements import (
+from extender.core.sources.placements import (
     Placement,
     get_placement_for_pod,
     get_pod_count,

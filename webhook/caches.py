@@ -14,7 +14,7 @@ from extender.core.decode import mapping, namespace_from, pool_from, text, vpod_
 from extender.core.errors import InvalidObject
 from extender.core.ledger import Ledger
 from extender.core.model import AdapterPool, Namespace, VPod, object_key
-from extender.core.standing import StandingPlacements
+from extender.core.node_level.standing import StandingPlacements
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS, Obj, Resource, WatchEvent, WatchEventType
 
 _log: Final = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from extender.core.carry import Carry
+from extender.core.node_level.carry import Carry
 
 DECISIONS_MAX: Final = 10_000
 """Pods; the oldest go first."""

@@ -22,7 +22,14 @@ from extender.core.model import (
     object_key,
     ordinal_of,
 )
-from extender.core.node_fit import REPELLING, TAINTS_OF_CONDITION, NodeFit, NodeRequirement, Taint, Toleration
+from extender.core.node_level.node_fit import (
+    REPELLING,
+    TAINTS_OF_CONDITION,
+    NodeFit,
+    NodeRequirement,
+    Taint,
+    Toleration,
+)
 from extender.core.quantity import quantity
 from extender.core.reading import (
     EMPTY,
@@ -37,7 +44,7 @@ from extender.core.reading import (
     text,
     value_at,
 )
-from extender.core.sources import sources_from
+from extender.core.sources.declared import sources_from
 
 __all__ = [
     "Json",

@@ -7,13 +7,13 @@ with the same reason, so that kube-scheduler's FailedScheduling event stays one 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.core.carry import standing_of
 from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, Node
+from extender.core.node_level.carry import standing_of
+from extender.core.node_level.zone_rule import ZoneRule
 from extender.core.reasons import UNRESOLVABLE, ConflictReason
 from extender.core.state import State
 from extender.core.wire import Victims
-from extender.core.zone_rule import ZoneRule
 
 NodeLookup = Callable[[str], Node | None]
 

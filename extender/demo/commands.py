@@ -15,7 +15,7 @@ from rich.live import Live
 from extender.demo.local import LocalCluster, LocalSystem
 from extender.demo.story import Census, Story, Tell
 from extender.demo.view import View
-from extender.sim.scheduler_config_file import load_configuration
+from extender.sim.scheduler.config_file import load_configuration
 
 REFRESH_PER_SECOND: Final = 8
 

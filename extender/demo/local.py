@@ -34,14 +34,14 @@ from extender.kube.api import (
 )
 from extender.kube.client import KubeApi
 from extender.service.config import ClientConnectionConfig, Config, LeaderElectionConfig, ServerConfig
+from extender.sim.apiserver.webhooks import HttpWebhookCaller
 from extender.sim.cluster import Cluster
 from extender.sim.embedded import ControllerSettings, EmbeddedCluster
-from extender.sim.extender_transport import AiohttpTransport
-from extender.sim.http import HttpFace
-from extender.sim.scheduler import Scheduler
-from extender.sim.scheduler_config import SchedulerConfig
-from extender.sim.scheduler_config_file import load_configuration
-from extender.sim.webhook_http import HttpWebhookCaller
+from extender.sim.http.face import HttpFace
+from extender.sim.scheduler.config import SchedulerConfig
+from extender.sim.scheduler.config_file import load_configuration
+from extender.sim.scheduler.extender_transport import AiohttpTransport
+from extender.sim.scheduler.scheduler import Scheduler
 from webhook.cli import Webhook
 from webhook.settings import Settings
 

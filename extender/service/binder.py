@@ -17,13 +17,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
 
-from extender.core.carry import Carry, carry_of, plans_at_bind
 from extender.core.decisions import PlacementDecision, PlacementDecisionCache
 from extender.core.decode import pod_from
 from extender.core.errors import AssumeError, LedgerTooLarge, VReplicaError
 from extender.core.ledger import encode_ledger
 from extender.core.model import AdapterPod, Node
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.core.node_level.carry import Carry, carry_of, plans_at_bind
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import NodeVerdicts, filter_nodes, slots_of
 from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, NotFound, OutcomeUnknown

@@ -23,7 +23,7 @@ from extender.core.model import AdapterPool
 from extender.core.moves import Move
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
-from extender.core.rebalance import Advice, Limits, plan_moves
+from extender.core.rebalance.plan import Advice, Limits, plan_moves
 from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics

@@ -6,10 +6,10 @@ The counterpart of the volume binder's FakeVolumeBinder, and shipped like it. Sa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.core.carry import Carry
 from extender.core.decisions import PlacementDecision
 from extender.core.ledger import EMPTY_LEDGER
 from extender.core.model import AdapterPod
+from extender.core.node_level.carry import Carry
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import NodeVerdicts
 from extender.kube.api import ApiError

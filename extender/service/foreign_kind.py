@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from extender.core.errors import InvalidObject
 from extender.core.model import Source, SourcePaths, VPod, object_key
 from extender.core.reading import labels_of, mapping, text
-from extender.core.sources import Claimant, owner_of
-from extender.core.translate import PlacementTranslator
+from extender.core.sources.declared import Claimant, owner_of
+from extender.core.sources.translate import PlacementTranslator
 from extender.kube.api import Obj, WatchEvent, WatchEventType
 from extender.service.caches import Caches
 

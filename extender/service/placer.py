@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
-from extender.core.callers import is_callers
 from extender.core.errors import VReplicaError
 from extender.core.explain import Explanation
 from extender.core.model import VPod
 from extender.core.moves import Move
 from extender.core.plan import Decision, place, release_all
 from extender.core.pool_state import PoolState
-from extender.core.relocation import relocate
+from extender.core.rebalance.relocation import relocate
+from extender.core.sources.callers import is_callers
 from extender.metrics import Metrics
 from extender.service.activation import Activation
 from extender.service.caches import Caches

@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from extender.core.absence import epoch_s
 from extender.core.model import VPod
 from extender.core.moves import Move
 from extender.core.pool_state import PoolState
-from extender.core.repetition import LeftBehind
+from extender.core.rebalance.absence import epoch_s
+from extender.core.rebalance.repetition import LeftBehind
 from extender.service.status import MOVED
 
 POLICY_VPODS_A_PLAN: Final = 50

@@ -16,15 +16,15 @@ from typing import Final, Protocol
 from extender.core.model import AdapterPool, StatefulSet, VPod
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
-from extender.core.replica_writes import ReplicaWrites
-from extender.core.scale_down import (
+from extender.core.scaling.replica_writes import ReplicaWrites
+from extender.core.scaling.scale_down import (
     count_without_empty,
     lasting_count,
     ordinals_to_close,
     still_closed,
     waits_for_closed,
 )
-from extender.core.scaling import ScalePlan, plan_scale
+from extender.core.scaling.size import ScalePlan, plan_scale
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics

@@ -15,7 +15,7 @@ from typing import Any, Final
 from extender.core.decode import Json, mapping, mappings, text
 from extender.core.model import AdapterPool, VPod
 from extender.core.pool_state import PoolState
-from extender.core.scaling import anyone, plan_scale
+from extender.core.scaling.size import anyone, plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
 from extender.service.caches import Caches
 from extender.service.status import PoolCondition, timestamp

@@ -14,10 +14,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from extender.core.carry import standing_of
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet
+from extender.core.node_level.carry import standing_of
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import slots_of
 from extender.kube.api import PODS, Api, ApiError, PatchType

@@ -12,10 +12,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from extender.core.absence import Absences
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
+from extender.core.rebalance.absence import Absences
 from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.service.caches import Caches
 

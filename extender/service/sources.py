@@ -24,8 +24,8 @@ from typing import Final
 
 from extender.core.model import AdapterPool, Namespace, Source, VPod
 from extender.core.plan import Decision
-from extender.core.sources import Claimant
-from extender.core.translate import PlacementTranslator
+from extender.core.sources.declared import Claimant
+from extender.core.sources.translate import PlacementTranslator
 from extender.kube.api import Api, Resource
 from extender.kube.sources import NOT_LISTED, KindWatch, Problem
 from extender.service.caches import Caches

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from extender.core.decode import node_from, pod_from
-from extender.core.exposure import prioritize_nodes
 from extender.core.ledger import EMPTY_LEDGER
 from extender.core.model import Node
 from extender.core.names import POOL_LABEL
+from extender.core.node_level.exposure import prioritize_nodes
 from extender.core.verbs import preempt_nodes
 from extender.core.wire import (
     SCORE_MAX,

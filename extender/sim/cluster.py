@@ -26,9 +26,9 @@ from extender.kube.api import (
     Resource,
     WatchEvent,
 )
-from extender.sim.admission import User, WebhookCaller, no_caller
-from extender.sim.apiserver import ApiServer
-from extender.sim.intake import Request
+from extender.sim.apiserver.admission import User, WebhookCaller, no_caller
+from extender.sim.apiserver.intake import Request
+from extender.sim.apiserver.server import ApiServer
 
 
 class UserView:

@@ -16,13 +16,17 @@ from typing import Any, Final, Protocol, Self
 
 from extender.core.names import POOL_LABEL, SLOTS_RESOURCE, ZONE_LABEL
 from extender.kube.api import NODES, PODS, STATEFULSETS, Api, Obj
+from extender.sim.apiserver.strategy import rfc3339
 from extender.sim.cluster import Cluster
-from extender.sim.controllers import StatefulSetController
-from extender.sim.garbage import GarbageCollector, NamespaceController
-from extender.sim.informer import Informer
-from extender.sim.kubelet import DelayOf, Heartbeats, Kubelet, NodeRegistrar, ready_condition
-from extender.sim.node_lifecycle import NodeLifecycleController, PodGarbageCollector, TaintEvictionController
-from extender.sim.strategy import rfc3339
+from extender.sim.controllers.garbage import GarbageCollector, NamespaceController
+from extender.sim.controllers.informer import Informer
+from extender.sim.controllers.kubelet import DelayOf, Heartbeats, Kubelet, NodeRegistrar, ready_condition
+from extender.sim.controllers.node_lifecycle import (
+    NodeLifecycleController,
+    PodGarbageCollector,
+    TaintEvictionController,
+)
+from extender.sim.controllers.stateful_set import StatefulSetController
 
 CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
 _SYSTEM: Final = ("system:masters", "system:authenticated")

@@ -42,7 +42,7 @@ from extender.kube.api import (
     TooManyRequests,
     WatchEvent,
 )
-from extender.sim.extender_transport import TIMED_OUT, Transport, TransportError
+from extender.sim.scheduler.extender_transport import TIMED_OUT, Transport, TransportError
 
 T = TypeVar("T")
 

@@ -20,15 +20,15 @@ import looptime
 
 from extender.core.errors import InvalidObject
 from extender.core.explain import Step
+from extender.core.knative.scaling import scale_factor
 from extender.core.model import ordinal_of
 from extender.core.plan import place
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES, KNATIVE_PROFILE
 from extender.core.pool_state import PoolState
-from extender.core.rebalance import Limits, plan_moves
-from extender.core.scale_down import count_without_empty, ordinals_to_close
-from extender.core.scaling import plan_scale
-from extender.core.scaling_knative import scale_factor
+from extender.core.rebalance.plan import Limits, plan_moves
+from extender.core.scaling.scale_down import count_without_empty, ordinals_to_close
+from extender.core.scaling.size import plan_scale
 from tests.conformance.policies import Policy, profile_of
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.state_cases import (

@@ -9,20 +9,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from extender.sim.extender_client import (
-    ExtenderError,
-    HTTPExtender,
-    Victims,
-    build_extenders,
-    to_meta_victims,
-)
-from extender.sim.framework import CycleState, NodeStatuses, Profile
-from extender.sim.predicates import NodeResourcesFit
-from extender.sim.preemption import Preemptor, call_extenders
-from extender.sim.scheduler_config import ExtenderConfig, ManagedResource, validate_extenders
-from extender.sim.scheduler_listers import Listers
-from extender.sim.scheduler_types import Code, PodInfo, Status
-from extender.sim.scheduling_algorithm import (
+from extender.sim.scheduler.algorithm import (
     FitError,
     SchedulingAlgorithm,
     SchedulingError,
@@ -30,6 +17,19 @@ from extender.sim.scheduling_algorithm import (
     find_nodes_that_pass_extenders,
     prioritize_nodes,
 )
+from extender.sim.scheduler.config import ExtenderConfig, ManagedResource, validate_extenders
+from extender.sim.scheduler.extender_client import (
+    ExtenderError,
+    HTTPExtender,
+    Victims,
+    build_extenders,
+    to_meta_victims,
+)
+from extender.sim.scheduler.framework import CycleState, NodeStatuses, Profile
+from extender.sim.scheduler.listers import Listers
+from extender.sim.scheduler.predicates import NodeResourcesFit
+from extender.sim.scheduler.preemption import Preemptor, call_extenders
+from extender.sim.scheduler.types import Code, PodInfo, Status
 from tests.conformance.extender_fakes import (
     FakeExtender,
     Outcome,

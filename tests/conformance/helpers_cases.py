@@ -8,10 +8,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from extender.core.placements import Placement, get_placement_for_pod, get_pod_count, get_total_vreplicas
+from extender.core.sources.placements import (
+    Placement,
+    get_placement_for_pod,
+    get_pod_count,
+    get_total_vreplicas,
+)
 from extender.kube.api import ApiError, Obj, Resource
 from extender.service.scale_cache import ScaleCache
-from extender.sim.scheduler_types import Code, Status
+from extender.sim.scheduler.types import Code, Status
 from tests.conformance.result import Case, Check, Difference
 
 NO_MERGE = Difference(

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from extender.core.model import Source
-from extender.core.sources import PRESETS, SOURCES_MAX, sources_from
+from extender.core.sources.declared import PRESETS, SOURCES_MAX, sources_from
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 KNATIVE = Path(__file__).parent / "knative"

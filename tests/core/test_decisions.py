@@ -3,9 +3,9 @@
 import pytest
 
 from extender.core import decisions
-from extender.core.carry import Carry
 from extender.core.decisions import PlacementDecision, PlacementDecisionCache
 from extender.core.ledger import Share
+from extender.core.node_level.carry import Carry
 
 
 class Clock:

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 from hypothesis import given, settings, strategies as st
 
-from extender.core.exposure import prioritize_nodes
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod
+from extender.core.node_level.exposure import prioritize_nodes
 from extender.core.wire import SCORE_MAX
 from tests.support.builders import Scene, a_node, a_pod
 

@@ -1,6 +1,11 @@
 """Sums over placements; Knative's own rows are in the conformance suite."""
 
-from extender.core.placements import Placement, get_placement_for_pod, get_pod_count, get_total_vreplicas
+from extender.core.sources.placements import (
+    Placement,
+    get_placement_for_pod,
+    get_pod_count,
+    get_total_vreplicas,
+)
 
 TWICE = [Placement("d-0", 2), Placement("d-1", 0), Placement("d-0", 3)]
 

@@ -8,9 +8,9 @@ from extender.core.ledger import Share
 from extender.core.model import VPod
 from extender.core.moves import Move
 from extender.core.pool_state import PoolState
-from extender.core.rebalance import Advice, Limits, plan_moves
-from extender.core.scale_down import ordinals_to_close
-from extender.core.scaling import plan_scale
+from extender.core.rebalance.plan import Advice, Limits, plan_moves
+from extender.core.scaling.scale_down import ordinals_to_close
+from extender.core.scaling.size import plan_scale
 from tests.support.builders import Scene, a_node
 
 

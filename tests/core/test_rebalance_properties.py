@@ -11,11 +11,11 @@ from extender.core.moves import Move, MoveReason
 from extender.core.plan import place
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.pool_state import PoolState
-from extender.core.rebalance import Advice, Limits, plan_moves
-from extender.core.relocation import relocate
-from extender.core.repetition import LeftBehind
-from extender.core.scale_down import ordinals_to_close
-from extender.core.scaling import plan_scale
+from extender.core.rebalance.plan import Advice, Limits, plan_moves
+from extender.core.rebalance.relocation import relocate
+from extender.core.rebalance.repetition import LeftBehind
+from extender.core.scaling.scale_down import ordinals_to_close
+from extender.core.scaling.size import plan_scale
 from tests.support import worlds
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import Naive, World

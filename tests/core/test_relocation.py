@@ -3,7 +3,7 @@
 import pytest
 
 from extender.core.moves import Move, MoveReason
-from extender.core.relocation import relocate
+from extender.core.rebalance.relocation import relocate
 from tests.support.builders import Scene
 
 

@@ -11,14 +11,14 @@ from extender.core.model import LabelSelector
 from extender.core.plan import place
 from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
 from extender.core.pool_state import bits
-from extender.core.rebalance import Limits, plan_moves
-from extender.core.scale_down import (
+from extender.core.rebalance.plan import Limits, plan_moves
+from extender.core.scaling.scale_down import (
     count_without_empty,
     ordinals_to_close,
     still_closed,
     waits_for_closed,
 )
-from extender.core.scaling import plan_scale
+from extender.core.scaling.size import plan_scale
 from tests.support.builders import POOL, Scene, a_node
 
 

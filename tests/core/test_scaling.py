@@ -14,7 +14,7 @@ from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
 from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
 from extender.core.policy.spreading import ZoneSpread
 from extender.core.pool_state import PoolState
-from extender.core.scaling import ScalePlan, plan_scale
+from extender.core.scaling.size import ScalePlan, plan_scale
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import World
 

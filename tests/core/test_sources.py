@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from extender.core.decode import pool_from
 from extender.core.model import LabelSelector, Source
-from extender.core.sources import (
+from extender.core.sources.declared import (
     PRESETS,
     SOURCES_MAX,
     Claimant,

@@ -5,10 +5,10 @@ from hypothesis import given, strategies as st
 
 from extender.core.errors import InvalidObject
 from extender.core.model import Source, SourcePaths
-from extender.core.sources import PRESETS
-from extender.core.translate import PlacementTranslator
+from extender.core.sources.declared import PRESETS
+from extender.core.sources.translate import PlacementTranslator
 from extender.kube.api import Obj
-from extender.sim.patch import merge_patch
+from extender.sim.apiserver.patch import merge_patch
 
 GROUPS = PlacementTranslator(PRESETS["knative-consumergroup"])
 KAFKA = PlacementTranslator(PRESETS["knative-kafkasource"])

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from extender.core.model import Condition, LabelSelector, VPod
 from extender.core.moves import Move, MoveReason
-from extender.core.relocation import relocate
+from extender.core.rebalance.relocation import relocate
 from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.metrics import Metrics
@@ -397,7 +397,7 @@ class TestPolicy:
             "dispatcher-2": "dispatcher-0",
         }
         disagree = lambda pool, vpod, placed, profile: next((name, there[name]) for name in placed)  # noqa: E731
-        monkeypatch.setattr("extender.core.rebalance.better_place", disagree)
+        monkeypatch.setattr("extender.core.rebalance.plan.better_place", disagree)
         async with bench.running():
             await asyncio.sleep(10 * PERIOD_S)
             assert bench.moved() == [(100, 1), (200, 1)], "back on dispatcher-0 it would be where it was"

@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from extender.core import names
-from extender.core.carry import Carry
 from extender.core.errors import WireError
+from extender.core.node_level.carry import Carry
 from extender.core.reasons import ConflictReason
 from extender.kube.api import NODES, PODS, Obj
 from extender.service.binder import BindRefused, PodBinder

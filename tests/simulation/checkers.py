@@ -13,9 +13,9 @@ from typing import Final
 
 from extender.kube.api import Obj
 from extender.service.status import timestamp
+from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
-from extender.sim.store import Change
 from tests.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, Told, VPod, read_pod, read_vpod
 from tests.simulation.settled import Stored
 

@@ -18,7 +18,7 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.sim.admission import WebhookCall, WebhookCallError
+from extender.sim.apiserver.admission import WebhookCall, WebhookCallError
 from extender.sim.cluster import Cluster
 
 NS = "default"

@@ -11,9 +11,9 @@ import orjson
 
 from extender.kube.api import EVENTS, NODES, PODS, AlreadyExists, Obj, PatchType, Resource
 from extender.sim.cluster import Cluster
-from extender.sim.extender_transport import TransportError
-from extender.sim.scheduler import Scheduler
-from extender.sim.scheduler_config import ExtenderConfig, ManagedResource, SchedulerConfig
+from extender.sim.scheduler.config import ExtenderConfig, ManagedResource, SchedulerConfig
+from extender.sim.scheduler.extender_transport import TransportError
+from extender.sim.scheduler.scheduler import Scheduler
 
 EPOCH = 1_800_000_000.0
 NS = "default"

@@ -5,9 +5,15 @@ import asyncio
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.sim.queueing_hints import DEFAULT_PREEMPTION, EXTENDER, Action, ClusterEvent, EventResource
-from extender.sim.scheduler_types import PodInfo, node_view, pod_info
-from extender.sim.scheduling_queue import QueuedPod, SchedulingQueue
+from extender.sim.scheduler.queue import QueuedPod, SchedulingQueue
+from extender.sim.scheduler.queueing_hints import (
+    DEFAULT_PREEMPTION,
+    EXTENDER,
+    Action,
+    ClusterEvent,
+    EventResource,
+)
+from extender.sim.scheduler.types import PodInfo, node_view, pod_info
 from tests.simulation.scheduler_scene import node_object, pod_object
 
 

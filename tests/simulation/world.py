@@ -35,15 +35,15 @@ from extender.kube.api import (
 from extender.kube.reflector import Reflector
 from extender.service.config import Config, LeaderElectionConfig
 from extender.service.verbs import ERROR
-from extender.sim.admission import WebhookCall, WebhookCallError
+from extender.sim.apiserver.admission import WebhookCall, WebhookCallError
 from extender.sim.clock import wall_clock
 from extender.sim.cluster import Cluster
 from extender.sim.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
-from extender.sim.extender_transport import TIMED_OUT, TransportError
 from extender.sim.faults import CALM, Answer, Crashed, FaultRates, Faults, FaultyApi, FaultyTransport
-from extender.sim.scheduler import Scheduler
-from extender.sim.scheduler_config import ProfileConfig, SchedulerConfig
-from extender.sim.scheduler_config_file import load_configuration
+from extender.sim.scheduler.config import ProfileConfig, SchedulerConfig
+from extender.sim.scheduler.config_file import load_configuration
+from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
+from extender.sim.scheduler.scheduler import Scheduler
 from webhook.caches import WebhookCaches
 from webhook.mutate import stamp
 from webhook.review import decode_review, encode_review

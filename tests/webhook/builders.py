@@ -20,7 +20,7 @@ from extender.kube.api import (
     Obj,
     Resource,
 )
-from extender.sim.patch import json_patch
+from extender.sim.apiserver.patch import json_patch
 from webhook.caches import WebhookCaches
 from webhook.review import AdmissionRequest
 

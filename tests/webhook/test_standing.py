@@ -5,7 +5,7 @@ from hypothesis import given, strategies as st
 
 from extender.core.ledger import Share, ledger_slots
 from extender.core.model import VPod
-from extender.core.standing import StandingPlacements
+from extender.core.node_level.standing import StandingPlacements
 
 
 def vpod(

@@ -17,7 +17,7 @@ from extender.core.policy.registry import BUILT_IN_PLUGINS
 from extender.core.policy.select import better_place, grow, refusals, shrink
 from extender.core.policy.spreading import PodSpread, ZoneSpread
 from extender.core.reasons import ConflictReason
-from extender.core.rebalance import Advice, Limits, plan_moves
+from extender.core.rebalance.plan import Advice, Limits, plan_moves
 from tests.support.builders import Scene, a_node, a_vpod
 
 Answer = Callable[[Any, Any], Any]

@@ -1,0 +1,144 @@
+"""What an adapter pod carries when it is bound: the ordinal's standing placements, and pending vreplicas on top.
+
+*Standing* is what vpods already have on this ordinal: their published placements there, and what the ordinal's
+previous incarnation was last seen to carry (our view of the statuses may lag behind its ledger; I2).
+*Planned* is what vpods that are not fully placed would get if every pending pod of the pool were already there: the
+same round robin as placing, over the pods still to come, so the pods of a growing pool share the load as they bind.
+
+A profile with plugins looks at zones and nodes, and the pods still to come have none: for it the plan is only an estimate, by
+which prioritize chooses the node (``plans_at_bind``). Its pods are bound with what stands there alone, and the placer gives them
+the rest, by the profile, as soon as the watch shows them bound.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from extender.core.claims import PodState
+from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, ledger_slots
+from extender.core.model import AdapterPod, VPod
+from extender.core.node_level.standing import within_slots
+from extender.core.policy.profile import Profile
+from extender.core.pool_state import PoolState
+from extender.core.round_robin import round_robin
+
+
+@dataclass(frozen=True, slots=True)
+class Carry:
+    """The ledger that a pod gets when it is bound. ``planned``: the part that was pending, vpod key -> vreplicas."""
+
+    ledger: Ledger
+    planned: dict[str, int]
+
+
+def carry_of(
+    pool: PoolState, pod: AdapterPod, *, slots: int, with_planned: bool, allows: Callable[[VPod], bool]
+) -> Carry:
+    """What ``pod`` shall carry, within ``slots``; ``with_planned``: also what is pending.
+
+    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace.
+    """
+    ledger = standing_of(pool, pod.name, slots)
+    planned: dict[str, int] = {}
+    if with_planned and pod.ordinal is not None:
+        free = slots - sum(share.slots for share in ledger.values())
+        for key, count in _planned(pool, pod.ordinal, slots, allows).items():
+            share = Share(count, pool.vpods[key].weight)
+            there = ledger.get(key)
+            if share.slots <= free and (there is None or there.weight == share.weight):
+                free -= share.slots
+                planned[key] = count
+                ledger[key] = Share(count + (there.vreplicas if there is not None else 0), share.weight)
+    return Carry(ledger, planned)
+
+
+def plans_at_bind(profile: Profile) -> bool:
+    """Whether the write that binds a pod may give it pending vreplicas: where they are placed by round robin.
+
+    Not where plugins choose among pods, Knative 1.16's filling up among them; nor where what is on a pod that takes no work
+    yet is dropped, which would undo it before the watch shows the bind.
+    """
+    rules = profile.rules
+    return not profile.has_plugins and rules.round_robin and rules.keep_on_unavailable
+
+
+def standing_of(pool: PoolState, pod_name: str, slots: int) -> dict[str, Share]:
+    """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1): published ones first."""
+    state = pool.pods.get(pod_name)
+    if state is None:
+        return {}
+    published = {key: claim.status for key, claim in state.claims.items() if claim.published}
+    sources = (published, _last_ledger(pool, state))
+    return within_slots(slots, *(_weighed(pool, source) for source in sources))
+
+
+def _last_ledger(pool: PoolState, state: PodState) -> Mapping[str, Share]:
+    """What comes back unpublished; nothing to a pod given up (rescheduleAfterSeconds): it is placed elsewhere."""
+    return state.last_ledger if state.name not in pool.abandoned else EMPTY_LEDGER
+
+
+def _weighed(pool: PoolState, shares: Mapping[str, Share]) -> dict[str, Share]:
+    return {key: Share(share.vreplicas, _weight_of(pool, key, share)) for key, share in shares.items()}
+
+
+def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
+    """Vpod key -> vreplicas that would come to ``ordinal`` if all pending pods were there."""
+    free: dict[int, int] = {}
+    room = 0
+    returning: dict[str, int] = {}
+    for state in pool.members():
+        back = _returning(pool, state)
+        for key, share in back.items():
+            returning[key] = returning.get(key, 0) + share.vreplicas
+        there = state.ordinal
+        if there is not None and _open(pool, state, there) and (state.pending or there == ordinal):
+            # Every pod by its own size: they must agree on who takes what, whichever of them asks.
+            free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
+            room |= (1 << there) if free[there] > 0 else 0
+    planned: dict[str, int] = {}
+    for key in list(pool.unplaced):
+        vpod = pool.vpods[key]
+        if not allows(vpod):
+            continue
+        missing = max(0, vpod.vreplicas - pool.placed_vreplicas(key) - returning.get(key, 0))
+        own = _ordinals_of(pool, key)
+        added, _ = round_robin(room, own, free.__getitem__, missing, vpod.weight)
+        for there, count in added.items():
+            free[there] -= count * vpod.weight
+            if free[there] <= 0:
+                room &= ~(1 << there)
+        if added.get(ordinal):
+            planned[key] = added[ordinal]
+        if not room >> ordinal & 1:
+            break
+    return planned
+
+
+def _open(pool: PoolState, state: PodState, ordinal: int) -> bool:
+    """Whether an ordinal may get anything new, once it is bound."""
+    return not (state.leaving or pool.closed >> ordinal & 1)
+
+
+def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
+    """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was seen to carry it."""
+    back: dict[str, Share] = {}
+    for key, share in _last_ledger(pool, state).items():
+        claim = state.claims.get(key)
+        extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
+        if extra > 0:
+            back[key] = Share(extra, _weight_of(pool, key, share))
+    return back
+
+
+def _weight_of(pool: PoolState, key: str, share: Share) -> int:
+    """Slots of one vreplica from now on; as the ledger has it where the watch has not told us of the vpod yet."""
+    vpod = pool.vpods.get(key)
+    return vpod.weight if vpod is not None else share.weight
+
+
+def _ordinals_of(pool: PoolState, key: str) -> int:
+    own = 0
+    for name, claim in pool.claims_of(key).items():
+        ordinal = pool.pods[name].ordinal
+        if ordinal is not None and claim.placed.vreplicas:
+            own |= 1 << ordinal
+    return own

@@ -1,0 +1,1 @@
+"""What should leave where it is: drains, lost pods, compaction, policies (DESIGN 5.5)."""

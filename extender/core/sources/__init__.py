@@ -1,0 +1,1 @@
+"""Foreign kinds and callers: vpods that are no VPods (DESIGN 5.6)."""

@@ -1,0 +1,438 @@
+"""The API server's handlers: every request of ``extender.kube.api.Api``, with who makes it.
+
+A write runs as in kube-apiserver's generic registry: defaults, mutating admission, the kind's strategy, validation,
+validating admission, then the store. An update does all that inside a loop: when the object changed while a webhook
+was asked, everything is done again on the new version (at most ``ATTEMPTS_MAX`` times), unless the request named the
+version it wants, which then is a Conflict. Without webhooks nothing between read and store gives up control, so
+writes are atomic by construction.
+
+Each request gives the event loop one turn first, as any request over a network does: a caller that writes in a loop
+neither starves watches nor sees its own writes before others could have come between.
+
+Field management (server-side apply) and CEL are not implemented.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from extender.kube.api import (
+    CRDS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Binding,
+    ListOptions,
+    ListPage,
+    Obj,
+    PatchType,
+    Preconditions,
+    Resource,
+    WatchEvent,
+)
+from extender.sim.apiserver import (
+    bindings,
+    defaults,
+    deletion,
+    schema,
+    statuses,
+    strategy,
+    subresources,
+    validation,
+    watching,
+)
+from extender.sim.apiserver.admission import Admission, Attributes, WebhookCaller, no_caller
+from extender.sim.apiserver.intake import (
+    Change,
+    Request,
+    Target,
+    check_wanted,
+    own_request,
+    patch_change,
+    received,
+)
+from extender.sim.apiserver.registry import PRIORITYCLASSES, Kind, Registry
+from extender.sim.apiserver.selectors import compile_options
+from extender.sim.apiserver.store import Collection, Entry, Key, Store, identical, own
+from extender.sim.apiserver.watching import View
+
+ATTEMPTS_MAX: Final = 5
+SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+class ApiServer:
+    """All state of one cluster and the handlers on it."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        rng: Random,
+        history_events_max: int,
+        webhook_caller: WebhookCaller = no_caller,
+    ) -> None:
+        self.now = now
+        self.rng = rng
+        self.store = Store(history_events_max)
+        self.registry = Registry()
+        self.admission = Admission(self.store, lambda: strategy.new_uid(rng), webhook_caller)
+        self._namespaces = self.store.collection(NAMESPACES.group, NAMESPACES.plural)
+        self._priority_classes = self.store.collection(PRIORITYCLASSES.group, PRIORITYCLASSES.plural)
+        for name in SYSTEM_NAMESPACES:
+            self._create_system_namespace(name)
+
+    def _create_system_namespace(self, name: str) -> None:
+        kind = self.registry.resolve(NAMESPACES)
+        obj: Obj = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+        defaults.apply(kind.key, obj)
+        strategy.before_create(kind, obj, now_s=self.now(), rng=self.rng)
+        self.store.put(self._namespaces, ("", name), obj, None)
+
+    # reads
+
+    def view(self, resource: Resource, options: ListOptions) -> View:
+        """What a list or watch looks at. Raises NotFound, or ApiError 400 for a selector."""
+        kind = self.registry.resolve(resource)
+        collection = self.store.collection(*kind.key)
+        return View(self.store, collection, kind.resource, compile_options(options, kind.selectable))
+
+    async def list_page(
+        self, resource: Resource, options: ListOptions, *, limit: int, continue_token: str
+    ) -> ListPage:
+        """As ``Api.list_page``; every version asked for is answered with the newest, which is always allowed."""
+        await asyncio.sleep(0)
+        return watching.list_page(self.view(resource, options), limit=limit, continue_token=continue_token)
+
+    async def watch(
+        self, resource: Resource, options: ListOptions, *, resource_version: str, timeout_s: float
+    ) -> AsyncIterator[WatchEvent]:
+        """As ``Api.watch``."""
+        view = self.view(resource, options)
+        async for event in watching.watch(view, resource_version=resource_version, timeout_s=timeout_s):
+            yield event
+
+    def target(self, resource: Resource, namespace: str, name: str, subresource: str = "") -> Target:
+        """The named object's place. Raises NotFound for an unknown resource or subresource."""
+        kind = self.registry.resolve(resource)
+        if (subresource == "status" and not kind.status) or (subresource == "scale" and kind.scale is None):
+            raise statuses.no_such_resource()
+        key = (namespace if kind.resource.namespaced else "", name)
+        return Target(kind, self.store.collection(*kind.key), key, subresource)
+
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str) -> Obj:
+        """As ``Api.get``."""
+        await asyncio.sleep(0)
+        target = self.target(resource, namespace, name, subresource)
+        entry = target.entry()
+        return subresources.scale_of(target.kind, entry.obj) if subresource == "scale" else entry.copy()
+
+    # creates
+
+    async def create(self, request: Request, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        """As ``Api.create``."""
+        await asyncio.sleep(0)
+        kind = self.registry.resolve(resource)
+        new = received(kind, namespace, obj)
+        metadata = new["metadata"]
+        self._check_namespace(kind, metadata.get("namespace", ""))
+        self._fill_in(kind, new)
+        if kind.resource == NODES:
+            defaults.taint_until_ready(new)
+        at = Attributes(
+            operation="CREATE",
+            kind=kind,
+            namespace=metadata.get("namespace", ""),
+            name=metadata.get("name") or "",
+            user=request.user,
+            object=new,
+            dry_run=request.dry_run,
+        )
+        if self.admission.active():
+            new = await self._mutated(kind, at)
+        strategy.before_create(kind, new, now_s=self.now(), rng=self.rng)
+        self._validate(kind, None, new)
+        if self.admission.active():
+            await self.admission.validate(_with_object(at, new))
+            self._check_namespace(kind, at.namespace)
+        key = (at.namespace, new["metadata"]["name"])
+        collection = self.store.collection(*kind.key)
+        if key in collection.entries:
+            raise statuses.already_exists(kind.resource, key[1])
+        if request.dry_run:
+            return new
+        entry = self._put(kind, collection, key, new, None)
+        return entry.copy()
+
+    def _check_namespace(self, kind: Kind, namespace: str) -> None:
+        """NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out."""
+        if not kind.resource.namespaced:
+            return
+        entry = self._namespaces.entries.get(("", namespace))
+        if entry is None:
+            raise statuses.not_found(NAMESPACES, namespace)
+        if entry.obj["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise statuses.forbidden(kind.resource, "", why)
+
+    def _fill_in(self, kind: Kind, obj: Obj) -> None:
+        """Defaults, pruning and the built-in mutating plugins."""
+        if kind.custom:
+            strategy.default_custom(kind, obj)
+            return
+        defaults.apply(kind.key, obj)
+        if kind.resource == PODS:
+            defaults.default_tolerations(obj)
+            defaults.resolve_priority(obj, self._priority_class)
+
+    def _priority_class(self, name: str) -> Obj | None:
+        entries = self._priority_classes.entries
+        if name:
+            found = entries.get(("", name))
+            return found.obj if found else None
+        return next((entry.obj for entry in entries.values() if entry.obj.get("globalDefault")), None)
+
+    async def _mutated(self, kind: Kind, at: Attributes) -> Obj:
+        """After the webhooks, defaulted once more where they changed anything."""
+        mutated = await self.admission.mutate(at)
+        if mutated is None:
+            raise statuses.internal("admission removed the object")
+        if mutated is not at.object and not at.object_kind:
+            if kind.custom:
+                strategy.default_custom(kind, mutated)
+            else:
+                defaults.apply(kind.key, mutated)
+        return mutated
+
+    def _validate(self, kind: Kind, old: Obj | None, new: Obj) -> None:
+        """Raises Invalid with every problem at once."""
+        metadata = new["metadata"]
+        found: list[str] = []
+        if old is None:
+            found += validation.metadata_problems(kind.resource, metadata)
+        else:
+            found += validation.map_problems(metadata)
+            found += validation.finalizer_problems(old["metadata"], metadata)
+        if kind.schema is not None:
+            found += schema.problems(new, kind.schema)
+        # A write that leaves the spec alone (most do) needs no second look at it.
+        if old is None:
+            found += validation.object_problems(kind, new)
+        elif "spec" not in new or old.get("spec") != new["spec"]:
+            found += validation.object_problems(kind, new)
+            found += validation.change_problems(kind, old, new)
+        if found:
+            raise statuses.invalid(kind.resource, metadata.get("name") or "", found)
+
+    def _put(self, kind: Kind, collection: Collection, key: Key, obj: Obj, before: Entry | None) -> Entry:
+        entry = self.store.put(collection, key, obj, before)
+        if kind.resource == CRDS:
+            self.registry.define(entry.obj)
+        return entry
+
+    # updates
+
+    async def update(self, request: Request, target: Target, obj: Obj) -> Obj:
+        """As ``Api.update``."""
+        await asyncio.sleep(0)
+        if target.subresource == "scale":
+            return await self._write_scale(request, target, lambda _: own_request(obj))
+        new = received(target.kind, target.key[0], obj)
+        if new["metadata"].setdefault("name", target.key[1]) != target.key[1]:
+            raise statuses.bad_request("the name of the object does not match the name on the URL")
+        named = str(new["metadata"].get("resourceVersion") or "")
+        if not named and not target.kind.unconditional_update:
+            words = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
+            raise statuses.invalid(target.kind.resource, target.key[1], [words])
+        return await self._write(request, target, lambda _: own(new))
+
+    async def patch(
+        self, request: Request, target: Target, patch: Sequence[Obj] | Obj, *, patch_type: PatchType | str
+    ) -> Obj:
+        """As ``Api.patch``; kubectl's strategic merge patch too, for built-in kinds."""
+        await asyncio.sleep(0)
+        change = patch_change(target.kind, own_request(patch), patch_type)
+        if target.subresource == "scale":
+            return await self._write_scale(request, target, change)
+        return await self._write(request, target, change)
+
+    async def _write(self, request: Request, target: Target, change: Change) -> Obj:
+        """Read, change, admit, store; again while others were faster and the request names no version."""
+        for _ in range(ATTEMPTS_MAX):
+            before = target.entry()
+            new = change(before.copy())
+            check_wanted(target, before, new)
+            new = await self._prepared(request, target, before, new)
+            if identical(new, before.obj):
+                return before.copy()
+            if target.collection.entries.get(target.key) is before:
+                if request.dry_run:
+                    return own(new)
+                return self._store_update(target, before, new)
+        raise statuses.modified(target.kind.resource, target.key[1])
+
+    async def _prepared(self, request: Request, target: Target, before: Entry, new: Obj) -> Obj:
+        """The wanted object made storable: defaulted, admitted, with the kind's strategy, validated."""
+        kind = target.kind
+        strategy.default_custom(kind, new)
+        if not kind.custom:
+            defaults.apply(kind.key, new)
+        at = Attributes(
+            operation="UPDATE",
+            kind=kind,
+            namespace=target.key[0],
+            name=target.key[1],
+            user=request.user,
+            object=new,
+            old=before.obj,
+            subresource=target.subresource,
+            dry_run=request.dry_run,
+        )
+        if self.admission.active():
+            # Webhooks see the object as it would be stored: a status write cannot show them another spec.
+            _settle(target, before, new)
+            new = await self._mutated(kind, at)
+        _settle(target, before, new)
+        self._validate(kind, before.obj, new)
+        if self.admission.active():
+            await self.admission.validate(_with_object(at, new))
+        return new
+
+    def _store_update(self, target: Target, before: Entry, new: Obj) -> Obj:
+        if deletion.is_released(new):
+            return self.remove(target, before).copy()
+        return self._put(target.kind, target.collection, target.key, new, before).copy()
+
+    def remove(self, target: Target, before: Entry) -> Entry:
+        """Take an object out of the store, and with a definition all its custom objects."""
+        removed = self.store.remove(target.collection, before)
+        if target.kind.resource == CRDS:
+            self._withdraw(before.obj)
+        return removed
+
+    def _withdraw(self, definition: Obj) -> None:
+        kind = self.registry.withdraw(definition)
+        if kind is None:
+            return
+        collection = self.store.collection(*kind.key)
+        for key in list(collection.ordered()):
+            self.store.remove(collection, collection.entries[key])
+        collection.withdraw()
+
+    async def _write_scale(self, request: Request, target: Target, change: Change) -> Obj:
+        """A write to the scale subresource: admission sees a Scale, the store the object's replicas."""
+        for _ in range(ATTEMPTS_MAX):
+            before = target.entry()
+            old = subresources.scale_of(target.kind, before.obj)
+            wanted = change(own(old))
+            subresources.check_scale(target.kind, before, wanted)
+            at = Attributes(
+                operation="UPDATE",
+                kind=target.kind,
+                namespace=target.key[0],
+                name=target.key[1],
+                user=request.user,
+                object=wanted,
+                old=old,
+                subresource="scale",
+                dry_run=request.dry_run,
+                object_kind=subresources.SCALE_KIND,
+            )
+            if self.admission.active():
+                wanted = await self._mutated(target.kind, at)
+                await self.admission.validate(_with_object(at, wanted))
+            new = before.copy()
+            subresources.set_replicas(target.kind, new, wanted["spec"].get("replicas", 0))
+            strategy.before_update(target.kind, before.obj, new)
+            self._validate(target.kind, before.obj, new)
+            if target.collection.entries.get(target.key) is not before:
+                continue
+            if identical(new, before.obj) or request.dry_run:
+                return subresources.scale_of(target.kind, new)
+            stored = self._put(target.kind, target.collection, target.key, new, before)
+            return subresources.scale_of(target.kind, stored.obj)
+        raise statuses.modified(target.kind.resource, target.key[1])
+
+    # deletes and bindings
+
+    async def delete(
+        self,
+        request: Request,
+        target: Target,
+        *,
+        preconditions: Preconditions | None,
+        grace_period_s: int | None,
+    ) -> Obj | None:
+        """As ``Api.delete``. The reply is the object when it stays for now, None when it is gone."""
+        await asyncio.sleep(0)
+        for _ in range(ATTEMPTS_MAX):
+            before = target.entry()
+            deletion.check_preconditions(target.kind.resource, before, preconditions)
+            if self.admission.active():
+                at = Attributes(
+                    operation="DELETE",
+                    kind=target.kind,
+                    namespace=target.key[0],
+                    name=target.key[1],
+                    user=request.user,
+                    object=None,
+                    old=before.obj,
+                    dry_run=request.dry_run,
+                )
+                await self.admission.mutate(at)
+                await self.admission.validate(at)
+                if target.collection.entries.get(target.key) is not before:
+                    continue
+            if request.dry_run:
+                return before.copy()
+            return self._delete_now(target, before, grace_period_s)
+        raise statuses.modified(target.kind.resource, target.key[1])
+
+    def _delete_now(self, target: Target, before: Entry, grace_period_s: int | None) -> Obj | None:
+        marked = deletion.marked(target.kind, before, grace_period_s, self.now())
+        if marked is None:
+            self.remove(target, before)
+            return None
+        if identical(marked, before.obj):
+            return before.copy()
+        return self._put(target.kind, target.collection, target.key, marked, before).copy()
+
+    async def bind(self, request: Request, binding: Binding) -> None:
+        """As ``Api.bind``."""
+        await asyncio.sleep(0)
+        target = self.target(PODS, binding.namespace, binding.name, "binding")
+        binding = bindings.own(binding)
+        if self.admission.active():
+            at = Attributes(
+                operation="CREATE",
+                kind=target.kind,
+                namespace=binding.namespace,
+                name=binding.name,
+                user=request.user,
+                object=bindings.as_object(binding),
+                subresource="binding",
+                dry_run=request.dry_run,
+                object_kind=("", "v1", "Binding"),
+            )
+            binding = bindings.from_object(await self._mutated(target.kind, at))
+            await self.admission.validate(_with_object(at, bindings.as_object(binding)))
+        before = target.entry()
+        bound = bindings.bound(before, binding, self.now())
+        found = list(validation.map_problems(bound["metadata"]))
+        if found:
+            raise statuses.invalid(PODS, binding.name, found)
+        if not request.dry_run:
+            self._put(target.kind, target.collection, target.key, bound, before)
+
+
+def _settle(target: Target, before: Entry, new: Obj) -> None:
+    if target.subresource == "status":
+        strategy.before_status_update(target.kind, before.obj, new)
+    else:
+        strategy.before_update(target.kind, before.obj, new)
+    new["metadata"]["resourceVersion"] = str(before.version)
+
+
+def _with_object(at: Attributes, obj: Obj) -> Attributes:
+    return replace(at, object=obj, name=at.name or str(obj.get("metadata", {}).get("name") or ""))

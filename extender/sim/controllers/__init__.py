@@ -1,0 +1,1 @@
+"""The controllers around it: StatefulSets, node lifecycle, garbage collection, and the kubelets' stand-in."""
