@@ -33,6 +33,7 @@ from extender.core.policy.guard import PluginFailed
 from extender.core.policy.select import better_place
 from extender.core.pool_state import PoolState
 from extender.core.rebalance.draft import Draft, Placements, after
+from extender.core.rebalance.relocation import is_movable
 from extender.core.sources.callers import is_callers
 
 Better = Callable[[PoolState, VPod, Placements], tuple[str, str] | None]
@@ -139,12 +140,9 @@ class _Period:
     def _movable(self, key: str) -> VPod | None:
         """The vpod, if the evictor may move it: not one that placing has to decide first, nor a caller's own."""
         vpod = self._pool.vpods.get(key)
-        if vpod is None or vpod.deleting or self._limits.fixed(key) or is_callers(self._pool, key):
+        if vpod is None or self._limits.fixed(key) or is_callers(self._pool, key):
             return None
-        claims = self._pool.claims_of(key).values()
-        if any(claim.placed.vreplicas and claim.placed.weight != vpod.weight for claim in claims):
-            return None
-        return vpod
+        return vpod if is_movable(self._pool, vpod) else None
 
     # -- drains, failures, overcommit: as much as fits ---------------------------------------------------------------
 

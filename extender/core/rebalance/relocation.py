@@ -18,13 +18,8 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
     """The decision that carries out what is still possible of ``moves``; None where that is nothing."""
     target = pool.placed_of(vpod.key)
     claims = pool.claims_of(vpod.key)
-    if vpod.deleting or any(claims[name].placed.weight != vpod.weight for name in target):
-        return None  # placing has to decide it first
-    if any(claims[name].published != count for name, count in target.items()):
-        return None  # as it has to where more is placed than published: it may not be wanted at all
-    minimum = pool.pool.min_pods_per_vpod if pool.pool is not None and vpod.vreplicas else 0
-    if sum(target.values()) > max(vpod.vreplicas, minimum):
-        return None  # and where fewer are wanted by now
+    if not is_movable(pool, vpod) or any(claims[name].published != n for name, n in target.items()):
+        return None  # what is placed and not published may not be wanted at all
     before = dict(target)
     steps: list[Reasoning] = []
     for move in moves:
@@ -48,6 +43,15 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         Explanation(placed + left, tuple(steps), left, reason),
         (vpod.uid, vpod.generation),
     )
+
+
+def is_movable(pool: PoolState, vpod: VPod) -> bool:
+    """Whether placing has nothing to do for a vpod before it may be moved: no weight to take over, nothing too much."""
+    shares = [claim.placed for claim in pool.claims_of(vpod.key).values() if claim.placed.vreplicas]
+    if vpod.deleting or any(share.weight != vpod.weight for share in shares):
+        return False
+    minimum = pool.pool.min_pods_per_vpod if pool.pool is not None and vpod.vreplicas else 0
+    return sum(share.vreplicas for share in shares) <= max(vpod.vreplicas, minimum)
 
 
 def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]) -> int:
