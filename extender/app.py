@@ -111,7 +111,7 @@ class Service:
         self.verbs = ExtenderVerbs(
             self.caches,
             self.binder,
-            PodBinder(api, self.caches, self.binder),
+            PodBinder(api, self.caches, self.binder, on_bound=self.committer.proofs.note),
             reactivator=self.reactivator,
             recorder=self.recorder,
             metrics=self.metrics,

@@ -250,7 +250,15 @@ class PodBinder:
 
     ATTEMPTS_MAX: Final = 3
 
-    def __init__(self, api: Api, caches: Caches, binder: VReplicaBinder) -> None:
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        binder: VReplicaBinder,
+        *,
+        on_bound: Callable[[str], None] = lambda _uid: None,
+    ) -> None:
+        self._on_bound = on_bound
         self._api = api
         self._caches = caches
         self._binder = binder
@@ -300,6 +308,7 @@ class PodBinder:
                 self._binder.revert(assumed)
                 raise
             else:
+                self._on_bound(uid)
                 return
 
     async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod | None:

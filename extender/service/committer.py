@@ -40,6 +40,7 @@ from extender.kube.api import (
 from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.ledger_patch import covers, ledger_patch, merged, publishable
+from extender.service.proofs import Proofs
 from extender.service.status import StatusWriter, vpod_status
 from extender.service.untold import UntoldMoves
 
@@ -85,6 +86,7 @@ class Committer:
         """How statuses are written; replaced where there are other kinds than VPods."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.untold = UntoldMoves()
+        self.proofs = Proofs(clock)
         self._status_in_doubt: dict[str, tuple[object, str, str]] = {}
         """vpod key -> (owner of its reservation, pool, the version that the write was for), outcome unknown."""
         self._doubtful: dict[str, str] = {}
@@ -148,7 +150,10 @@ class Committer:
                 more = share.vreplicas > known.vreplicas or (
                     share.vreplicas == known.vreplicas and share.slots > known.slots
                 )
-                if not more and known.vreplicas and self._is_doubtful(state.pod):
+                unpublished = (
+                    claims[name].published < min(count, known.vreplicas) if name in claims else False
+                )
+                if not more and known.vreplicas and self._is_doubtful(state.pod, unpublished=unpublished):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
                 elif more:
@@ -213,31 +218,30 @@ class Committer:
     async def _ledger_failed(
         self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
     ) -> None:
-        known: AdapterPod | None = pod
+        """Find out what is there now. Without an answer to that, the ledger as we know it is in doubt."""
+        known: AdapterPod | None = None
+        if isinstance(error, (Invalid, Conflict)):
+            self._metrics.ledger_conflicts.inc()
         if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
-            # Read what is really there: our own write may have arrived, or somebody else's did.
+            # Our own write may have arrived, or somebody else's did.
             try:
                 known = self._written(await self._api.get(PODS, pod.namespace, pod.name))
-                if known.uid != pod.uid:
-                    # The watch has yet to tell that the pod we know is gone: what its ledger says covers nothing.
-                    self._doubtful[pod.key] = pod.resource_version
             except NotFound:
-                known = None
+                pass
             except ApiError:
                 if isinstance(error, OutcomeUnknown):
                     batch.unknown.update(change)
-                    self._doubtful[pod.key] = pod.resource_version
-        elif isinstance(error, NotFound):
-            known = None
-        if isinstance(error, (Invalid, Conflict)):
-            self._metrics.ledger_conflicts.inc()
-        if known is not None and known.uid == pod.uid and covers(known.ledger, change):
+        if known is None or known.uid != pod.uid:
+            # Where the pod is gone the watch has yet to tell: what the ledger of the one we know says covers nothing.
+            self._doubtful[pod.key] = pod.resource_version
+        elif covers(known.ledger, change):
             return
         _fall_short(batch, change, str(error))
 
     def _written(self, reply: Obj) -> AdapterPod:
         pod = pod_from(reply)
         self._caches.pods.written(pod)
+        self.proofs.note(pod.uid)
         self._doubtful.pop(pod.key, None)
         return pod
 
@@ -245,7 +249,10 @@ class Committer:
         if old is not None and new is None:
             self._doubtful.pop(old.key, None)
 
-    def _is_doubtful(self, pod: AdapterPod | None) -> bool:
+    def _is_doubtful(self, pod: AdapterPod | None, *, unpublished: bool = False) -> bool:
+        """Whether the ledger as we know it may not be the pod's. ``unpublished``: it is to be believed for the first time."""
+        if pod is not None and unpublished and not self.proofs.is_fresh(pod.uid):
+            return True
         if pod is None or pod.key not in self._doubtful:
             return False
         if self._doubtful[pod.key] != pod.resource_version:

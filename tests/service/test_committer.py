@@ -13,6 +13,7 @@ from extender.core.model import placement_order
 from extender.core.plan import Decision, release_all
 from extender.core.reasons import ConflictReason
 from extender.kube.api import PODS, VPODS, ApiError, PatchType
+from extender.service.binder import PodBinder
 from extender.service.committer import RESERVATION_TTL_S
 from extender.service.ledger_patch import ledger_patch
 from tests.support.builders import NS, POOL, a_pod
@@ -415,3 +416,38 @@ async def test_a_leader_that_has_read_of_another_pod_under_the_name_believes_the
         assert set(await committer.commit(OWNER, POOL, [decision])) == {f"tenant/{name}"}
     assert await world.published("a") == {}
     await world.check()
+
+
+@pytest.mark.parametrize(
+    "error", [None, ApiError(500, "InternalError", "etcd"), lost()], ids=["recreated", "500", "no answer"]
+)
+async def test_what_a_ledger_says_that_only_the_watch_has_told_is_asked_for_before_it_is_published(error):
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 2}, node="node-0")
+    await world.vpod("a", 2)
+    await world.sync()
+    if error is None:
+        await world.remove_pod(0)
+        await world.pods(0)
+    else:
+        world.api.fail("patch", "pods", before=error)
+        world.api.fail("get", "pods", before=error)
+    assert set(await commit(world, a_decision("a", {0: 2}))) == {"tenant/a"}
+    assert await world.published() == {}
+    await world.check()
+
+
+async def test_what_was_bound_here_a_moment_ago_is_published_without_asking():
+    world = await World.create()
+    await world.vpod("a", 2)
+    uid = await world.pod(0)
+    await world.sync()
+    committer = world.committer()
+    binder = PodBinder(world.api, world.caches, world.binder(), on_bound=committer.proofs.note)
+    await binder.bind(NS, "dispatcher-0", uid, "node-1")
+    await world.sync()
+    decision = made_now(world, a_decision("a", {0: 2}))
+    committer.reserve(OWNER, decision)
+    assert await committer.commit(OWNER, POOL, [decision]) == {}
+    assert wrote(world)[-1:] == ["vpods/status a"]
+    assert world.api.count("patch", "pods") == 0

@@ -38,6 +38,8 @@ FOUND = [
     pytest.param(7039, id="a shrink in doubt that is not wanted any more"),
     # The evictor moved what placing was about to take away, and published all of it.
     pytest.param(7060, id="fewer are wanted by the time of a move"),
+    # A leader whose watch lags published what the ledger of a pod said that was gone; its next incarnation had been bound.
+    pytest.param(7220, id="a ledger that only the watch has told of"),
     pytest.param(5008, id="a pool that shrinks does not grow again at once"),
 ]
 """Seeds that were seen to fail before what they found was mended."""
