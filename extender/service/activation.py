@@ -6,6 +6,7 @@ An event about a vpod activates that vpod; an event that may give room activates
 from dataclasses import replace
 
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.pool_state import PoolState
 from extender.core.topology import same_for_placing
 from extender.service.caches import Caches
 from extender.service.queue import VPodQueues
@@ -17,6 +18,8 @@ class Activation:
     def __init__(self, caches: Caches, queues: VPodQueues) -> None:
         self._caches = caches
         self._queues = queues
+        self._schedulable: dict[str, int] = {}
+        """Pool -> number of schedulable pods when minPodsPerVPod was last applied to all of its vpods."""
         caches.vpods.add_event_handler(self.vpod_changed)
         caches.pods.add_event_handler(self.pod_changed)
         caches.nodes.add_event_handler(self.node_changed)
@@ -48,6 +51,18 @@ class Activation:
                 if state.draining or apart or key not in pool.vpods:
                     queue.add(key)
         queue.activate()
+        self._raise_targets(pool)
+
+    def _raise_targets(self, pool: PoolState) -> None:
+        """More pods, or fewer: targets that minPodsPerVPod raises are others now, also of vpods that have all they asked for."""
+        minimum = pool.pool.min_pods_per_vpod if pool.pool is not None else 0
+        count = min(minimum, pool.schedulable_count())
+        if count == self._schedulable.get(pool.key, 0):
+            return
+        self._schedulable[pool.key] = count
+        for key, vpod in pool.vpods.items():
+            if 0 < vpod.vreplicas < minimum:
+                self._queues.of(pool.key).add(key)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, went, began or ceased to take work, or lets other pods stand on it.
@@ -62,6 +77,8 @@ class Activation:
         for pool in list(state.pools.values()):
             if pool.key in here or pool.profile.filters:
                 self._queues.of(pool.key).activate()
+            if pool.key in here:
+                self._raise_targets(pool)
 
     def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves."""

@@ -167,6 +167,10 @@ class Committer:
         for key, decision in batch.decisions.items():
             if key in batch.failed or key in batch.stale:
                 continue
+            if key in self._status_in_doubt:
+                # What the status says is not known until it is seen again: its ledgers have to cover all it may say (I2).
+                batch.failed[key] = "what is published is in doubt"
+                continue
             # A vpod that came back under its old name wants what it finds.
             if decision.of != _version(self._of_pool(key, pool_key)):
                 continue
@@ -290,6 +294,7 @@ class Committer:
             batch.failed[key] = str(error)
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
+            if isinstance(error, (OutcomeUnknown, Conflict)):
                 self._status_in_doubt[key] = (batch.owner, decision.pool, vpod.resource_version)
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:

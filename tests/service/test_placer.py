@@ -10,6 +10,8 @@ import pytest
 
 from extender.app import Service
 from extender.core import names
+from extender.core.explain import Explanation
+from extender.core.plan import Decision
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, STATEFULSETS, VPODS, ApiError, Obj, PatchType
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
@@ -437,3 +439,41 @@ async def test_a_shrink_in_doubt_that_is_not_wanted_any_more_moves_nothing():
             await asyncio.sleep(0.1)
         assert all(published == before for published in seen)
     await world.check()
+
+
+async def test_more_pods_raise_the_target_of_a_vpod_that_has_all_it_asked_for():
+    world = await a_world(0, minPodsPerVPod=2, minPods=2)
+    async with world.serving():
+        await world.vpod("a", 1)
+        await placed(world)
+        assert await world.published() == {0: 1}
+        await world.pods(1)
+        await until(lambda: _published_sum(world, 2), timeout_s=5)
+    assert await world.published() == {0: 1, 1: 1}
+
+
+async def test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt():
+    """The first write arrives, its answer does not; the second is a Conflict, since the watch lags."""
+    world = await a_world(0, 1)
+    await world.vpod("a", 1)
+    await world.sync()
+    committer = world.committer()
+
+    async def commit(target: dict[str, int]) -> None:
+        vpod = world.caches.vpods.latest("tenant/a")
+        assert vpod is not None
+        steps = Explanation(sum(target.values()), (), 0, None)
+        decision = Decision("tenant/a", POOL, target, 1, 0, steps, (vpod.uid, vpod.generation))
+        committer.reserve("test", decision)
+        await committer.commit("test", POOL, [decision])
+
+    world.api.fail("patch", "vpods/status", after=lost())
+    await commit({"dispatcher-0": 1})
+    assert await world.published() == {0: 1}
+    await commit({"dispatcher-1": 1})
+    await commit({})
+    assert await world.ledger(0) == {"tenant/a": 1}
+    await world.check()
+    await world.sync()
+    await commit({})
+    assert await world.ledger(0) == {}

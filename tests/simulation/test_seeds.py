@@ -40,6 +40,10 @@ FOUND = [
     pytest.param(7060, id="fewer are wanted by the time of a move"),
     # A leader whose watch lags published what the ledger of a pod said that was gone; its next incarnation had been bound.
     pytest.param(7220, id="a ledger that only the watch has told of"),
+    # A status whose answer was lost, then a Conflict: the ledger was lowered by what an old status said.
+    pytest.param(8179, id="a ledger covers what may be published"),
+    # Pods came, and nobody looked again at vpods whose target minPodsPerVPod raises.
+    pytest.param(8027, id="more pods raise targets"),
     pytest.param(5008, id="a pool that shrinks does not grow again at once"),
 ]
 """Seeds that were seen to fail before what they found was mended."""
