@@ -42,6 +42,7 @@ from extender.service.caches import Caches
 from extender.service.ledger_patch import covers, ledger_patch, merged, publishable
 from extender.service.proofs import Proofs
 from extender.service.status import StatusWriter, vpod_status
+from extender.service.status_doubts import StatusDoubts
 from extender.service.untold import UntoldMoves
 
 WRITES_IN_FLIGHT_MAX: Final = 32
@@ -87,12 +88,10 @@ class Committer:
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.untold = UntoldMoves()
         self.proofs = Proofs(clock)
-        self._status_in_doubt: dict[str, tuple[object, str, str]] = {}
-        """vpod key -> (owner of its reservation, pool, the version that the write was for), outcome unknown."""
+        self._status_doubts = StatusDoubts(caches, clock)
         self._doubtful: dict[str, str] = {}
         """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
         caches.pods.add_event_handler(self._pod_changed)
-        caches.vpods.add_event_handler(self._vpod_changed)
 
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""
@@ -167,7 +166,7 @@ class Committer:
         for key, decision in batch.decisions.items():
             if key in batch.failed or key in batch.stale:
                 continue
-            if key in self._status_in_doubt:
+            if self._status_doubts.hold(key):
                 # What the status says is not known until it is seen again: its ledgers have to cover all it may say (I2).
                 batch.failed[key] = "what is published is in doubt"
                 continue
@@ -295,15 +294,7 @@ class Committer:
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
             if isinstance(error, (OutcomeUnknown, Conflict)):
-                self._status_in_doubt[key] = (batch.owner, decision.pool, vpod.resource_version)
-
-    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
-        """A newer version ends the doubt: the write was for the older one, so it has arrived already or never will."""
-        key = new.key if new is not None else old.key if old is not None else ""
-        owner, pool, version = self._status_in_doubt.get(key, (None, "", ""))
-        if owner is not None and (new is None or new.resource_version != version):
-            del self._status_in_doubt[key]
-            self._caches.state.release(owner, pool, key)
+                self._status_doubts.note(batch.owner, decision.pool, vpod)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""
