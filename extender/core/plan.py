@@ -24,6 +24,7 @@ from extender.core.knative.fill_up import fill_up
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
+from extender.core.policy.even_pod_spread import EvenPodSpread
 from extender.core.policy.guard import PluginFailed
 from extender.core.policy.profile import Rules
 from extender.core.policy.select import grow, shrink
@@ -138,11 +139,13 @@ class _Plan:
             return self._decision(wanted, self._place_afresh(wanted), ConflictReason.INSUFFICIENT_SLOTS)
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
+            if sum(self.kept.values()) - wanted >= surplus:
+                break  # nothing can be taken away: never so with deschedulers that do as they say
             # A target that was raised for the pods it stands on falls with them: once here, not once a decision.
             wanted = self._wanted()
-        left = self._grow(-surplus) if surplus < 0 else 0
-        if left and self.rules.drain_waits_for_room:
-            self._hold_back(left)
+        left = self._fill(-surplus)
+        if left and self._is_stuck():
+            left = self._even_out(wanted, left)
         return self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS)
 
     # -- what cannot be decided ---------------------------------------------------------------------------------
@@ -237,6 +240,16 @@ class _Plan:
                     self.kept[name] = count - cut
                     self._note(Step.REMOVED, name, cut, "fewer are wanted")
 
+    def _fill(self, missing: int) -> int:
+        """Place what is missing; what leaves a pod has the first claim to room, and counts where it has to stay."""
+        if missing <= 0:
+            return 0
+        back = min(missing, sum(self.leaving.values())) if self.rules.drain_waits_for_room else 0
+        left = self._grow(back) if back else 0
+        if left:
+            self._hold_back(left)
+        return left + (self._grow(missing - back) if missing > back else 0)
+
     def _grow(self, missing: int) -> int:
         profile = self.pool.profile
         if profile.has_plugins:
@@ -260,6 +273,26 @@ class _Plan:
         if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
             return False
         return standing < wanted or (standing > wanted and not profile.deschedulers)
+
+    def _is_stuck(self) -> bool:
+        """Whether the profile's filters may refuse every pod although there is room, because of what is kept.
+
+        EvenPodSpread refuses the pods above as well as those too far below: after a pool has grown, neither the old pods
+        nor the new ones can take the next vreplica, and no single move would be allowed. Knative placed afresh.
+        """
+        filters = self.pool.profile.filters
+        return not self.vpod.deleting and any(isinstance(one, EvenPodSpread) for one in filters)
+
+    def _even_out(self, wanted: int, left: int) -> int:
+        """Place all afresh where that leaves fewer without a place than growing did; else leave all as it is."""
+        grown, self.kept = self.kept, {}
+        placed, fresh = place_afresh(self.pool, self.vpod, list(grown), wanted, self._free_of)
+        if fresh >= left or (fresh and self.leaving):
+            self.kept = grown
+            return left
+        self.kept, self.leaving = placed, {}
+        self.steps = list(steps_between(self._start(), placed))
+        return fresh
 
     def _place_afresh(self, wanted: int) -> int:
         before, self.kept = self.kept, {}
@@ -286,9 +319,8 @@ class _Plan:
         """Free slots next to what this vpod keeps there, at its weight from now on: its share is written as a whole."""
         pod = self.pool.by_ordinal[ordinal]
         claim = pod.claims.get(self.vpod.key)
-        if claim is None:
-            return pod.free
-        return pod.free + claim.held_slots - self.kept.get(pod.name, 0) * self.weight
+        held = claim.held_slots if claim is not None else 0
+        return pod.free + held - self.kept.get(pod.name, 0) * self.weight
 
     def _hold_back(self, left: int) -> None:
         for name in list(self.leaving):

@@ -24,6 +24,7 @@ from extender.core.moves import Move
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
 from extender.core.rebalance.plan import Advice, Limits, plan_moves
+from extender.core.rebalance.relocation import is_published
 from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics
@@ -146,7 +147,7 @@ class Evictor:
         limits = Limits(
             budget=pool.moves_per_period - known.spent,
             cooling=cooling,
-            fixed=known.refused,
+            fixed=lambda key: known.refused(key) or not is_published(state, key),
         )
         advice = Advice(
             returns=lambda key, placements: known.left_behind.returns(state.vpods[key], placements),

@@ -8,6 +8,7 @@ from extender.core.ledger import Share
 from extender.core.moves import Move, MoveReason
 from extender.core.plan import place, release_all
 from extender.core.policy.profile import KNATIVE_RULES
+from extender.core.policy.profile_document import profile_from
 from extender.core.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
 
@@ -87,7 +88,7 @@ def test_a_drained_pod_keeps_what_has_no_room_elsewhere():
 def test_what_overcommits_a_drained_pod_does_not_wait_there():
     scene = Scene(slots=1).pods(0).pod(2, {"tenant/a": 3}, unschedulable=True).vpod("a", 3, {2: 3})
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
-    assert dict(decision.target) == {"dispatcher-0": 1, "dispatcher-2": 1}
+    assert dict(decision.target) == {"dispatcher-0": 1}, "room goes to what has to leave, not to what waits"
     assert decision.left == 2
 
 
@@ -276,3 +277,42 @@ def test_whatever_leaves_a_pod_and_is_still_wanted_is_a_move_with_its_reason(pre
 def test_fewer_wanted_is_no_move():
     scene = Scene().pods(0).pod(2, {"tenant/a": 2}).vpod("a", 1, {2: 2})
     assert place(scene.pool, scene.pool.vpods["tenant/a"]).moves == ()
+
+
+def test_under_a_hard_zone_rule_a_drain_never_fills_a_zone_beyond_it():
+    """What has to leave is placed first, and where it cannot it counts: what waits does not take its zone's share."""
+    scene = Scene(replicas=6, slots=30, profile="ha")
+    for ordinal in range(6):
+        scene.node(a_node(f"node-{ordinal}", f"z{ordinal % 3}"))
+    others = {2: 20, 3: 30, 4: 10, 5: 30}
+    for ordinal in range(6):
+        ledger = {"tenant/other": others[ordinal]} if ordinal in others else {}
+        scene.pod(ordinal, ledger, node=f"node-{ordinal}")
+    scene.vpod("other", 90, others).vpod("a", 43)
+    first = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (sum(first.target.values()), first.left) == (32, 11)
+    standing = {int(name[-1]): count for name, count in first.target.items()}
+    scene.vpod("a", 43, standing)
+    scene.pod(3, {}, node="node-3").vpod("other", 60, {2: 20, 4: 10, 5: 30})
+    scene.pod(0, {}, node="node-0", unschedulable=True)
+    drained = target(scene)
+    zones = [sum(count for ordinal, count in drained.items() if ordinal % 3 == zone) for zone in range(3)]
+    assert max(zones) <= min(zones) + 1
+    assert 0 not in drained
+
+
+def test_a_predicate_that_refuses_both_ways_after_the_pool_has_grown_places_afresh():
+    """Old pods hold more than the new ones, by more than MaxSkew: neither may take the next vreplica."""
+    profile = profile_from(
+        {
+            "name": "even",
+            "filters": [{"name": "PodFitsResources"}, {"name": "EvenPodSpread", "args": {"MaxSkew": 2}}],
+            "scores": [{"name": "LowestOrdinalPriority"}],
+        }
+    )
+    scene = Scene(replicas=6).pods(0, 1, 2, 3, 4, 5).vpod("a", 20, {0: 5, 1: 5})
+    scene.pool.set_profile(profile)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert decision.left == 0
+    assert max(decision.target.values()) - min(decision.target.values()) <= 2
+    assert {move.reason for move in decision.moves} == {MoveReason.POLICY}

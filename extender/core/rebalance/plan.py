@@ -227,7 +227,8 @@ class _Period:
         vpod = self._movable(key)
         if vpod is None or self._limits.cooling(key):
             return
-        arrived: set[str] = set()
+        # What this plan brings to a pod does not go on from there: a move is of what stands somewhere.
+        arrived = {move.to_pod for move in self._moves.values() if move.vpod == key}
         while self._budget > 0:
             placed = self._draft.placed(key)
             found = self._advice.better(self._pool, vpod, placed)

@@ -17,9 +17,8 @@ from extender.core.reasons import ConflictReason
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
     """The decision that carries out what is still possible of ``moves``; None where that is nothing."""
     target = pool.placed_of(vpod.key)
-    claims = pool.claims_of(vpod.key)
-    if not is_movable(pool, vpod) or any(claims[name].published != n for name, n in target.items()):
-        return None  # what is placed and not published may not be wanted at all
+    if not is_movable(pool, vpod) or not is_published(pool, vpod.key):
+        return None
     before = dict(target)
     steps: list[Reasoning] = []
     for move in moves:
@@ -52,6 +51,11 @@ def is_movable(pool: PoolState, vpod: VPod) -> bool:
         return False
     minimum = pool.pool.min_pods_per_vpod if pool.pool is not None and vpod.vreplicas else 0
     return sum(share.vreplicas for share in shares) <= max(vpod.vreplicas, minimum)
+
+
+def is_published(pool: PoolState, vpod_key: str) -> bool:
+    """Whether all that is placed of a vpod is published: what is not may not be wanted at all."""
+    return all(claim.placed.vreplicas == claim.published for claim in pool.claims_of(vpod_key).values())
 
 
 def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]) -> int:
