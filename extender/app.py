@@ -106,7 +106,11 @@ class Service:
         )
         self.reactivator = Reactivator(api, self.caches, metrics=self.metrics)
         self.pool_status = PoolStatusWriter(
-            api, self.caches, now=now, more_conditions=self.informers.sources.conditions
+            api,
+            self.caches,
+            now=now,
+            more_conditions=self.informers.sources.conditions,
+            foreign=lambda: self.autoscaler.foreign,
         )
         self.verbs = ExtenderVerbs(
             self.caches,

@@ -105,7 +105,8 @@ def _vpod_row(vpod: VPod, decision: Decision) -> Row:
         "name": vpod.name,
         "placements": [{"podName": name, "vreplicas": count} for name, count in decision.target.items()],
         "unplaced": decision.left,
-        "reasons": reasons + [f"{count} {text}" for text, count in explanation.refused],
+        "reasons": [*reasons, *filter(None, [explanation.detail])]
+        + [f"{count} {text}" for text, count in explanation.refused],
     }
 
 

@@ -3,16 +3,21 @@
 ``python -m tests.test_profiles_page`` writes them anew.
 """
 
+import re
 from pathlib import Path
+from types import ModuleType
 
 import yaml
 
 from extender.core.manifests import Manifests
 from extender.core.model import VPod
 from extender.core.plan import place
+from extender.core.policy.profile_document import profile_from
 from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.policy.registry import with_plugins
 from extender.core.pool_state import PoolState
 from extender.plan_cli import run_plan
+from tests.support.builders import Scene, a_node
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "profiles.md"
@@ -76,6 +81,21 @@ def test_the_page_shows_what_the_profiles_do():
     assert PAGE.read_text() == rewritten(PAGE.read_text()), (
         "python -m tests.test_profiles_page writes it anew"
     )
+
+
+def test_the_plugin_on_the_page_loads_and_does_what_it_says():
+    code = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert code is not None
+    module = ModuleType("acme_placing")
+    exec(compile(code[1], "acme_placing.py", "exec"), vars(module))
+    registry = with_plugins({"FewNodes": module.FEW_NODES})
+    profile = profile_from({"name": "few", "filters": [{"name": "FewNodes"}]}, registry)
+    scene = Scene(replicas=6).vpod("a", 20)
+    for ordinal in range(6):
+        scene.node(a_node(f"node-{ordinal}")).pod(ordinal, {}, node=f"node-{ordinal}")
+    scene.pool.set_profile(profile)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (len(decision.target), decision.left) == (3, 0)
 
 
 def test_every_built_in_profile_is_on_the_page():

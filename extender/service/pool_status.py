@@ -7,7 +7,7 @@ stored, nothing is read or written until our numbers change, or the object does 
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -15,7 +15,7 @@ from typing import Any, Final
 from extender.core.decode import Json, mapping, mappings, text
 from extender.core.model import AdapterPool, VPod
 from extender.core.pool_state import PoolState
-from extender.core.scaling.size import anyone, plan_scale
+from extender.core.scaling.size import ScalePlan, anyone, plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
 from extender.service.caches import Caches
 from extender.service.status import PoolCondition, timestamp
@@ -42,21 +42,32 @@ def pool_numbers(state: PoolState) -> dict[str, int]:
     }
 
 
-def pool_conditions(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> list[PoolCondition]:
-    """(type, whether it holds, reason, message) of the pool's conditions."""
+def pool_conditions(
+    state: PoolState, allows: Callable[[VPod], bool] = anyone, *, foreign: int | None = None
+) -> list[PoolCondition]:
+    """(type, whether it holds, reason, message) of the pool's conditions.
+
+    ``foreign``: the replicas that somebody else has asked for, while that number stands.
+    """
     over = sorted(pod.name for pod in state.overcommitted())
     plan = plan_scale(state, allows)
-    limited = plan is not None and plan.limited
     return [
         ("Ready", *_readiness(state)),
         ("Overcommitted", bool(over), "LedgerOverSlots" if over else "WithinSlots", ", ".join(over)[:1024]),
-        (
-            "ScalingLimited",
-            limited,
-            "MaxPods" if limited else "WithinLimits",
-            f"{plan.unlimited} pods are needed" if plan is not None and limited else "",
-        ),
+        _scaling_limited(plan, foreign) if plan is not None else _WITHIN_LIMITS,
     ]
+
+
+_WITHIN_LIMITS: Final[PoolCondition] = ("ScalingLimited", False, "WithinLimits", "")
+
+
+def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
+    if plan.limited:
+        return ("ScalingLimited", True, "MaxPods", f"{plan.unlimited} pods are needed")
+    if foreign is not None and foreign != plan.wanted:
+        note = f"somebody else asks for {foreign} replicas, {plan.wanted} pods are needed"
+        return ("ScalingLimited", True, "ForeignReplicas", note)
+    return _WITHIN_LIMITS
 
 
 def _readiness(state: PoolState) -> tuple[bool, str, str]:
@@ -86,7 +97,9 @@ class PoolStatusWriter:
         *,
         now: Callable[[], float],
         more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]] = lambda _pool: (),
+        foreign: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        self._foreign = foreign
         self._api = api
         self._caches = caches
         self._now = now
@@ -110,7 +123,9 @@ class PoolStatusWriter:
         state = self._caches.state.pools.get(pool.key)
         if state is None:
             return
-        conditions = pool_conditions(state, partial(self._caches.state.selects, pool.key))
+        conditions = pool_conditions(
+            state, partial(self._caches.state.selects, pool.key), foreign=self._foreign().get(pool.key)
+        )
         conditions += self._more_conditions(pool)
         plain: Obj = {
             "observedGeneration": pool.generation,

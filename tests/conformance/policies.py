@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from extender.core.policy.knative_configmap import knative_profile
+from extender.core.policy.knative_configmap import knative_document
 from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.core.policy.profile_document import profile_from
 from extender.core.policy.profiles import KNATIVE_MAXFILLUP_PROFILE
 
 PREDICATES = {"PodFitsResources": None, "NoMaxResourceCount": "numpartitions", "EvenPodSpread": "maxskew"}
@@ -86,8 +87,8 @@ def profile_of(policy: Policy, *, ignore_unknown: bool = False) -> Profile:
         return KNATIVE_MAXFILLUP_PROFILE
     descheduler = None if policy.descheduler is None else _config_map("descheduler", policy.descheduler)
     scheduler = _config_map("scheduler", policy.scheduler or {})
-    profile = knative_profile("case", scheduler, descheduler, ignore_unknown=ignore_unknown)
-    return replace(profile, rules=KNATIVE_1_16_RULES)
+    document = knative_document("case", scheduler, descheduler, ignore_unknown=ignore_unknown)
+    return replace(profile_from(document), rules=KNATIVE_1_16_RULES)
 
 
 def _config_map(name: str, policy: Mapping[str, Any]) -> dict[str, object]:

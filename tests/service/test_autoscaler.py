@@ -411,8 +411,11 @@ async def test_replicas_that_somebody_else_raised_are_told_and_stand_until_the_n
     async with world.serving() as service, controller(world):
         await asyncio.sleep(1)
         await set_replicas(world, 4)
-        await asyncio.sleep(1)
+        await asyncio.sleep(2)
         assert service.autoscaler.foreign == {f"{NS}/dispatcher": 4}
+        pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
+        limited = next(c for c in pool["status"]["conditions"] if c["type"] == "ScalingLimited")
+        assert (limited["status"], limited["reason"]) == ("True", "ForeignReplicas")
         (event,) = await world.events("ReplicasChanged")
         assert "from 1 to 4" in event["note"]
         service.autoscaler.trigger(f"{NS}/dispatcher")

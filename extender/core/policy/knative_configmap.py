@@ -22,23 +22,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from extender.core.errors import InvalidObject
-from extender.core.policy.profile import Profile
 from extender.core.policy.profile_document import profile_from
 from extender.core.policy.registry import BUILT_IN_PLUGINS
 
 _GO_SPACE: Final = " \t\r\n"
 Document = dict[str, object]
-
-
-def knative_profile(
-    name: str,
-    scheduler: Mapping[str, object],
-    descheduler: Mapping[str, object] | None = None,
-    *,
-    ignore_unknown: bool = False,
-) -> Profile:
-    """The profile that two ConfigMaps describe. Raises InvalidObject."""
-    return profile_from(knative_document(name, scheduler, descheduler, ignore_unknown=ignore_unknown))
 
 
 def knative_document(

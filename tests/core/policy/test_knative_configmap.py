@@ -7,7 +7,7 @@ from extender.core.errors import InvalidObject
 from extender.core.policy.availability import AvailabilityZonePriority, RemoveWithAvailabilityZonePriority
 from extender.core.policy.even_pod_spread import EvenPodSpread, RemoveWithEvenPodSpreadPriority
 from extender.core.policy.framework import Weighted
-from extender.core.policy.knative_configmap import knative_document, knative_profile
+from extender.core.policy.knative_configmap import knative_document
 from extender.core.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
 from extender.core.policy.profile import Profile
 from extender.core.policy.profile_document import profile_from
@@ -44,6 +44,10 @@ data:
   predicates: [{"name": "PodFitsResources"}]
   priorities: [{"name": "EvenPodsSpreadPriority", "weight": 1}]
 """
+
+
+def knative_profile(name, scheduler, descheduler=None, **options) -> Profile:
+    return profile_from(knative_document(name, scheduler, descheduler, **options))
 
 
 def config_map(**data: str) -> dict[str, object]:
