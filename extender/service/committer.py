@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.core.claims import Claim
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.ledger import Share
@@ -274,7 +275,11 @@ class Committer:
             return
         if vpod is None:
             return
-        target = publishable(decision.target, self._confirmed(decision), vpod.placements)
+        confirmed = self._confirmed(decision, lately=True)
+        if confirmed != self._confirmed(decision):
+            # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).
+            batch.failed.setdefault(key, "what its ledgers say has to be confirmed again")
+        target = publishable(decision.target, confirmed, vpod.placements)
         write = self.write_status(vpod, self.untold.telling(decision), target, self._now())
         if write is None:
             return
@@ -306,13 +311,22 @@ class Committer:
         vpod = self._caches.vpods.latest(key)
         return vpod.placements.get(pod_name, 0) if vpod is not None and vpod.pool != pool else 0
 
-    def _confirmed(self, decision: Decision) -> dict[str, int]:
-        """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt."""
-        pool = self._caches.state.pool(decision.pool)
+    def _confirmed(self, decision: Decision, *, lately: bool = False) -> dict[str, int]:
+        """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt.
+
+        ``lately``: of what is not published yet, only what the API server has confirmed a moment ago.
+        """
+        pool, target = self._caches.state.pool(decision.pool), decision.target
+
+        def is_new(name: str, claim: Claim) -> bool:
+            return lately and claim.published < min(target.get(name, 0), claim.ledger.vreplicas)
+
         return {
             name: claim.ledger.vreplicas
             for name, claim in pool.claims_of(decision.vpod).items()
-            if (pod := pool.pods[name].pod) is not None and not (pod.assumed or self._is_doubtful(pod))
+            if (pod := pool.pods[name].pod) is not None
+            and not pod.assumed
+            and not self._is_doubtful(pod, unpublished=is_new(name, claim))
         }
 
     async def _all(self, writes: Iterable[Coroutine[None, None, None]]) -> None:
