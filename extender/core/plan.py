@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.core.explain import Explanation, Reasoning, Step
-from extender.core.knative.afresh import place_afresh, steps_between
+from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
 from extender.core.knative.fill_up import fill_up
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
@@ -261,7 +261,11 @@ class _Plan:
                 if count and ordinal is not None:
                     own |= 1 << ordinal
             give = round_robin if self.rules.round_robin else fill_up
-            added, left = give(self.pool.room, own, self._free_of, missing, self.weight)
+            room = self.pool.room
+            if not self.rules.start_from_decided:
+                # What it has reserved and does not start from is its own to be given again.
+                room = room_once_left(self.pool, self.vpod, self._free_of)
+            added, left = give(room, own, self._free_of, missing, self.weight)
         for ordinal in sorted(added):
             name = self.pool.by_ordinal[ordinal].name
             self.kept[name] = self.kept.get(name, 0) + added[ordinal]

@@ -20,7 +20,7 @@ import looptime
 
 from extender.core.errors import InvalidObject
 from extender.core.explain import Step
-from extender.core.knative.scaling import scale_factor
+from extender.core.knative.scaling import pods_by_policy, scale_factor
 from extender.core.model import ordinal_of
 from extender.core.plan import place
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
@@ -142,7 +142,7 @@ class Pass:
 
 
 def _size(one: Pass, rules: tuple[tuple[bool, Difference], ...] = ()) -> str | Difference | None:
-    """``rules``: those whose condition holds, and which excuse any answer."""
+    """``rules``: whether one's condition holds, on the input and on what Knative makes of it, and the rule."""
     if one.ours(DEFAULT_PROFILE) == one.replicas:
         return None
     found = one.ours(one.profile)
@@ -240,13 +240,25 @@ def _autoscale_old(case: Case) -> str | Difference | None:
     size = _size(
         one,
         (
-            (not (policy.fills_up or policy.predicates or policy.placing_weights), NO_POLICY),
+            (
+                not (policy.fills_up or policy.predicates or policy.placing_weights)
+                and one.is_knatives(_by_names(one, policy)),
+                NO_POLICY,
+            ),
             (
                 has_unready_node(world) and one.is_knatives(one.formula(profile, as_knative_sees)),
                 NODE_NOT_READY,
             ),
-            (_no_factor(policy) and not one.state(profile).topology.zone_of, NO_NODES),
-            (_has_factor_of_weight_0(policy), WEIGHT_0),
+            (
+                _no_factor(policy)
+                and not one.state(profile).topology.zone_of
+                and one.replicas <= world.replicas,
+                NO_NODES,
+            ),
+            (
+                _has_factor_of_weight_0(policy) and one.is_knatives(_by_names(one, policy)),
+                WEIGHT_0,
+            ),
         ),
     )
     if isinstance(size, str):
@@ -283,6 +295,17 @@ def _no_factor(policy: Policy) -> bool:
 def _has_factor_of_weight_0(policy: Policy) -> bool:
     items = (policy.scheduler or {}).get("priorities") or []
     return any(item["name"].startswith("Availability") and not item["weight"] for item in items)
+
+
+def _by_names(one: Pass, policy: Policy) -> int:
+    """Knative's formula for what the policies name, also with weight 0, also where they name nothing."""
+    state = one.state(one.profile)
+    assert state.pool is not None
+    scores = {item["name"] for item in (policy.scheduler or {}).get("priorities") or []}
+    wanted = pods_by_policy(
+        state, state.pool, list(state.vpods.values()), filters=policy.predicates, scores=scores
+    )
+    return max(state.pool.min_pods, wanted)
 
 
 def _on_pods_that_are_gone(world: World) -> bool:

@@ -2,7 +2,14 @@
 
 Each call is checked by itself, from what Knative had reserved before it, and placed by the profile that offers the old
 behaviour: ``knative-maxfillup``, or the case's policies as their ConfigMaps are imported, with the rules of that
-version (``KNATIVE_1_16_RULES``). Where the answer is another one, a named rule's condition must hold on the input.
+version (``KNATIVE_1_16_RULES``). Where the answer is another one, a named rule's condition must hold on the input, and
+it excuses what it is about, and nothing besides: placed once more
+
+- *as Knative takes it*, in the rule's view of the call or in that of all rules that hold, the answer must be Knative's;
+- *repaired*, where no view has all of a rule's defect (``unreproducible``), the answer must be the one that we give: what
+  the rule is about plays no part in ours.
+
+In any case ours must be sound: all placed that finds room, no pod overcommitted, nothing moved for nothing.
 
 A status of a case is never written again, so what a call has answered is only reserved in the calls after it. The
 state before the calls is compared as far as Schedule can see it.
@@ -14,12 +21,15 @@ from typing import Any
 
 from extender.core.errors import InvalidObject
 from extender.core.ledger import Share
-from extender.core.plan import place
+from extender.core.plan import Decision, place
 from extender.core.policy.profile import Profile
 from tests.conformance.policies import Policy, profile_of
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.schedule_cases import first_of
-from tests.conformance.schedule_old_rules import REFUSED, RULES, TIES, Call, has_ties
+from tests.conformance.schedule_old_call import Call
+from tests.conformance.schedule_old_rules import REFUSED, RULES, TIES, Rule, has_ties
+from tests.conformance.schedule_old_sound import unsound
+from tests.conformance.schedule_old_views import Viewed
 from tests.conformance.state_cases import (
     UNKNOWN_NODE,
     World,
@@ -161,16 +171,56 @@ def _check_state(world: World, before: Mapping[str, Any]) -> str | Difference | 
 
 def check_call(call: Call, profile: Profile) -> str | Difference | None:
     """One decision."""
+    decision = _decide(call, profile)
+    if _agrees(call, decision):
+        return None
+    found = (
+        f"expected {call.placements}, left {call.left}; found {dict(decision.target)}, left {decision.left}"
+    )
+    holding = [rule for rule in RULES if rule.holds(call)]
+    excused = _excused(call, profile, decision, holding)
+    if excused is None:
+        names = ", ".join(rule.difference.rule for rule in holding)
+        return f"{found}; " + (f"also as Knative takes it, by {names}" if holding else "no rule holds")
+    why = unsound(call, decision)
+    return excused if why is None else f"{found}, where {why}"
+
+
+def _excused(call: Call, profile: Profile, decision: Decision, holding: list[Rule]) -> Difference | None:
+    """The difference that ours shows, and nothing besides."""
+    for rule in holding:
+        if _agrees(call, _decide(*rule.seen(call, profile))):
+            return rule.difference
+    if holding and _agrees(call, _decide(*_as_knative_takes_it(call, profile))):
+        return holding[0].difference
+    for rule in holding:
+        if rule.unreproducible(call) and _same(call, decision, _decide(*rule.repaired(call, profile))):
+            return rule.difference
+    totals = sum(item["vreplicas"] for item in call.placements), call.left
+    return TIES if has_ties(call) and totals == (decision.scheduled, decision.left) else None
+
+
+def _same(call: Call, decision: Decision, repaired: Decision) -> bool:
+    """Whether both say the same; where not all find room, policies leave as it is what a repaired call may not have."""
+    if decision.left != repaired.left:
+        return False
+    return dict(decision.target) == dict(repaired.target) or (call.is_placed_afresh and decision.left > 0)
+
+
+def _as_knative_takes_it(call: Call, profile: Profile) -> Viewed:
+    """By all rules together; what one view changes, the next one's condition sees."""
+    for rule in reversed(RULES):
+        if rule.holds(call):
+            call, profile = rule.seen(call, profile)
+    return call, profile
+
+
+def _decide(call: Call, profile: Profile) -> Decision:
     pool = call.world.build()
     pool.set_profile(profile)
-    decision = place(pool, pool.vpods[call.key])
+    return place(pool, pool.vpods[call.key])
+
+
+def _agrees(call: Call, decision: Decision) -> bool:
     found = [{"podName": name, "vreplicas": count} for name, count in decision.target.items()]
-    if (found, decision.left) == (call.placements, call.left):
-        return None
-    excused = next((rule for rule in RULES if rule.holds(call)), None)
-    if excused is not None:
-        return excused.difference
-    totals = sum(item["vreplicas"] for item in call.placements), call.left
-    if has_ties(call) and totals == (decision.scheduled, decision.left):
-        return TIES
-    return f"expected {call.placements}, left {call.left}; found {found}, left {decision.left}; no rule holds"
+    return (found, decision.left) == (call.placements, call.left)

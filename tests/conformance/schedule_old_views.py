@@ -1,13 +1,14 @@
 """A call of Knative's Schedule up to 1.16 as Knative takes it, for rules of ``schedule_old_rules``.
 
-Each view changes the input in what its rule is about, so that our answer there has to be Knative's answer. Views of
-several rules go one after the other.
+Most views change the input in what their rule is about, so that our answer there has to be Knative's answer. Views of
+several rules go one after the other. The last four take away from the input what a rule is about: ours has to stay the same.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from extender.core.model import placement_order
 from extender.core.names import UNREACHABLE_TAINT
 from extender.core.policy.framework import DeschedulePlugin, Scope, Weighted
 from extender.core.policy.profile import Profile
@@ -104,6 +105,32 @@ def trimmed_still_takes_room(call: Call, profile: Profile) -> Viewed:
     return _holding(_in_world(call, status={**call.world.status, call.key: own}), gone), profile
 
 
+def without_own_reservations(call: Call, profile: Profile) -> Viewed:
+    """Nothing is reserved for the vpod. Under MAXFILLUP no change: a pod that it has filled counts as full, as in Knative."""
+    if call.policy.fills_up:
+        return call, profile
+    decided = {key: counts for key, counts in call.world.decided.items() if key != call.key}
+    return _in_world(call, decided=decided), profile
+
+
+def without_entries_of_nothing(call: Call, profile: Profile) -> Viewed:
+    """Neither its status nor its reservation has an entry of 0."""
+    status = {**call.world.status, call.key: _without_zeros(call.published)}
+    decided = {**call.world.decided, call.key: _without_zeros(call.own)}
+    return _in_world(call, status=status, decided=decided), profile
+
+
+def in_order(call: Call, profile: Profile) -> Viewed:
+    """Its status is in the order of the ordinals."""
+    own = {name: call.published[name] for name in sorted(call.published, key=placement_order)}
+    return _in_world(call, status={**call.world.status, call.key: own}), profile
+
+
+def trimmed_before(call: Call, profile: Profile) -> Viewed:
+    """It publishes what is left of its status."""
+    return _in_world(call, status={**call.world.status, call.key: _without_zeros(call.kept)}), profile
+
+
 def is_pending(call: Call, key: str) -> bool:
     """Whether the vpod exists and publishes less than it wants."""
     wanted = call.world.vreplicas
@@ -125,6 +152,10 @@ class Wrapping:
 
 def _in_world(call: Call, **fields: Any) -> Call:
     return replace(call, world=replace(call.world, **fields))
+
+
+def _without_zeros(counts: Mapping[str, int]) -> dict[str, int]:
+    return {name: count for name, count in counts.items() if count}
 
 
 def _wanting(call: Call, vreplicas: int) -> Call:

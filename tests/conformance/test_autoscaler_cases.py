@@ -68,6 +68,9 @@ UNREADY = {
 }
 
 READY = {"name": "m", "labels": {"topology.kubernetes.io/zone": "z"}, "unschedulable": False, "taints": []}
+N = {**READY, "name": "n"}
+CORDONED = {**N, "unschedulable": True}
+SWITCHED_OFF = by_policy(("AvailabilityNodePriority", 0), ("LowestOrdinalPriority", 1))
 
 
 @pytest.mark.parametrize(
@@ -130,6 +133,16 @@ def test_passes_of_today_agree_or_differ_by_rule(case: Case, rule: str | None) -
             id="no policy",
         ),
         pytest.param(
+            expecting(an_old_case({}, pods=1, wanted=2, nodes=[READY, N], **SWITCHED_OFF), 3),
+            "a priority of weight 0 is switched off",
+            id="weight 0",
+        ),
+        pytest.param(
+            expecting(an_old_case({}, pods=1, wanted=2, nodes=[CORDONED], **ZONES), 0),
+            "a factor of no nodes is 1",
+            id="no node takes work",
+        ),
+        pytest.param(
             expecting(an_old_case({}, **by_policy(("Luck", 1))), 3),
             "what a policy cannot mean is refused",
             id="unknown priority",
@@ -173,6 +186,23 @@ def test_pods_that_are_not_needed_are_emptied_and_others_are_a_difference() -> N
             lambda: check_old(expecting(an_old_case({"s-0": 2}), 1, error="x")),
             "expected the error x",
             id="error",
+        ),
+        pytest.param(
+            lambda: check_old(expecting(an_old_case({}, pods=1, **by_policy(predicates=())), 9)),
+            "expected 9 pods",
+            id="no policy, and another size",
+        ),
+        pytest.param(
+            lambda: check_old(
+                expecting(an_old_case({}, pods=1, wanted=2, nodes=[READY, N], **SWITCHED_OFF), 9)
+            ),
+            "expected 9 pods",
+            id="weight 0, and another size",
+        ),
+        pytest.param(
+            lambda: check_old(expecting(an_old_case({}, pods=1, wanted=2, nodes=[CORDONED], **ZONES), 9)),
+            "expected 9 pods",
+            id="no node takes work, and more pods",
         ),
         pytest.param(lambda: check_new({"kind": "dance"}), "unknown kind", id="kind"),
         pytest.param(lambda: check_helper({"function": "dance"}), "unknown function", id="function"),

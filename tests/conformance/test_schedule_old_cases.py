@@ -1,13 +1,18 @@
 """The suite of Knative's scheduling up to 1.16 on small made-up cases: what agrees, what is excused, what fails."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from extender.core.collector import reserved_of
+from extender.core.model import VPod
+from extender.core.plan import Decision, place
+from extender.core.pool_state import PoolState
 from tests.conformance import schedule_old_cases
 from tests.conformance.result import Case, Difference
 
-POLICY = {
+POLICY: dict[str, Any] = {
     "predicates": [{"name": "PodFitsResources", "args": None}],
     "priorities": [{"name": "LowestOrdinalPriority", "weight": 1, "args": None}],
 }
@@ -89,6 +94,17 @@ OTHERS = [
     {"namespace": "t", "name": "v", "vreplicas": 5, "placements": []},
     {"namespace": "t", "name": "w", "vreplicas": 3, "placements": entries({0: 3})},
 ]
+OTHERS_OF_6 = [{**OTHERS[0], "vreplicas": 6}, OTHERS[1]]
+TRIMMED = {
+    "vpods": [
+        {"namespace": "t", "name": "v", "vreplicas": 2, "placements": entries({0: 1})},
+        {"namespace": "t", "name": "w", "vreplicas": 5, "placements": entries({0: 5})},
+    ]
+}
+EVEN = {
+    **POLICY,
+    "priorities": [*POLICY["priorities"], {"name": "EvenPodSpread", "weight": 5, "args": '{"MaxSkew": 1}'}],
+}
 
 
 @pytest.mark.parametrize(
@@ -163,8 +179,8 @@ OTHERS = [
             id="another shrinks",
         ),
         pytest.param(
-            a_case({}, 5, vpods=OTHERS, reserved={"t/w": {"s-0": 3, "s-1": 2}}, **with_policies(POLICY)),
-            ({0: 3, 1: 2}, 0),
+            a_case({}, 6, vpods=OTHERS_OF_6, reserved={"t/w": {"s-0": 3, "s-1": 2}}, **with_policies(POLICY)),
+            ({0: 2, 1: 4}, 0),
             "a reservation lasts until it is written",
             id="another reserves",
         ),
@@ -253,3 +269,102 @@ def test_reservations_are_compared(
         "expected": {"reserved": reserved},
     }
     assert (schedule_old_cases.check_table(case) is None) == agrees
+
+
+@pytest.mark.parametrize(
+    ("case", "answer", "told"),
+    [
+        pytest.param(
+            a_case({}, 7, **PENDING),
+            ({0: 4, 1: 3}, 0),
+            "by only schedulable pods are filled",
+            id="a pending pod, and not filled up",
+        ),
+        pytest.param(
+            a_case({}, 3, nodes=NOT_READY, **with_policies(POLICY)),
+            ({1: 3}, 0),
+            "by a node that is not Ready",
+            id="a node that is not ready, and not the lowest ordinal",
+        ),
+        pytest.param(
+            a_case({}, 5, vpods=OTHERS, reserved={"t/w": {"s-0": 1}}),
+            ({0: 3, 1: 2}, 0),
+            "by room is promised once a shrink is written",
+            id="another shrinks, and not by so much",
+        ),
+        pytest.param(
+            a_case({0: 3, 1: 1}, 2, **with_policies(POLICY, DESCHEDULER)),
+            ({0: 2, 1: 1}, 0),
+            "by an empty pod gives nothing away",
+            id="a pod to be emptied, and not the highest ordinal",
+        ),
+        pytest.param(
+            a_case({}, 2, reserved={"t/gone": {}}, **with_policies(POLICY)),
+            ({1: 2}, 0),
+            "no rule holds",
+            id="an empty reservation",
+        ),
+        pytest.param(
+            a_case({0: 0}, 2, **with_policies(POLICY)),
+            ({1: 2}, 0),
+            "no rule holds",
+            id="an entry of nothing that no policy counts",
+        ),
+        pytest.param(
+            a_case({0: 1}, 1, nodes=NODES, reserved={"t/w": {"s-1": 3}}, **with_policies(POLICY)),
+            ({1: 1}, 0),
+            "no rule holds",
+            id="nothing to decide",
+        ),
+    ],
+)
+def test_a_rule_excuses_only_what_it_is_about(case: Case, answer: Answer, told: str) -> None:
+    outcome = outcome_of(case, answer)
+    assert isinstance(outcome, str), outcome
+    assert told in outcome
+
+
+def test_what_no_view_has_is_excused_where_it_plays_no_part_in_ours() -> None:
+    case = a_case({}, 2, **TRIMMED, **with_policies(EVEN))
+    outcome = outcome_of(case, ({0: 1}, 2))
+    assert isinstance(outcome, Difference), outcome
+    assert outcome.rule == "what is trimmed away no longer counts"
+
+
+def test_what_no_view_has_is_not_excused_where_it_plays_a_part_in_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def counting_what_is_reserved(pool: PoolState, vpod: VPod) -> Decision:
+        decision = place(pool, vpod)
+        fewer = {name: count - len(reserved_of(pool, vpod.key)) for name, count in decision.target.items()}
+        return replace(decision, target=fewer)
+
+    case = a_case({1: 1}, 5, reserved={"t/v": {"s-0": 3}}, **with_policies(POLICY))
+    assert isinstance(outcome_of(case, ({0: 3, 1: 2}, 0)), Difference)
+    monkeypatch.setattr(schedule_old_cases, "place", counting_what_is_reserved)
+    assert isinstance(outcome_of(case, ({0: 3, 1: 2}, 0)), str)
+
+
+@pytest.mark.parametrize(
+    ("target", "left", "told"),
+    [
+        pytest.param({1: 5}, 1, "6 are placed or left of 7", id="lost"),
+        pytest.param({0: 1, 1: 5}, 1, "s-0 takes no work", id="on a pod that takes no work"),
+        pytest.param({1: 6}, 1, "s-1 has room for 5, not 6", id="overcommitted"),
+        pytest.param({1: 4}, 3, "3 are left and 1 slots are free", id="left although there is room"),
+        pytest.param({}, 7, "s-1 loses 1 of 1", id="moved for nothing"),
+    ],
+)
+def test_an_unsound_answer_is_never_excused(
+    monkeypatch: pytest.MonkeyPatch, target: dict[int, int], left: int, told: str
+) -> None:
+    def unsound(pool: PoolState, vpod: VPod) -> Decision:
+        decision = place(pool, vpod)
+        if not pool.pods["s-0"].schedulable:  # elsewhere it is as Knative takes it
+            decision = replace(decision, target={f"s-{o}": n for o, n in target.items()}, left=left)
+        return decision
+
+    monkeypatch.setattr(schedule_old_cases, "place", unsound)
+    outcome = outcome_of(a_case({1: 1}, 7, **PENDING), ({0: 2, 1: 5}, 0))
+    assert isinstance(outcome, str), outcome
+    assert told in outcome

@@ -27,7 +27,7 @@ def place_afresh(
     with nothing of the vpod on it.
     """
     spread = Spread(pool, free, vpod.weight)
-    spread.room = _room(pool, vpod, free)
+    spread.room = room_once_left(pool, vpod, free)
     for name in standing:
         spread.hold(pool.pods[name], 0)
     profile = pool.profile
@@ -51,7 +51,7 @@ def steps_between(before: Mapping[str, int], after: Mapping[str, int]) -> Iterat
             yield Reasoning(Step.ADDED, name, change)
 
 
-def _room(pool: PoolState, vpod: VPod, free: Callable[[int], int]) -> int:
+def room_once_left(pool: PoolState, vpod: VPod, free: Callable[[int], int]) -> int:
     """The pods with room once the vpod has left them all."""
     room = pool.room
     for name in pool.claims_of(vpod.key):

@@ -155,3 +155,12 @@ def test_a_decision_stays_within_the_slots_and_once_published_stands(placed, oth
     assert all(count + others.get(ordinal, 0) <= 8 for ordinal, count in first.items())
     seen(first)
     assert by_ordinal(decide(scene, profile).target) == first
+
+
+def test_a_vpods_own_reservation_does_not_take_its_room_from_it():
+    """Deciding again before the status is seen gives the same answer."""
+    scene = Scene(slots=5, replicas=2, profile="knative-maxfillup").pods(0, 1).vpod("a", 5)
+    first = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert dict(first.target) == {"dispatcher-0": 5}
+    scene.reserve("a", 0, 5)
+    assert place(scene.pool, scene.pool.vpods["tenant/a"]).target == first.target
