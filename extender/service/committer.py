@@ -207,11 +207,16 @@ class Committer:
         if pod is None or not pod.node:
             _fall_short(batch, change, "pod is gone")
             return
+        slots = slots_of(self._caches.state, pod)
         try:
-            patch = ledger_patch(pod, merged(pod.ledger, change), slots_of(self._caches.state, pod))
+            patch = ledger_patch(pod, merged(pod.ledger, change), slots)
         except (LedgerTooLarge, OverflowError) as error:
-            _fall_short(batch, change, str(error))
-            return
+            # What is only asked for again as it is must not fail with what grows: it may be what has to go first.
+            asked = {key: share for key, share in change.items() if pod.ledger.get(key) == share}
+            _fall_short(batch, {key: share for key, share in change.items() if key not in asked}, str(error))
+            if not asked:
+                return
+            change, patch = asked, ledger_patch(pod, pod.ledger, slots)
         try:
             async with self._slots:
                 reply = await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)

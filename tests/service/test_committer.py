@@ -451,3 +451,18 @@ async def test_what_was_bound_here_a_moment_ago_is_published_without_asking():
     assert await committer.commit(OWNER, POOL, [decision]) == {}
     assert wrote(world)[-1:] == ["vpods/status a"]
     assert world.api.count("patch", "pods") == 0
+
+
+async def test_what_grows_beyond_the_pod_does_not_keep_from_being_asked_what_will_make_room():
+    """Both have become other vpods with other weights; the ledger is of their predecessors."""
+    world = await World.create(slotsPerPod=7)
+    await world.pod(0, {"tenant/a": Share(2, 3), "tenant/b": 1}, node="node-0", slots=7)
+    await world.vpod("a", 2)
+    await world.vpod("b", 1, slotsPerVReplica=3)
+    await world.sync()
+    failed = await commit(world, a_decision("a", {0: 2}), a_decision("b", {0: 1}, weight=3))
+    assert set(failed) == {"tenant/b"}
+    assert await world.published("a") == {0: 2}
+    assert await world.ledger(0) == {"tenant/a": 2, "tenant/b": 1}
+    await world.sync()
+    assert await commit(world, a_decision("b", {0: 1}, weight=3)) == {}
