@@ -79,11 +79,12 @@ class Service:
         )
         self.committer.write_status = self.informers.sources.write_status
         self.autoscaler = Autoscaler(api, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng)
+        narrator = Narrator(self.recorder, self.metrics)
         self.placer = Placer(
             self.caches,
             self.committer,
             self.autoscaler,
-            narrator=Narrator(self.recorder, self.metrics),
+            narrator=narrator,
             metrics=self.metrics,
             clock=clock,
         )
@@ -91,7 +92,7 @@ class Service:
             self.caches,
             self.placer,
             self.autoscaler,
-            recorder=self.recorder,
+            narrator=narrator,
             metrics=self.metrics,
             now=now,
         )

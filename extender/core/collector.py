@@ -29,9 +29,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import ordinal_of, placement_order
-from extender.core.pool_state import PoolState, bits
+from extender.core.pool_state import PoolState
 
 ABANDONED = "not Ready for too long"
 """Why a pod is not schedulable that was not Ready for rescheduleAfterSeconds."""

@@ -22,7 +22,7 @@ from extender.core.model import (
     object_key,
     ordinal_of,
 )
-from extender.core.node_level.node_fit import (
+from extender.core.node_fit import (
     REPELLING,
     TAINTS_OF_CONDITION,
     NodeFit,

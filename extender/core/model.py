@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from extender.core.ledger import EMPTY_LEDGER, Ledger
-from extender.core.node_level.node_fit import NodeFit, Taint
+from extender.core.node_fit import NodeFit, Taint
 
 ORDINAL_MAX: Final = 100_000
 """Ordinals are bits of an int in the state: one beyond this would make every decision, of all pools, slow."""

@@ -31,7 +31,7 @@ class Move:
     vreplicas: int
     reason: MoveReason
 
-    def sentence(self) -> str:
+    def sentence(self, verb: str = "moved") -> str:
         """For people: in events, conditions and logs."""
         to = f" to {self.to_pod}" if self.to_pod else ""
-        return f"{self.vreplicas} vreplicas moved from {self.from_pod}{to} ({self.reason})"
+        return f"{self.vreplicas} vreplicas {verb} from {self.from_pod}{to} ({self.reason})"

@@ -18,20 +18,18 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from extender.core.deal import deal
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
-from extender.core.knative.fill_up import fill_up
 from extender.core.ledger import Share
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
 from extender.core.policy.even_pod_spread import EvenPodSpread
 from extender.core.policy.guard import PluginFailed
-from extender.core.policy.profile import Rules
-from extender.core.policy.select import grow, shrink
+from extender.core.policy.select import shrink
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
-from extender.core.refused import is_closed, why_refused
-from extender.core.round_robin import round_robin
+from extender.core.refused import why_refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,21 +85,19 @@ def place(
     vpod: VPod,
     *,
     allowed: bool = True,
-    rules: Rules | None = None,
     leave_closed: bool = False,
 ) -> Decision:
-    """Decide for one vpod. ``allowed``: whether its namespace may use the pool; ``rules``: None for its profile's.
+    """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
     ``leave_closed``: what it has on closed pods is placed elsewhere, too. Of other vpods the evictor moves that.
 
     Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool. Where a third party's plugin
     fails, the vpod stands still (``PLUGIN_FAILED``): no other suffers from it.
     """
-    rules = rules or pool.profile.rules
     try:
-        return _Plan(pool, vpod, rules, leave_closed=leave_closed).run(allowed=allowed)
+        return _Plan(pool, vpod, leave_closed=leave_closed).run(allowed=allowed)
     except PluginFailed as failure:
-        return _Plan(pool, vpod, rules).stand_still(ConflictReason.PLUGIN_FAILED, str(failure))
+        return _Plan(pool, vpod).stand_still(ConflictReason.PLUGIN_FAILED, str(failure))
 
 
 def release_all(pool: PoolState, vpod_key: str) -> Decision:
@@ -116,11 +112,11 @@ def release_all(pool: PoolState, vpod_key: str) -> Decision:
 class _Plan:
     """The working values of one ``place``."""
 
-    def __init__(self, pool: PoolState, vpod: VPod, rules: Rules, *, leave_closed: bool = False) -> None:
+    def __init__(self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False) -> None:
         self.leave_closed = leave_closed
         self.pool = pool
         self.vpod = vpod
-        self.rules = rules
+        self.rules = pool.profile.rules
         self.weight = vpod.weight
         self.failure = ""
         self.kept: dict[str, int] = {}
@@ -193,7 +189,7 @@ class _Plan:
             pod = self.pool.pods[name]
             if not self.pool.is_member(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
-            elif pod.leaving or (self.leave_closed and is_closed(self.pool, pod)):
+            elif pod.leaving or (self.leave_closed and self.pool.is_closed(pod)):
                 # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
                 self.leaving[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:
@@ -251,21 +247,11 @@ class _Plan:
         return left + (self._grow(missing - back) if missing > back else 0)
 
     def _grow(self, missing: int) -> int:
-        profile = self.pool.profile
-        if profile.has_plugins:
-            added, left = grow(self.pool, self.vpod, self.kept, missing, self._free_of, profile)
-        else:
-            own = 0
-            for name, count in self.kept.items():
-                ordinal = self.pool.pods[name].ordinal
-                if count and ordinal is not None:
-                    own |= 1 << ordinal
-            give = round_robin if self.rules.round_robin else fill_up
-            room = self.pool.room
-            if not self.rules.start_from_decided:
-                # What it has reserved and does not start from is its own to be given again.
-                room = room_once_left(self.pool, self.vpod, self._free_of)
-            added, left = give(room, own, self._free_of, missing, self.weight)
+        room = self.pool.room
+        if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
+            # What it has reserved and does not start from is its own to be given again.
+            room = room_once_left(self.pool, self.vpod, self._free_of)
+        added, left = deal(self.pool, self.vpod, self.kept, missing, self._free_of, room)
         for ordinal in sorted(added):
             name = self.pool.by_ordinal[ordinal].name
             self.kept[name] = self.kept.get(name, 0) + added[ordinal]

@@ -8,6 +8,7 @@ few machine operations however many pods there are. Every change of a claim, a p
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from extender.core.bits import bits
 from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState, publishing, recording, reserving
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
@@ -92,6 +93,19 @@ class PoolState:
             for ordinal in self.stateful_set.ordinals:
                 if (pod := self.by_ordinal.get(ordinal)) is not None:
                     yield pod
+
+    def is_closed(self, pod: PodState) -> bool:
+        """Whether the pod gets nothing new because it is being emptied."""
+        return pod.ordinal is not None and bool(self.closed >> pod.ordinal & 1)
+
+    def ordinals_of(self, placed: Mapping[str, int]) -> int:
+        """Bit set of the pods on which some of ``placed`` (pod name -> vreplicas) is."""
+        own = 0
+        for name, count in placed.items():
+            ordinal = self.pods[name].ordinal
+            if count and ordinal is not None:
+                own |= 1 << ordinal
+        return own
 
     def schedulable_count(self) -> int:
         """Number of pods that may take new vreplicas."""
@@ -322,14 +336,6 @@ def _move_bit(sets: dict[str, int], bit: int, old: str, new: str) -> None:
         sets.pop(old, None)
     if new:
         sets[new] = sets.get(new, 0) | bit
-
-
-def bits(bit_set: int) -> Iterator[int]:
-    """The members of a bit set, ascending."""
-    while bit_set:
-        lowest = bit_set & -bit_set
-        yield lowest.bit_length() - 1
-        bit_set ^= lowest
 
 
 def _neither() -> AdapterPod:

@@ -26,16 +26,11 @@ def why_refused(
     return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
 
 
-def is_closed(pool: PoolState, pod: PodState) -> bool:
-    """Whether the pod gets nothing new because it is being emptied."""
-    return pod.ordinal is not None and bool(pool.closed >> pod.ordinal & 1)
-
-
 def _why_not(pool: PoolState, pod: PodState) -> str:
     if why := pod.why_unschedulable():
         return why
     if pod.abandoned:
         return "not ready for too long"
-    if is_closed(pool, pod):
+    if pool.is_closed(pod):
         return "being emptied"
     return "no free slots" if pod.free <= 0 or pod.has_room else "ledger too large"

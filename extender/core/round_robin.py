@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from extender.core.pool_state import bits
+from extender.core.bits import bits
 
 
 def round_robin(

@@ -8,7 +8,7 @@ shared by all pools whose templates say the same. What a node's heartbeat change
 from typing import Final
 
 from extender.core.model import Node
-from extender.core.node_level.node_fit import NodeFit
+from extender.core.node_fit import NodeFit
 
 HOSTINGS_MAX: Final = 256
 """Different templates of which the nodes are known; of more, the oldest is made anew when it is asked for."""

@@ -89,7 +89,7 @@ class Committer:
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.untold = UntoldMoves()
         self.proofs = Proofs(clock)
-        self._status_doubts = StatusDoubts(caches, clock)
+        self._status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
         self._doubtful: dict[str, str] = {}
         """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
         caches.pods.add_event_handler(self._pod_changed)
@@ -150,10 +150,12 @@ class Committer:
                 more = share.vreplicas > known.vreplicas or (
                     share.vreplicas == known.vreplicas and share.slots > known.slots
                 )
-                unpublished = (
-                    claims[name].published < min(count, known.vreplicas) if name in claims else False
-                )
-                if not more and known.vreplicas and self._is_doubtful(state.pod, unpublished=unpublished):
+                new = name in claims and _is_new(claims[name], count)
+                if (
+                    not more
+                    and known.vreplicas
+                    and (self._is_doubtful(state.pod) or self._is_unproved(state.pod, new=new))
+                ):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
                 elif more:
@@ -258,16 +260,18 @@ class Committer:
         if old is not None and new is None:
             self._doubtful.pop(old.key, None)
 
-    def _is_doubtful(self, pod: AdapterPod | None, *, unpublished: bool = False) -> bool:
-        """Whether the ledger as we know it may not be the pod's. ``unpublished``: it is to be believed for the first time."""
-        if pod is not None and unpublished and not self.proofs.is_fresh(pod.uid):
-            return True
+    def _is_doubtful(self, pod: AdapterPod | None) -> bool:
+        """Whether our own last write of the pod's ledger may have arrived or not."""
         if pod is None or pod.key not in self._doubtful:
             return False
         if self._doubtful[pod.key] != pod.resource_version:
             del self._doubtful[pod.key]
             return False
         return True
+
+    def _is_unproved(self, pod: AdapterPod | None, *, new: bool) -> bool:
+        """Whether only the watch has told of a ledger by which something ``new`` is to be published (I2)."""
+        return new and pod is not None and not self.proofs.is_fresh(pod.uid)
 
     # -- statuses -----------------------------------------------------------------------------------------------
 
@@ -280,10 +284,11 @@ class Committer:
             return
         if vpod is None:
             return
-        confirmed = self._confirmed(decision, lately=True)
-        if confirmed != self._confirmed(decision):
+        confirmed = self._confirmed(decision)
+        for name in self._unproved(decision, confirmed):
             # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).
             batch.failed.setdefault(key, "what its ledgers say has to be confirmed again")
+            del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
         write = self.write_status(vpod, self.untold.telling(decision), target, self._now())
         if write is None:
@@ -316,28 +321,34 @@ class Committer:
         vpod = self._caches.vpods.latest(key)
         return vpod.placements.get(pod_name, 0) if vpod is not None and vpod.pool != pool else 0
 
-    def _confirmed(self, decision: Decision, *, lately: bool = False) -> dict[str, int]:
-        """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt.
-
-        ``lately``: of what is not published yet, only what the API server has confirmed a moment ago.
-        """
-        pool, target = self._caches.state.pool(decision.pool), decision.target
-
-        def is_new(name: str, claim: Claim) -> bool:
-            return lately and claim.published < min(target.get(name, 0), claim.ledger.vreplicas)
-
+    def _confirmed(self, decision: Decision) -> dict[str, int]:
+        """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt."""
+        pool = self._caches.state.pool(decision.pool)
         return {
             name: claim.ledger.vreplicas
             for name, claim in pool.claims_of(decision.vpod).items()
-            if (pod := pool.pods[name].pod) is not None
-            and not pod.assumed
-            and not self._is_doubtful(pod, unpublished=is_new(name, claim))
+            if (pod := pool.pods[name].pod) is not None and not (pod.assumed or self._is_doubtful(pod))
         }
+
+    def _unproved(self, decision: Decision, names: Iterable[str]) -> list[str]:
+        """Those pods with something new to be published of which the API server has not told lately."""
+        pool, target = self._caches.state.pool(decision.pool), decision.target
+        claims = pool.claims_of(decision.vpod)
+        return [
+            name
+            for name in names
+            if self._is_unproved(pool.pods[name].pod, new=_is_new(claims[name], target.get(name, 0)))
+        ]
 
     async def _all(self, writes: Iterable[Coroutine[None, None, None]]) -> None:
         async with asyncio.TaskGroup() as tasks:
             for write in writes:
                 tasks.create_task(write)
+
+
+def _is_new(claim: Claim, decided: int) -> bool:
+    """Whether the ledger lets more of what is decided be published than is."""
+    return claim.published < min(decided, claim.ledger.vreplicas)
 
 
 def _version(vpod: VPod | None) -> tuple[str, int]:

@@ -23,11 +23,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.collector import collect, collect_vpod, why_unschedulable
 from extender.core.explain import Explanation
 from extender.core.model import placement_order
-from extender.core.pool_state import PoolState, bits
+from extender.core.pool_state import PoolState
 from extender.core.state import State
 from extender.service.pool_status import pool_numbers
 

@@ -21,14 +21,13 @@ from typing import Final, Protocol
 
 from extender.core.model import AdapterPool
 from extender.core.moves import Move
-from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
 from extender.core.rebalance.plan import Advice, Limits, plan_moves
 from extender.core.rebalance.relocation import is_published
 from extender.kube.api import ApiError
-from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics
 from extender.service.caches import Caches
+from extender.service.narrator import Narrator
 from extender.service.placer import ScaleTrigger
 from extender.service.pool_moves import PoolMoves
 
@@ -55,14 +54,14 @@ class Evictor:
         mover: Mover,
         autoscaler: ScaleTrigger,
         *,
-        recorder: EventRecorder,
+        narrator: Narrator,
         metrics: Metrics,
         now: Callable[[], float],
     ) -> None:
         self._caches = caches
         self._mover = mover
         self._autoscaler = autoscaler
-        self._recorder = recorder
+        self._narrator = narrator
         self._metrics = metrics
         self._now = now
         self._pools: dict[str, PoolMoves] = {}
@@ -184,19 +183,8 @@ class Evictor:
         self._count_planned(new)
         notes: dict[str, list[str]] = {}
         for move in new:
-            to = (
-                f"{move.vreplicas} vreplicas would move from {move.from_pod} to {move.to_pod} ({move.reason})"
-            )
-            notes.setdefault(move.vpod, []).append(to)
+            notes.setdefault(move.vpod, []).append(move.sentence("would move"))
         for key, lines in notes.items():
             note = "; ".join(lines)
             log.info("pool %s, dry run: %s: %s", state.key, key, note)
-            vpod = state.vpods[key]
-            if not vpod.source:
-                self._recorder.event(
-                    ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid),
-                    type=EventType.NORMAL,
-                    reason="WouldMove",
-                    action="Moving",
-                    note=note,
-                )
+            self._narrator.would_move(state.vpods[key], note)

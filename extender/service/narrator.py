@@ -45,6 +45,10 @@ class Narrator:
                 vpod, EventType.NORMAL, "Moved", "Moving", "; ".join(move.sentence() for move in moves)
             )
 
+    def would_move(self, vpod: VPod, note: str) -> None:
+        """Tell what an evictor in a dry run would do."""
+        self._event(vpod, EventType.NORMAL, "WouldMove", "Moving", note)
+
     def _event(self, vpod: VPod, kind: EventType, reason: str, action: str, note: str) -> None:
         if vpod.source:
             return

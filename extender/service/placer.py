@@ -28,7 +28,7 @@ from extender.service.activation import Activation
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.narrator import Narrator
-from extender.service.queue import VPodQueue, VPodQueues
+from extender.service.queue import VPodQueues
 from extender.service.status import SCHEDULED
 
 log: Final = logging.getLogger(__name__)
@@ -78,10 +78,6 @@ class Placer:
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         """The last decision's explanation by vpod key; the oldest go first."""
 
-    def queue(self, pool: str) -> VPodQueue:
-        """The queue of a pool, made on first use."""
-        return self.queues.of(pool)
-
     # -- the loop -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -98,7 +94,7 @@ class Placer:
                 await self.queues.changed.wait()
 
     async def _run_pool(self, pool: str) -> None:
-        queue = self.queue(pool)
+        queue = self.queues.of(pool)
         while True:
             keys = await queue.pop_batch(BATCH_VPODS_MAX)
             try:
@@ -121,7 +117,7 @@ class Placer:
             for decision in decisions:
                 self._settle(decision, failed.get(decision.vpod), started, newly=decision.vpod in unscheduled)
             for key in kept:
-                self.queue(pool).done(key)
+                self.queues.of(pool).done(key)
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
@@ -167,7 +163,7 @@ class Placer:
                 if decision.vpod in failed:
                     log.info("vpod %s was not moved: %s", decision.vpod, failed[decision.vpod])
                     # What has arrived on the new pod is not published: placing takes it back.
-                    self.queue(pool).add(decision.vpod)
+                    self.queues.of(pool).add(decision.vpod)
                 else:
                     done += decision.moves
                     self._remember(decision.vpod, decision.explanation)
@@ -206,7 +202,7 @@ class Placer:
         self._callers[vpod.key] = vpod
         self._caches.state.vpod_changed(known, vpod)
         if known is not None and known.pool != vpod.pool:
-            self.queue(known.pool).add(vpod.key)
+            self.queues.of(known.pool).add(vpod.key)
 
     def _forget_if_released(self, vpod: VPod) -> None:
         pool = self._caches.state.pool(vpod.pool)
@@ -229,7 +225,7 @@ class Placer:
         return vpod is not None and any(c.type == SCHEDULED and c.status == "True" for c in vpod.conditions)
 
     def _settle(self, decision: Decision, error: str | None, started: float, *, newly: bool) -> None:
-        key, queue = decision.vpod, self.queue(decision.pool)
+        key, queue = decision.vpod, self.queues.of(decision.pool)
         pool = self._caches.state.pool(decision.pool)
         self._remember(key, decision.explanation if key in pool.vpods else None)
         result = "error" if error else "unschedulable" if decision.left else "scheduled"

@@ -6,12 +6,10 @@ comes, it ends once no request lives that long.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from extender.core.model import VPod
 from extender.service.caches import Caches
-
-DOUBT_S: Final = 30.0
 
 
 class _Doubt(NamedTuple):
@@ -22,9 +20,10 @@ class _Doubt(NamedTuple):
 
 
 class StatusDoubts:
-    """By vpod key. ``clock``: the event loop's time, seconds."""
+    """By vpod key. ``clock``: the event loop's time, seconds; ``lasts_s``: as long as what was reserved for the write."""
 
-    def __init__(self, caches: Caches, clock: Callable[[], float]) -> None:
+    def __init__(self, caches: Caches, clock: Callable[[], float], *, lasts_s: float) -> None:
+        self._lasts_s = lasts_s
         self._caches = caches
         self._clock = clock
         self._doubts: dict[str, _Doubt] = {}
@@ -32,7 +31,7 @@ class StatusDoubts:
 
     def note(self, owner: object, pool: str, vpod: VPod) -> None:
         """A write for this version of the vpod, which ``owner`` has reserved for, may or may not have arrived."""
-        self._doubts[vpod.key] = _Doubt(owner, pool, vpod.resource_version, self._clock() + DOUBT_S)
+        self._doubts[vpod.key] = _Doubt(owner, pool, vpod.resource_version, self._clock() + self._lasts_s)
 
     def hold(self, vpod_key: str) -> bool:
         """Whether there is doubt about a vpod's status."""

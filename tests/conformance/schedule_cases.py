@@ -21,7 +21,7 @@ from typing import Any
 
 from extender.core.model import ordinal_of
 from extender.core.plan import place
-from extender.core.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Rules
+from extender.core.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Profile, Rules
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.state_cases import (
     Placements,
@@ -164,7 +164,8 @@ def first_of(outcomes: Sequence[str | Difference | None]) -> str | Difference | 
 
 def _compare(call: Call, world: World, rules: Rules) -> str | None:
     pool = world.build()
-    decision = place(pool, pool.vpods[call.key], rules=rules)
+    pool.set_profile(Profile(name="case", rules=rules))
+    decision = place(pool, pool.vpods[call.key])
     found = [{"podName": name, "vreplicas": count} for name, count in decision.target.items()]
     if (found, decision.left) == (call.placements, call.left):
         return None

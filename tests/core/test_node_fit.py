@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.core import decode, names
-from extender.core.node_level.node_fit import TAINTS_OF_CONDITION, NodeFit, Taint
+from extender.core.node_fit import TAINTS_OF_CONDITION, NodeFit, Taint
 from extender.sim.scheduler.node_affinity import RequiredNodeAffinity
 from extender.sim.scheduler.types import Taint as SimTaint, Toleration as SimToleration, untolerated_taint
 

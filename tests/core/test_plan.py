@@ -7,8 +7,8 @@ import pytest
 from extender.core.ledger import Share
 from extender.core.moves import Move, MoveReason
 from extender.core.plan import place, release_all
-from extender.core.policy.profile import KNATIVE_RULES
 from extender.core.policy.profile_document import profile_from
+from extender.core.policy.profiles import KNATIVE_PROFILE
 from extender.core.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
 
@@ -63,7 +63,8 @@ def test_a_pod_held_by_another_vpod_offers_only_the_rest():
 def test_placements_stay_on_a_pod_that_takes_no_new_work(fields):
     scene = Scene().pods(0, 1).pod(2, {"tenant/a": 2}, **fields).vpod("a", 3, {2: 2})
     assert target(scene) == {0: 1, 2: 2}
-    assert target(scene, rules=KNATIVE_RULES) == {0: 2, 1: 1}
+    scene.pool.set_profile(KNATIVE_PROFILE)
+    assert target(scene) == {0: 2, 1: 1}
 
 
 def test_a_failing_node_takes_no_new_vreplicas_and_loses_none():
@@ -126,7 +127,8 @@ class TestMinPodsPerVPod:
     def test_a_vpod_that_wants_none_gets_none(self):
         scene = Scene(min_pods_per_vpod=3).pods(0, 1, 2).vpod("a", 0)
         assert target(scene) == {}
-        assert target(scene, rules=KNATIVE_RULES) == {0: 1, 1: 1, 2: 1}
+        scene.pool.set_profile(KNATIVE_PROFILE)
+        assert target(scene) == {0: 1, 1: 1, 2: 1}
 
     def test_a_restarting_pod_does_not_lower_the_target(self):
         scene = Scene(min_pods_per_vpod=3).pods(0, 1).pod(2, node="").vpod("a", 1, {0: 1, 1: 1, 2: 1})

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from extender.core.bits import bits
 from extender.core.ledger import Share
 from extender.core.model import LabelSelector
 from extender.core.plan import place
 from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
-from extender.core.pool_state import bits
 from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import (
     count_without_empty,

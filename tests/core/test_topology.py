@@ -6,7 +6,7 @@ import pytest
 
 from extender.core import topology as module
 from extender.core.model import Node
-from extender.core.node_level.node_fit import NodeFit, Taint
+from extender.core.node_fit import NodeFit, Taint
 from extender.core.topology import Topology
 from tests.support.builders import a_node
 

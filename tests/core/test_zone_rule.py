@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.core.ledger import Share
-from extender.core.node_level.node_fit import NodeFit
+from extender.core.node_fit import NodeFit
 from extender.core.node_level.zone_rule import ZoneRule, elsewhere
 from tests.support.builders import Scene, a_node
 

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from extender.app import Service
-from extender.core.pool_state import PoolState, bits
+from extender.core.bits import bits
+from extender.core.pool_state import PoolState
 from extender.kube.api import (
     ADAPTERPOOLS,
     NAMESPACES,

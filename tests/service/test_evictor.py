@@ -64,7 +64,12 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.evictor = Evictor(
-            self.caches, self, self.scaler, recorder=self.recorder, metrics=self.metrics, now=wall
+            self.caches,
+            self,
+            self.scaler,
+            narrator=Narrator(self.recorder, self.metrics),
+            metrics=self.metrics,
+            now=wall,
         )
 
     async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
@@ -429,7 +434,14 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
         metrics=world.metrics,
         clock=clock,
     )
-    evictor = Evictor(world.caches, placer, scaler, recorder=recorder, metrics=world.metrics, now=wall)
+    evictor = Evictor(
+        world.caches,
+        placer,
+        scaler,
+        narrator=Narrator(recorder, world.metrics),
+        metrics=world.metrics,
+        now=wall,
+    )
     state = world.caches.state.pool(POOL)
     state.set_closed(0b100)
     assert sum(move.vreplicas for move in await evictor.rebalance(POOL)) == 3
@@ -449,5 +461,12 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
     assert 'moves_total{reason="Compaction"} 3.0' in world.metrics.render().decode()
     await world.sync()
     state.set_closed(0b010)
-    fresh = Evictor(world.caches, placer, scaler, recorder=recorder, metrics=world.metrics, now=wall)
+    fresh = Evictor(
+        world.caches,
+        placer,
+        scaler,
+        narrator=Narrator(recorder, world.metrics),
+        metrics=world.metrics,
+        now=wall,
+    )
     assert await fresh.rebalance(POOL) == [], "a new leader lets it cool down, too"

@@ -81,7 +81,7 @@ async def test_a_plugin_that_fails_on_one_vpod_hinders_no_other_and_is_asked_aga
         (event,) = await world.events("FailedScheduling")
         assert "plugin Acme failed: score: RuntimeError: cannot tell" in event["note"]
         await asyncio.sleep(60)
-        assert service.placer.queue(f"{NS}/dispatcher").sizes["unschedulable"] == 1, (
+        assert service.placer.queues.of(f"{NS}/dispatcher").sizes["unschedulable"] == 1, (
             "parked, not tried in a loop"
         )
         await world.vpod("later", 2)

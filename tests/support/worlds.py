@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
-from extender.core.node_level.node_fit import NodeFit, Taint, Toleration
+from extender.core.node_fit import NodeFit, Taint, Toleration
 from extender.core.plan import Decision
 from extender.core.state import State
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod

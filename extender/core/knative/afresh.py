@@ -56,6 +56,6 @@ def room_once_left(pool: PoolState, vpod: VPod, free: Callable[[int], int]) -> i
     room = pool.room
     for name in pool.claims_of(vpod.key):
         pod = pool.pods[name]
-        if pod.schedulable and pod.ordinal is not None and not pool.closed >> pod.ordinal & 1:
+        if pod.schedulable and pod.ordinal is not None and not pool.is_closed(pod):
             room |= 1 << pod.ordinal if free(pod.ordinal) > 0 else 0
     return room

@@ -6,7 +6,7 @@ and each vpod on few of them. Knative fills pods also that are missing, pending 
 
 from collections.abc import Callable
 
-from extender.core.pool_state import bits
+from extender.core.bits import bits
 
 
 def fill_up(

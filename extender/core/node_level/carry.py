@@ -90,7 +90,7 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
         for key, share in back.items():
             returning[key] = returning.get(key, 0) + share.vreplicas
         there = state.ordinal
-        if there is not None and _open(pool, state, there) and (state.pending or there == ordinal):
+        if there is not None and _open(pool, state) and (state.pending or there == ordinal):
             # Every pod by its own size: they must agree on who takes what, whichever of them asks.
             free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
             room |= (1 << there) if free[there] > 0 else 0
@@ -100,7 +100,7 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
         if not allows(vpod):
             continue
         missing = max(0, vpod.vreplicas - pool.placed_vreplicas(key) - returning.get(key, 0))
-        own = _ordinals_of(pool, key)
+        own = pool.ordinals_of({name: claim.placed.vreplicas for name, claim in pool.claims_of(key).items()})
         added, _ = round_robin(room, own, free.__getitem__, missing, vpod.weight)
         for there, count in added.items():
             free[there] -= count * vpod.weight
@@ -113,9 +113,9 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
     return planned
 
 
-def _open(pool: PoolState, state: PodState, ordinal: int) -> bool:
+def _open(pool: PoolState, state: PodState) -> bool:
     """Whether an ordinal may get anything new, once it is bound."""
-    return not (state.leaving or pool.closed >> ordinal & 1)
+    return not (state.leaving or pool.is_closed(state))
 
 
 def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
@@ -133,12 +133,3 @@ def _weight_of(pool: PoolState, key: str, share: Share) -> int:
     """Slots of one vreplica from now on; as the ledger has it where the watch has not told us of the vpod yet."""
     vpod = pool.vpods.get(key)
     return vpod.weight if vpod is not None else share.weight
-
-
-def _ordinals_of(pool: PoolState, key: str) -> int:
-    own = 0
-    for name, claim in pool.claims_of(key).items():
-        ordinal = pool.pods[name].ordinal
-        if ordinal is not None and claim.placed.vreplicas:
-            own |= 1 << ordinal
-    return own

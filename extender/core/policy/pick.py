@@ -13,6 +13,7 @@ Ties go to the lowest ordinal, or to the next one from ``start``, counting aroun
 
 from collections.abc import Callable, Iterator, Sequence
 
+from extender.core.bits import bits
 from extender.core.policy.framework import (
     FilterPlugin,
     Scope,
@@ -49,7 +50,7 @@ def best_of_all(spread: Spread, profile: Profile, start: int = 0) -> int | None:
     """The ordinal that gets the next vreplica, every pod with room scored; None where none passes."""
     passing = [
         candidate
-        for ordinal in _bits(spread.room)
+        for ordinal in bits(spread.room)
         if spread.fits(ordinal)
         and not refusal(candidate := spread.candidate(ordinal), spread, profile.filters)
     ]
@@ -197,21 +198,14 @@ class ClassPicker:
             if (first := self._first(own & some)) is not None:
                 yield spread.candidate(first)
 
-    def _first(self, bits: int) -> int | None:
+    def _first(self, pods: int) -> int | None:
         """The first pod, from the start on, that one more vreplica fits on; pods it does not fit on are forgotten."""
         fits = self._spread.fits
-        while bits := bits & self._fitting:
-            after = bits >> self._start << self._start or bits if self._start else bits
+        while pods := pods & self._fitting:
+            after = pods >> self._start << self._start or pods if self._start else pods
             lowest = after & -after
             ordinal = lowest.bit_length() - 1
             if fits(ordinal):
                 return ordinal
             self._fitting &= ~lowest
         return None
-
-
-def _bits(bit_set: int) -> Iterator[int]:
-    while bit_set:
-        lowest = bit_set & -bit_set
-        yield lowest.bit_length() - 1
-        bit_set ^= lowest

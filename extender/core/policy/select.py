@@ -10,13 +10,14 @@ from itertools import islice
 from typing import Final
 from zlib import crc32
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import VPod, placement_order
 from extender.core.policy.framework import DeschedulePlugin, PlaceUnknown, Scope, Weighted, scope_of
 from extender.core.policy.pick import picker, refusal, totals
 from extender.core.policy.profile import Profile, Ties
 from extender.core.policy.spread import Candidate, Spread
-from extender.core.pool_state import PoolState, bits
+from extender.core.pool_state import PoolState
 
 SOURCES_TRIED_MAX: Final = 8
 """Pods from which ``better_place`` tries to move one vreplica, in the deschedulers' order."""

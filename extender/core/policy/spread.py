@@ -10,9 +10,10 @@ Places without any pod of the pool count, for plugins that look at those too, wh
 Built from plain values, so that a decision, a test and a recorded case make one the same way. Never changes the state.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import StatefulSet
 from extender.core.topology import Topology, Zones
@@ -282,15 +283,8 @@ class Spread:
         """How many pods without these vreplicas are overcommitted by others. Looks at every full pod, once."""
         if self._overfull is None:
             full = self.schedulable & ~self.room & ~self.closed
-            self._overfull = sum(1 << ordinal for ordinal in _bits(full) if self.free_of(ordinal) < 0)
+            self._overfull = sum(1 << ordinal for ordinal in bits(full) if self.free_of(ordinal) < 0)
         return (self._overfull & ~self.own).bit_count()
-
-
-def _bits(bit_set: int) -> Iterator[int]:
-    while bit_set:
-        lowest = bit_set & -bit_set
-        yield lowest.bit_length() - 1
-        bit_set ^= lowest
 
 
 def _with(places: Mapping[str, object], others: Mapping[str, object]) -> Collection[str]:

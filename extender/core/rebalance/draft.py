@@ -6,12 +6,10 @@ What they give is taken, what they take is not free yet: a destination's ledger 
 from collections.abc import Callable, Mapping
 
 from extender.core.claims import PodState
-from extender.core.knative.fill_up import fill_up
+from extender.core.deal import deal
 from extender.core.model import VPod
 from extender.core.policy.guard import PluginFailed
-from extender.core.policy.select import grow
 from extender.core.pool_state import PoolState
-from extender.core.round_robin import round_robin
 
 Placements = Mapping[str, int]
 """Pod name -> vreplicas of one vpod."""
@@ -24,18 +22,10 @@ def destinations(
 
     Nowhere, where a plugin fails: what is not placed is not moved either.
     """
-    if pool.profile.has_plugins:
-        try:
-            return grow(pool, vpod, kept, missing, free, pool.profile)
-        except PluginFailed:
-            return {}, missing
-    own = 0
-    for name in kept:
-        ordinal = pool.pods[name].ordinal
-        if ordinal is not None:
-            own |= 1 << ordinal
-    give = round_robin if pool.profile.rules.round_robin else fill_up
-    return give(pool.room, own, free, missing, vpod.weight)
+    try:
+        return deal(pool, vpod, kept, missing, free, pool.room)
+    except PluginFailed:
+        return {}, missing
 
 
 class Draft:

@@ -61,7 +61,7 @@ def is_published(pool: PoolState, vpod_key: str) -> bool:
 def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]) -> int:
     """vreplicas that the move's target can still take."""
     to = pool.pods.get(move.to_pod)
-    if to is None or to.ordinal is None or not to.schedulable or pool.closed >> to.ordinal & 1:
+    if to is None or not to.schedulable or pool.is_closed(to):
         return 0
     new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
     return (to.free - new * vpod.weight) // vpod.weight

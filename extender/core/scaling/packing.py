@@ -10,10 +10,11 @@ stand is not known, so it is taken to go where it is missing; kube-scheduler and
 
 from dataclasses import dataclass
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import AdapterPool
 from extender.core.policy.spreading import ZoneSpread
-from extender.core.pool_state import PoolState, bits
+from extender.core.pool_state import PoolState
 from extender.core.round_robin import round_robin
 
 

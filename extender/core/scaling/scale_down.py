@@ -18,9 +18,10 @@ was decided before they were closed is reserved in the state, and so they hold s
 
 from collections.abc import Callable
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import AdapterPool, StatefulSet, VPod
-from extender.core.pool_state import PoolState, bits
+from extender.core.pool_state import PoolState
 from extender.core.scaling.packing import Packing, ZonePacking, zone_rule
 from extender.core.scaling.size import ScalePlan, anyone, missing_vreplicas, plan_scale
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from extender.core.node_level.node_fit import NodeFit, Taint
+from extender.core.node_fit import NodeFit, Taint
 from extender.core.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
 from extender.core.policy.even_pod_spread import EvenPodSpread
 from extender.core.policy.framework import Weighted

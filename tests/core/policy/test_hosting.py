@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from extender.core.node_level.node_fit import NodeFit, Taint, Toleration
+from extender.core.node_fit import NodeFit, Taint, Toleration
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import HA_PROFILE
 from extender.core.policy.select import grow
