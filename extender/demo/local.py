@@ -11,13 +11,11 @@ import random
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from copy import deepcopy
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
-
-import yaml
 
 from extender.app import Service
 from extender.kube.api import (
@@ -34,6 +32,7 @@ from extender.kube.api import (
 )
 from extender.kube.client import KubeApi
 from extender.service.config import ClientConnectionConfig, Config, LeaderElectionConfig, ServerConfig
+from extender.shipped import manifests
 from extender.sim.apiserver.webhooks import HttpWebhookCaller
 from extender.sim.cluster import Cluster
 from extender.sim.embedded import ControllerSettings, EmbeddedCluster
@@ -58,12 +57,6 @@ _KINDS: Final[dict[str, Resource]] = {
     "MutatingWebhookConfiguration": MUTATING_WEBHOOKS,
     "ValidatingWebhookConfiguration": VALIDATING_WEBHOOKS,
 }
-
-
-def manifests_dir() -> Path:
-    """The shipped manifests: in the package where it is installed, beside it in a checkout."""
-    inside = Path(str(files("extender"))) / "manifests"
-    return inside if inside.is_dir() else Path(__file__).resolve().parents[2] / "manifests"
 
 
 class LocalCluster:
@@ -173,7 +166,7 @@ class LocalSystem:
         await self._stack.enter_async_context(self.local)
         self.local.write_kubeconfig(self.kubeconfig)
         for name in ("crds/adapterpools.yaml", "crds/vpods.yaml", "base/webhook-configurations.yaml"):
-            await create_all(self.local.cluster, load_manifest(name))
+            await create_all(self.local.cluster, deepcopy(manifests(name)))
         await create_namespace(self.local.cluster, SYSTEM_NAMESPACE)
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._start_webhook()
@@ -226,15 +219,10 @@ class LocalSystem:
             await asyncio.sleep(POLL_S)
 
     def _scheduler_config(self) -> SchedulerConfig:
-        (document,) = load_manifest("kube-scheduler/config.yaml")
+        (document,) = deepcopy(manifests("kube-scheduler/config.yaml"))
         for extender in document["extenders"]:
             extender["urlPrefix"] = f"{self.running.server.url}/v1"
         return load_configuration(json.dumps(document))
-
-
-def load_manifest(name: str) -> list[Obj]:
-    """The documents of one of the shipped manifests."""
-    return [doc for doc in yaml.safe_load_all((manifests_dir() / name).read_text()) if doc]
 
 
 async def create_all(api: Api, objects: Sequence[Obj]) -> None:

@@ -4,7 +4,7 @@ import argparse
 import logging
 import sys
 
-from tests.simulation.run import Outcome, simulate
+from extender.simulation.run import Outcome, simulate
 
 SEED_DEFAULT = 1
 

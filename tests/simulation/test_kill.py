@@ -10,9 +10,9 @@ import pytest
 
 from extender.kube.api import PODS, VPODS
 from extender.sim.clock import run_virtual
-from tests.simulation.checkers import Checkers
-from tests.simulation.run import state_problems, wait_settled
-from tests.simulation.world import NS, TENANTS, Scale, World, vpod_object
+from extender.simulation.checkers import Checkers
+from extender.simulation.run import state_problems, wait_settled
+from extender.simulation.world import NS, TENANTS, Scale, World, vpod_object
 
 pytestmark = pytest.mark.sim
 

@@ -7,7 +7,7 @@ pool with the defaults. All others have up to three pools, with profiles, moves,
 
 import pytest
 
-from tests.simulation.run import simulate
+from extender.simulation.run import simulate
 
 pytestmark = pytest.mark.sim
 

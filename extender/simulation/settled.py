@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.simulation.facts import Pod, Pool, VPod
+from extender.simulation.facts import Pod, Pool, VPod
 
 
 @dataclass

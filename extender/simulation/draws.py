@@ -6,7 +6,7 @@ from typing import Final
 
 from extender.kube.api import Obj
 from extender.sim.faults import FaultRates
-from tests.simulation.world import Scale
+from extender.simulation.world import Scale
 
 RATES_MAX: Final = FaultRates(
     refused=0.15,

@@ -16,8 +16,8 @@ from extender.service.status import timestamp
 from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
-from tests.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, Told, VPod, read_pod, read_vpod
-from tests.simulation.settled import Stored
+from extender.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, Told, VPod, read_pod, read_vpod
+from extender.simulation.settled import Stored
 
 EXCUSE_S: Final = 60.0
 SERVICE: Final = "replica-"

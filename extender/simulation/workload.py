@@ -24,9 +24,9 @@ from extender.kube.api import (
     Resource,
 )
 from extender.sim.faults import CALM
-from tests.simulation.draws import PROFILES, drawn_rebalance
-from tests.simulation.facts import MARKS, PLACEMENTS, SLOTS
-from tests.simulation.world import NS, TENANTS, World, vpod_object
+from extender.simulation.draws import PROFILES, drawn_rebalance
+from extender.simulation.facts import MARKS, PLACEMENTS, SLOTS
+from extender.simulation.world import NS, TENANTS, World, vpod_object
 
 VPODS_MAX: Final = 12
 REPLICAS_MAX: Final = 3

@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 import orjson
-import yaml
 
 from extender.app import Service
 from extender.core.errors import WireError
@@ -35,6 +33,7 @@ from extender.kube.api import (
 from extender.kube.reflector import Reflector
 from extender.service.config import Config, LeaderElectionConfig
 from extender.service.verbs import ERROR
+from extender.shipped import manifests, manifests_dir
 from extender.sim.apiserver.admission import WebhookCall, WebhookCallError
 from extender.sim.clock import wall_clock
 from extender.sim.cluster import Cluster
@@ -48,7 +47,6 @@ from webhook.caches import WebhookCaches
 from webhook.mutate import stamp
 from webhook.review import decode_review, encode_review
 
-MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 SYSTEM: Final = "vreplica-system"
 NS: Final = "adapters"
 NAME: Final = "dispatcher"
@@ -62,14 +60,9 @@ SYNC_TIMEOUT_S: Final = 60.0
 
 
 @cache
-def manifests(path: str) -> list[Any]:
-    return list(yaml.safe_load_all((MANIFESTS / path).read_text()))
-
-
-@cache
 def scheduler_config() -> SchedulerConfig:
     """The shipped configuration, and the default profile for pods that slipped past the webhook."""
-    shipped = load_configuration((MANIFESTS / "kube-scheduler" / "config.yaml").read_bytes())
+    shipped = load_configuration((manifests_dir() / "kube-scheduler" / "config.yaml").read_bytes())
     return replace(shipped, profiles=(*shipped.profiles, ProfileConfig()))
 
 

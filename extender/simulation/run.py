@@ -15,10 +15,10 @@ from extender.core.errors import VReplicaError
 from extender.core.state import State
 from extender.kube.api import ADAPTERPOOLS
 from extender.sim.clock import run_virtual
-from tests.simulation.checkers import Checkers
-from tests.simulation.draws import drawn_rates, drawn_scale
-from tests.simulation.workload import Workload
-from tests.simulation.world import Replica, World
+from extender.simulation.checkers import Checkers
+from extender.simulation.draws import drawn_rates, drawn_scale
+from extender.simulation.workload import Workload
+from extender.simulation.world import Replica, World
 
 SETTLE_TIMEOUT_S: Final = 420.0
 """kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the reconciler comes round."""

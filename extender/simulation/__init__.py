@@ -1,0 +1,1 @@
+"""Deterministic simulation: the shipped service under seeded faults, in virtual time (``vreplica simulate``)."""
