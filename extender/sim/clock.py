@@ -5,14 +5,20 @@ order in which they came, timers in the order of their time, and nothing comes f
 file descriptor at all. What would need one (sockets, threads, subprocesses) never gets its event: code under simulation
 takes its network as an argument.
 
+``pause`` stops one *process* as SIGSTOP does: nothing that runs in a context with that ``PROCESS`` runs any more, not even its
+timers, until ``resume``, when all that was due happens at once and late.
+
 Two ways of hanging end the run instead: nothing left to wait for (``Deadlock``) and next to no progress of the clock
 however often the loop turns (``Livelock``).
 """
 
 import asyncio
+import heapq
 import math
 import selectors
+from collections import deque
 from collections.abc import Callable, Coroutine
+from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar
 
 from extender.core.errors import VReplicaError
@@ -21,6 +27,9 @@ EPOCH_S: Final = 1_800_000_000.0
 """Wall-clock time, in seconds since 1970, at loop time 0."""
 TURNS_PER_INSTANT_MAX: Final = 100_000
 INSTANT_S: Final = 1e-6
+
+PROCESS: Final[ContextVar[str]] = ContextVar("PROCESS", default="")
+"""Which simulated process the running code belongs to; "" for the rest of the world."""
 
 T = TypeVar("T")
 
@@ -49,6 +58,9 @@ class _NoDescriptors(selectors.SelectSelector):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop with ``time()`` of its own, in seconds from 0."""
 
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+
     def __init__(self) -> None:
         self._virtual_s = 0.0
         self._instant_s = 0.0
@@ -57,10 +69,50 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         # asyncio runs timers that are due within the clock's resolution. On a clock that stands still, code which is woken
         # a nanosecond early, and waits for the rest of it, would be woken at once for ever.
         self._clock_resolution = 0.0
+        self._paused: dict[str, list[asyncio.Handle]] = {}
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
         return self._virtual_s
+
+    def pause(self, process: str) -> None:
+        """SIGSTOP: hold back everything of a process, what is ready and what waits for its time."""
+        held = self._paused.setdefault(process, [])
+        held += [handle for handle in self._ready if _process_of(handle) == process]
+        held += [timer for timer in self._scheduled if _process_of(timer) == process]
+        rest = [handle for handle in self._ready if _process_of(handle) != process]
+        self._ready.clear()
+        self._ready.extend(rest)
+        self._scheduled[:] = [timer for timer in self._scheduled if _process_of(timer) != process]
+        heapq.heapify(self._scheduled)
+        # Shadows the method for as long as anything is paused: nobody else pays for the question.
+        self.call_soon = self._call_soon_unless_paused  # type: ignore[assignment,method-assign]
+
+    def resume(self, process: str) -> None:
+        """SIGCONT: timers that are overdue run at once."""
+        held = self._paused.pop(process, [])
+        if not self._paused and "call_soon" in self.__dict__:
+            del self.call_soon
+        for handle in held:
+            if isinstance(handle, asyncio.TimerHandle):
+                heapq.heappush(self._scheduled, handle)
+            else:
+                self._ready.append(handle)
+
+    def is_paused(self, process: str) -> bool:
+        """Whether a process is stopped now."""
+        return process in self._paused
+
+    def _call_soon_unless_paused(
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        process = context.get(PROCESS, "") if context is not None else PROCESS.get()
+        held = self._paused.get(process)
+        if held is None:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        held.append(handle)
+        return handle
 
     def _passes(self, timeout: float | None) -> None:
         if timeout is None:
@@ -72,6 +124,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._instant_s, self._turns = self._virtual_s, 0
         elif self._turns > TURNS_PER_INSTANT_MAX:
             raise Livelock(f"the clock stands still at {self._virtual_s:.6f} s")
+
+
+def _process_of(handle: asyncio.Handle) -> str:
+    # asyncio tells this in no other way.
+    context: Context = handle._context  # type: ignore[attr-defined]  # noqa: SLF001
+    return context.get(PROCESS, "")
 
 
 def wall_clock() -> float:

@@ -34,9 +34,11 @@ class Excuses:
     _until: dict[str, float] = field(default_factory=dict)
 
     def note(self, about: str) -> None:
+        """The cause is there, or was until now."""
         self._until[about] = self.clock() + EXCUSE_S
 
     def holds(self, about: str) -> bool:
+        """Whether a decision written now may have seen it."""
         return self._until.get(about, -1.0) >= self.clock()
 
 
@@ -60,6 +62,7 @@ class Checkers:
         """Vpods whose status somebody else has written, until it is covered again."""
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
+        """A write that has just happened."""
         self.last_write_s[kind[1]] = self._clock()
         before = change.before.obj if change.before is not None else None
         after = change.after.obj if change.after is not None else None

@@ -1,40 +1,31 @@
 """What a seed draws before anything happens: how large the world is, its pools, and how often what fails."""
 
 import random
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Final
 
 from extender.kube.api import Obj
-from extender.sim.faults import FaultRates
+from extender.simulation.profile import ALL_KINDS
 from extender.simulation.world import Scale
 
-RATES_MAX: Final = FaultRates(
-    refused=0.15,
-    lost_before=0.1,
-    lost_after=0.1,
-    slow=0.1,
-    watch_cut=0.03,
-    watch_expired=0.02,
-    event_doubled=0.1,
-    repeated=0.3,
-    delay_mean_s=0.02,
-    slow_max_s=6.0,
-)
+DELAY_MEAN_MAX_S: Final = 0.02
+SLOW_MAX_S: Final = 6.0
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 """Not ``knative``, which moves work whenever a pod restarts: it is Knative's way, and breaks I4 on purpose."""
 
 
-def drawn_rates(rng: random.Random) -> FaultRates:
-    """Each fault is absent in 4 of 10 seeds, else as frequent as it may be, or less."""
-    drawn: dict[str, float] = {}
-    for item in fields(FaultRates):
-        most = getattr(RATES_MAX, item.name)
-        is_delay = item.name.endswith("_s")
-        if is_delay:
-            drawn[item.name] = rng.uniform(most / 10, most)
-        elif rng.random() >= 0.4:
-            drawn[item.name] = rng.uniform(0.0, most)
-    return FaultRates(**drawn)
+def drawn_faults(rng: random.Random) -> dict[str, float]:
+    """Rates by kind. A seed has few of the kinds or many, each as frequent as it may be, or less."""
+    share = rng.choice((0.05, 0.15, 0.3, 0.6, 0.9))
+    return {kind.name: rng.uniform(0.0, kind.most) if rng.random() < share else 0.0 for kind in ALL_KINDS}
+
+
+def drawn_delays(rng: random.Random) -> dict[str, float]:
+    """How slow the network is, ``delayMeanS`` and ``slowMaxS``, in seconds."""
+    return {
+        "delayMeanS": rng.uniform(DELAY_MEAN_MAX_S / 10, DELAY_MEAN_MAX_S),
+        "slowMaxS": rng.uniform(SLOW_MAX_S / 10, SLOW_MAX_S),
+    }
 
 
 def drawn_scale(rng: random.Random, *, plain: bool = False) -> Scale:
@@ -64,6 +55,7 @@ def _drawn_pool(rng: random.Random) -> Obj:
 
 
 def drawn_rebalance(rng: random.Random) -> Obj:
+    """``spec.rebalance`` of a pool."""
     return {
         "movesPerPeriod": rng.choice((0, 3, 10, 20)),
         "cooldownSeconds": rng.choice((0, 0, 5, 30)),

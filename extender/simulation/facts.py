@@ -34,13 +34,16 @@ class Pod:
 
     @property
     def total(self) -> int:
+        """Slots."""
         return sum(count * weight for count, weight in (self.ledger or {}).values())
 
     @property
     def ordinal(self) -> int:
+        """Of its name."""
         return int(self.name.rpartition("-")[2])
 
     def count(self, vpod: str) -> int:
+        """vreplicas of a vpod in its ledger."""
         return (self.ledger or {}).get(vpod, (0, 1))[0]
 
 
@@ -71,6 +74,7 @@ class VPod:
 
     @property
     def total(self) -> int:
+        """vreplicas."""
         return sum(self.placements.values())
 
     @property
@@ -114,6 +118,7 @@ class Pool:
 
     @property
     def names(self) -> set[str]:
+        """Of the pods that its StatefulSet has."""
         return {f"{self.name}-{ordinal}" for ordinal in self.ordinals}
 
     def lately(self, seen: list[tuple[float, int]], since: float) -> int:
@@ -127,6 +132,7 @@ class Pool:
 
 
 def read_pod(obj: Obj) -> Pod:
+    """A pod as stored."""
     metadata = obj["metadata"]
     annotations = metadata.get("annotations") or {}
     slots = annotations.get(SLOTS)
@@ -152,6 +158,7 @@ def _read_ledger(text: str | None) -> dict[str, tuple[int, int]] | None:
 
 
 def read_vpod(obj: Obj) -> VPod:
+    """A vpod as stored."""
     metadata, spec, status = obj["metadata"], obj["spec"], obj.get("status") or {}
     placements: dict[str, int] = {}
     for item in status.get("placements") or ():

@@ -1,4 +1,4 @@
-"""One run: a seed, a world, a workload with faults, then calm, and a verdict.
+"""One run: a trial, which is a seed and what is left out of it; a world, a workload with faults, then calm, and a verdict.
 
 Safety while everything happens (the checkers, after each write), liveness once it has stopped: within ``SETTLE_TIMEOUT_S``
 everything is as it should be. What is worth it is then compacted and scaled down, period by period, for at most
@@ -8,6 +8,8 @@ Incremental state is compared with rebuilt state on each replica at the end.
 
 import asyncio
 import random
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,8 +17,10 @@ from extender.core.errors import VReplicaError
 from extender.core.state import State
 from extender.kube.api import ADAPTERPOOLS
 from extender.sim.clock import run_virtual
+from extender.sim.faults import FaultRates
 from extender.simulation.checkers import Checkers
-from extender.simulation.draws import drawn_rates, drawn_scale
+from extender.simulation.draws import drawn_delays, drawn_faults, drawn_scale
+from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.simulation.workload import Workload
 from extender.simulation.world import Replica, World
 
@@ -28,18 +32,57 @@ QUIET_S: Final = 60.0
 """Besides a pool's period and cool-down: for so long nothing is written at rest."""
 REST_TIMEOUT_S: Final = 3600.0
 """Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
+EVENTS: Final = 560
+"""Of the workload; about one in ten finds nothing to be done to."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What is run. Everything follows from the seed; the rest replaces or leaves out some of what it has drawn.
+
+    ``only``: numbers of the events that happen; ``faults``: kinds that may happen; None: all. ``plain``: one pool with
+    the defaults, and no acts on what is not in it.
+    """
+
+    seed: int
+    plain: bool = False
+    profile: FaultProfile = DRAWN
+    events: int = EVENTS
+    only: frozenset[int] | None = None
+    faults: frozenset[str] | None = None
+
+    def command(self) -> str:
+        """The arguments of ``vreplica simulate`` that run it again."""
+        words = [f"--seed {self.seed} --seeds 1"]
+        words += ["--plain"] if self.plain else []
+        words += [f"--events {self.events}"] if self.events != EVENTS else []
+        words += [f"--only {as_ranges(self.only)}"] if self.only is not None else []
+        words += [f"--faults {','.join(sorted(self.faults)) or 'none'}"] if self.faults is not None else []
+        return " ".join(words)
+
+
+def as_ranges(numbers: Iterable[int]) -> str:
+    """1,4-7: sorted numbers, neighbours together."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in found) or "none"
+
+
 @dataclass
 class Outcome:
-    """What a run came to. ``problems`` empty: it passed."""
+    """What a run came to. ``problems`` empty: it passed. ``events`` are those that did something, by their number."""
 
     seed: int
     problems: list[str] = field(default_factory=list)
-    events: int = 0
-    faults: int = 0
+    events: list[int] = field(default_factory=list)
+    faults: Counter[str] = field(default_factory=Counter)
+    lines: int = 0
     settled_s: float | None = None
     rested_s: float | None = None
     digest: str = ""
@@ -48,48 +91,62 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
+        """Whether every invariant held, and everything settled."""
         return not self.problems
 
     def line(self) -> str:
+        """In one line."""
         settled = f"settled in {self.settled_s:.1f} s" if self.settled_s is not None else "not settled"
         if self.rested_s is not None:
             settled += f", at rest in {self.rested_s:.0f} s"
         return (
-            f"seed {self.seed}: {self.events} events, {self.faults} faults, {settled}, "
-            f"moves {sum(self.moves.values())}, trace {self.digest}, {'ok' if self.passed else 'FAILED'}"
+            f"seed {self.seed}: {len(self.events)} events, {self.faults.total()} faults of {len(self.faults)} kinds, "
+            f"{settled}, moves {sum(self.moves.values())}, trace {self.digest}, {'ok' if self.passed else 'FAILED'}"
         )
 
 
-def simulate(seed: int, *, keep_trace: bool = False, plain: bool = False) -> Outcome:
-    """Run a seed in virtual time. An error of the simulation itself is a problem of the run, too.
-
-    ``plain``: one pool with the defaults, and no acts on what is not in it.
-    """
-    outcome = Outcome(seed)
+def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
+    """Run a trial, or a seed as it is, in virtual time. An error of the simulation itself is a problem of the run, too."""
+    trial = Trial(trial) if isinstance(trial, int) else trial
+    outcome = Outcome(trial.seed)
     try:
-        run_virtual(_run(outcome, keep_trace=keep_trace, plain=plain))
+        run_virtual(_run(trial, outcome, keep_trace=keep_trace))
     except (VReplicaError, AssertionError) as error:
         outcome.problems.append(f"{type(error).__name__}: {error}")
     return outcome
 
 
-async def _run(outcome: Outcome, *, keep_trace: bool, plain: bool) -> None:
-    rng = random.Random(f"{outcome.seed}/run")
-    scale = drawn_scale(rng, plain=plain)
-    world = World(outcome.seed, scale, rates=drawn_rates(rng), keep_trace=keep_trace)
+def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, float]]:
+    """Rates of calls and watches, and of acts by kind."""
+    rates = trial.profile.rates_of(drawn_faults(rng))
+    delays = {**drawn_delays(rng), **trial.profile.delays}
+    if trial.faults is not None:
+        rates = {kind: rate if kind in trial.faults else 0.0 for kind, rate in rates.items()}
+    acts = {kind.name: rates.pop(kind.name) for kind in ACT_KINDS}
+    return FaultRates().with_rates({**rates, **delays}), acts
+
+
+async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
+    rng = random.Random(f"{trial.seed}/run")
+    scale = drawn_scale(rng, plain=trial.plain)
+    rates, mischief = rates_of(trial, rng)
+    world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     checkers = Checkers(world.trace)
     world.cluster.server.store.subscribers.append(checkers.on_change)
-    async with world:
-        workload = Workload(world, plain=plain)
-        await workload.run(steps=rng.randint(10, 80))
-        await workload.calm_down()
-        outcome.problems += await settle(world, checkers, outcome)
-        outcome.problems += checkers.violations + world.problems
-        outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
-    outcome.events, outcome.digest = world.trace.count, world.trace.digest
-    outcome.faults = world.faults.counts.total()
-    outcome.moves = checkers.moves
-    outcome.trace = world.trace.lines
+    workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
+    try:
+        async with world:
+            await workload.run(trial.events)
+            await workload.calm_down()
+            outcome.problems += await settle(world, checkers, outcome)
+            outcome.problems += checkers.violations + world.problems
+            outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
+    finally:
+        outcome.events, outcome.digest, outcome.lines = workload.done, world.trace.digest, world.trace.count
+        outcome.faults = world.faults.counts + Counter(
+            {k: n for k, n in workload.counts.items() if k in mischief}
+        )
+        outcome.moves, outcome.trace = checkers.moves, world.trace.lines
 
 
 async def settle(world: World, checkers: Checkers, outcome: Outcome) -> list[str]:

@@ -17,6 +17,7 @@ class Stored:
     """Of nodes that declare any."""
 
     def pool_of(self, vpod: VPod) -> Pool:
+        """Its pool; an empty one where there is none."""
         return self.pools.get(vpod.pool, Pool(vpod.pool))
 
     def differences(self) -> list[str]:

@@ -7,11 +7,12 @@ All that is random comes from ``random.Random(seed/what)``, so one part's dice d
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from contextvars import copy_context
 from dataclasses import dataclass, replace
-from functools import cache
-from typing import Any, Final, Self
+from functools import cache, partial
+from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -27,6 +28,8 @@ from extender.kube.api import (
     NODES,
     STATEFULSETS,
     VPODS,
+    ListOptions,
+    ListPage,
     Obj,
     Resource,
 )
@@ -35,10 +38,12 @@ from extender.service.config import Config, LeaderElectionConfig
 from extender.service.verbs import ERROR
 from extender.shipped import manifests, manifests_dir
 from extender.sim.apiserver.admission import WebhookCall, WebhookCallError
-from extender.sim.clock import wall_clock
+from extender.sim.apiserver.store import Change
+from extender.sim.clock import PROCESS, VirtualTimeLoop, wall_clock
 from extender.sim.cluster import Cluster
 from extender.sim.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
 from extender.sim.faults import CALM, Answer, Crashed, FaultRates, Faults, FaultyApi, FaultyTransport
+from extender.sim.faults.transport import UNKNOWN_NODE
 from extender.sim.scheduler.config import ProfileConfig, SchedulerConfig
 from extender.sim.scheduler.config_file import load_configuration
 from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
@@ -57,6 +62,10 @@ TENANTS: Final = ("tenant-a", "tenant-b")
 ZONES: Final = 3
 DEADLINE_S: Final = 4.0
 SYNC_TIMEOUT_S: Final = 60.0
+CACHE_AGE_MAX_S: Final = 5.0
+VERSIONS_KEPT: Final = 4000
+
+T = TypeVar("T")
 
 
 @cache
@@ -67,10 +76,12 @@ def scheduler_config() -> SchedulerConfig:
 
 
 def pool_object(pool: str = NAME, /, **spec: Any) -> Obj:
+    """An AdapterPool of the StatefulSet with its name."""
     return {"metadata": {"name": pool}, "spec": {"statefulSet": pool, **spec}}
 
 
 def vpod_object(name: str, vreplicas: int, weight: int = 1, pool: str = NAME) -> Obj:
+    """A VPod of one of the pools."""
     ref = {"namespace": NS, "name": pool}
     return {
         "metadata": {"name": name},
@@ -102,6 +113,7 @@ class Trace:
         self.count = 0
 
     def __call__(self, line: str) -> None:
+        """Take note."""
         line = f"{asyncio.get_running_loop().time():.6f} {line}"
         self.count += 1
         self._hash.update(line.encode())
@@ -110,27 +122,55 @@ class Trace:
 
     @property
     def digest(self) -> str:
+        """16 hexadecimal digits."""
         return self._hash.hexdigest()[:16]
 
 
 class Replica:
-    """One process of the service: its API, its object, its tasks. ``crash`` is SIGKILL."""
+    """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
 
     def __init__(self, name: str, api: FaultyApi, rng: random.Random) -> None:
         self.name = name
         self.api = api
+        self.clock_ahead_s = 0.0
+        """Of its wall clock. Its monotonic clock is right."""
+        self._context = copy_context()
+        self._context.run(PROCESS.set, name)
         config = Config(leader_election=LeaderElectionConfig(resource_namespace=SYSTEM))
-        self.service = Service(api, config, now=wall_clock, rng=rng, serve=False)
-        self.task = asyncio.create_task(self.service.run(), name=name)
+        self.service = self._context.run(partial(Service, api, config, now=self._now, rng=rng, serve=False))
+        self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
         api.on_crash = self._crashed
 
+    def _now(self) -> float:
+        return wall_clock() + self.clock_ahead_s
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        return asyncio.get_running_loop().create_task(work, name=self.name, context=self._context)
+
     @property
     def ready(self) -> bool:
+        """Whether kube-proxy would send it anything: a paused process takes connections for a while."""
         return not self.api.crashed and not self.task.done() and not self.service.health.problems()
 
     def crash(self) -> None:
+        """SIGKILL."""
         self.api.crash()
+        self.resume()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped now."""
+        return _loop().is_paused(self.name)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        _loop().pause(self.name)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.paused:
+            _loop().resume(self.name)
 
     def _crashed(self) -> None:
         self.task.cancel()
@@ -141,14 +181,14 @@ class Replica:
         """What its HTTP server would answer. Raises TransportError."""
         try:
             async with asyncio.timeout(min(DEADLINE_S, timeout_s)):
-                task = asyncio.create_task(self._run(verb, body))
+                task = self._spawn(self._run(verb, body))
                 self.verbs.add(task)
                 task.add_done_callback(self.verbs.discard)
                 reply, _ = await task
         except WireError as error:
             return error.status, str(error).encode()
         except TimeoutError:
-            if timeout_s <= DEADLINE_S:
+            if timeout_s <= DEADLINE_S or self.paused:
                 raise TransportError(TIMED_OUT) from None
             return 504, b"not answered in time"
         except (Crashed, asyncio.CancelledError):
@@ -184,11 +224,15 @@ class World:
         )
         self.replicas: list[Replica] = []
         self._processes: list[asyncio.Task[None]] = []
-        self.bypass_rate = 0.0
-        """Probability that the API server cannot reach the webhook."""
         self.problems: list[str] = []
         """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
         self._started = 0
+        self._scheduler: asyncio.Task[None] | None = None
+        self._versions: list[tuple[float, int]] = []
+        """(time, version) of the latest writes, for lists from old caches."""
+        self._former: dict[tuple[str, str], str] = {}
+        """(namespace, name) -> UID of the pod that had the name before."""
+        self.cluster.server.store.subscribers.append(self._on_change)
         self._webhook = WebhookCaches()
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -208,25 +252,20 @@ class World:
         return NAMES[: len(self.scale.pools)]
 
     def rng(self, what: str) -> random.Random:
+        """Dice for one purpose, always the same ones."""
         return random.Random(f"{self.seed}/{what}")
 
     def api(self, actor: str, faults: Faults) -> FaultyApi:
-        return FaultyApi(self.cluster, faults, actor=actor, record=self.trace)
+        """The way of a process to the API server."""
+        old_lists = self._old_list if faults is self.faults else None
+        return FaultyApi(self.cluster, faults, actor=actor, record=self.trace, old_lists=old_lists)
 
     async def __aenter__(self) -> Self:
         asyncio.get_running_loop().set_exception_handler(self._loop_problem)
         await self._furnish()
         await self._stack.enter_async_context(self.embedded)
         self._start_webhook()
-        transport = FaultyTransport(self._post, self.faults, on_repeated=self._repeated)
-        scheduler = Scheduler(
-            self.api("kube-scheduler", self.calm),
-            scheduler_config(),
-            now=wall_clock,
-            rng=self.rng("kube-scheduler"),
-            transport=transport,
-        )
-        self._run(scheduler.run(), "kube-scheduler")
+        self.restart_scheduler()
         for _ in range(self.scale.replicas):
             self.start_replica()
         return self
@@ -238,6 +277,41 @@ class World:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._processes, return_exceptions=True)
         await self._stack.aclose()
+
+    def restart_scheduler(self) -> None:
+        """A new process of kube-scheduler, which knows nothing of what the one before has assumed."""
+        if self._scheduler is not None:
+            self._scheduler.cancel()
+        transport = FaultyTransport(
+            self._post,
+            self.faults,
+            on_repeated=self._repeated,
+            on_odd=self._odd,
+            former_uid=lambda namespace, name: self._former.get((namespace, name), ""),
+        )
+        scheduler = Scheduler(
+            self.api("kube-scheduler", self.calm),
+            scheduler_config(),
+            now=wall_clock,
+            rng=self.rng("kube-scheduler"),
+            transport=transport,
+        )
+        self._scheduler = self._run(scheduler.run(), "kube-scheduler")
+        self._tasks.append(self._scheduler)
+
+    def _on_change(self, kind: tuple[str, str], change: Change) -> None:
+        now = asyncio.get_running_loop().time()
+        self._versions.append((now, change.version))
+        if len(self._versions) > 2 * VERSIONS_KEPT:
+            del self._versions[:VERSIONS_KEPT]
+        if kind == ("", "pods") and change.after is None and change.before is not None:
+            self._former[change.before.key] = change.before.uid
+
+    async def _old_list(self, resource: Resource, options: ListOptions) -> ListPage | None:
+        """A kind as it was some seconds ago."""
+        since = asyncio.get_running_loop().time() - self.faults.rng.uniform(0.0, CACHE_AGE_MAX_S)
+        version = next((version for at, version in reversed(self._versions) if at <= since), 0)
+        return self.cluster.server.list_at(resource, options, version) if version else None
 
     async def _furnish(self) -> None:
         for path in ("crds/adapterpools.yaml", "crds/vpods.yaml"):
@@ -258,10 +332,10 @@ class World:
             await self.cluster.create(STATEFULSETS, NS, stateful_set)
             await self.cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more}))
 
-    def _run(self, work: Any, name: str) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
-        self._tasks.append(task)
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work, name=name)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: "asyncio.Task[Any]") -> None:
         error = None if task.cancelled() else task.exception()
@@ -297,9 +371,11 @@ class World:
 
     @property
     def leader(self) -> Replica | None:
+        """One that believes that it leads."""
         return next((r for r in self.replicas if not r.api.crashed and r.service.leading()), None)
 
     async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
+        """Wait until it holds; AssertionError if it takes too long."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_s
         while not holds():
@@ -337,17 +413,30 @@ class World:
         if not errors[0] and refused:
             self.problems.append(f"I5: bind of {key[1]} succeeded, and repeated was refused: {errors[1]}")
 
+    def _odd(self, what: str, answer: Answer) -> None:
+        """What nobody should ask for must not be granted."""
+        status, body = answer
+        if status != 200:
+            return
+        reply = orjson.loads(body)
+        if what.startswith("bind") and not reply.get("Error"):
+            self.problems.append(f"{what} was granted")
+        if what.endswith("unknown node") and UNKNOWN_NODE in (reply.get("NodeNames") or ()):
+            self.problems.append(f"{what} let it pass")
+
     # -- the webhook ------------------------------------------------------------------------------------------------
 
     def _start_webhook(self) -> None:
         api = self.api("webhook", self.calm)
         for resource, sink in self._webhook.sinks.items():
             reflector = Reflector(api, resource, sink, rng=self.rng(f"webhook {resource.plural}"))
-            self._run(reflector.run(), f"webhook {resource.plural}")
+            self._tasks.append(self._run(reflector.run(), f"webhook {resource.plural}"))
 
     async def _call_webhook(self, call: WebhookCall) -> Obj:
         await self.calm.delay()
-        if self.faults.hits("webhook bypassed", self.bypass_rate):
+        if self.faults.hits("webhook_slow"):
+            await asyncio.sleep(self.faults.seconds())
+        if self.faults.hits("webhook_bypassed"):
             raise WebhookCallError("injected: connection refused")
         request = decode_review(orjson.dumps(call.review))
         review: Obj = orjson.loads(encode_review(request.uid, stamp(request, self._webhook)))
@@ -361,7 +450,14 @@ class World:
         return {key: entries[key].obj for key in sorted(entries)}
 
     def vpods(self) -> dict[str, Obj]:
+        """All vpods by key."""
         return {f"{namespace}/{name}": obj for (namespace, name), obj in self.stored(VPODS).items()}
+
+
+def _loop() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
 
 
 def _is_crash(error: BaseException) -> bool:

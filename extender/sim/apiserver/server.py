@@ -105,6 +105,10 @@ class ApiServer:
         await asyncio.sleep(0)
         return watching.list_page(self.view(resource, options), limit=limit, continue_token=continue_token)
 
+    def list_at(self, resource: Resource, options: ListOptions, version: int) -> ListPage | None:
+        """All of a kind as it was at a version, as from a cache that lags; None where the history is gone."""
+        return watching.list_at(self.view(resource, options), version)
+
     async def watch(
         self, resource: Resource, options: ListOptions, *, resource_version: str, timeout_s: float
     ) -> AsyncIterator[WatchEvent]:
@@ -136,6 +140,7 @@ class ApiServer:
         kind = self.registry.resolve(resource)
         new = received(kind, namespace, obj)
         metadata = new["metadata"]
+        names_version = str(metadata.get("resourceVersion") or "0").strip("0").isdigit()
         self._check_namespace(kind, metadata.get("namespace", ""))
         self._fill_in(kind, new)
         if kind.resource == NODES:
@@ -158,6 +163,8 @@ class ApiServer:
             self._check_namespace(kind, at.namespace)
         key = (at.namespace, new["metadata"]["name"])
         collection = self.store.collection(*kind.key)
+        if names_version:
+            raise statuses.version_on_create()
         if key in collection.entries:
             raise statuses.already_exists(kind.resource, key[1])
         if request.dry_run:
@@ -205,10 +212,10 @@ class ApiServer:
                 defaults.apply(kind.key, mutated)
         return mutated
 
-    def _validate(self, kind: Kind, old: Obj | None, new: Obj) -> None:
-        """Raises Invalid with every problem at once."""
+    def _validate(self, kind: Kind, old: Obj | None, new: Obj, known: Sequence[str] = ()) -> None:
+        """Raises Invalid with every problem at once, those ``known`` before included."""
         metadata = new["metadata"]
-        found: list[str] = []
+        found = list(known)
         if old is None:
             found += validation.metadata_problems(kind.resource, metadata)
         else:
@@ -240,12 +247,20 @@ class ApiServer:
             return await self._write_scale(request, target, lambda _: own_request(obj))
         new = received(target.kind, target.key[0], obj)
         if new["metadata"].setdefault("name", target.key[1]) != target.key[1]:
-            raise statuses.bad_request("the name of the object does not match the name on the URL")
-        named = str(new["metadata"].get("resourceVersion") or "")
-        if not named and not target.kind.unconditional_update:
-            words = "metadata.resourceVersion: Invalid value: 0x0: must be specified for an update"
-            raise statuses.invalid(target.kind.resource, target.key[1], [words])
-        return await self._write(request, target, lambda _: own(new))
+            raise statuses.other_name(new["metadata"]["name"], target.key[1])
+        if target.key not in target.collection.entries and target.kind.create_on_update:
+            return await self._create_by_update(request, target, new)
+        return await self._write(request, target, lambda _: own(new), patched=False)
+
+    async def _create_by_update(self, request: Request, target: Target, new: Obj) -> Obj:
+        """A PUT of what is not there yet, which some kinds take for a create; its version is of no account."""
+        metadata = new["metadata"]
+        version, uid = str(metadata.pop("resourceVersion", "")), metadata.get("uid")
+        if uid:
+            raise statuses.precondition_failed(target.kind.resource, target.key, "UID", uid, "")
+        if version and not (version.isascii() and version.isdigit()):
+            raise statuses.unparsable_version(version)
+        return await self.create(request, target.kind.resource, target.key[0], new)
 
     async def patch(
         self, request: Request, target: Target, patch: Sequence[Obj] | Obj, *, patch_type: PatchType | str
@@ -255,15 +270,15 @@ class ApiServer:
         change = patch_change(target.kind, own_request(patch), patch_type)
         if target.subresource == "scale":
             return await self._write_scale(request, target, change)
-        return await self._write(request, target, change)
+        return await self._write(request, target, change, patched=True)
 
-    async def _write(self, request: Request, target: Target, change: Change) -> Obj:
+    async def _write(self, request: Request, target: Target, change: Change, *, patched: bool) -> Obj:
         """Read, change, admit, store; again while others were faster and the request names no version."""
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()
             new = change(before.copy())
-            check_wanted(target, before, new)
-            new = await self._prepared(request, target, before, new)
+            found = check_wanted(target, before, new, patched=patched)
+            new = await self._prepared(request, target, before, new, found)
             if identical(new, before.obj):
                 return before.copy()
             if target.collection.entries.get(target.key) is before:
@@ -272,8 +287,13 @@ class ApiServer:
                 return self._store_update(target, before, new)
         raise statuses.modified(target.kind.resource, target.key[1])
 
-    async def _prepared(self, request: Request, target: Target, before: Entry, new: Obj) -> Obj:
-        """The wanted object made storable: defaulted, admitted, with the kind's strategy, validated."""
+    async def _prepared(
+        self, request: Request, target: Target, before: Entry, new: Obj, found: Sequence[str]
+    ) -> Obj:
+        """The wanted object made storable: defaulted, admitted, with the kind's strategy, validated.
+
+        ``found`` is what is known to be wrong with it before.
+        """
         kind = target.kind
         strategy.default_custom(kind, new)
         if not kind.custom:
@@ -294,7 +314,7 @@ class ApiServer:
             _settle(target, before, new)
             new = await self._mutated(kind, at)
         _settle(target, before, new)
-        self._validate(kind, before.obj, new)
+        self._validate(kind, before.obj, new, found)
         if self.admission.active():
             await self.admission.validate(_with_object(at, new))
         return new

@@ -68,6 +68,16 @@ def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
     return ListPage(items, str(version))
 
 
+def list_at(view: View, version: int) -> ListPage | None:
+    """All of the list as it was at a version; None where the history does not reach back so far."""
+    entries = view.collection.entries_at(version)
+    if entries is None:
+        return None
+    found = [entries[key] for key in sorted(entries)]
+    items = [entry.copy() for entry in found if view.matches is None or view.matches(entry.obj)]
+    return ListPage(items, str(version))
+
+
 def _encode_continue(version: int, after: Key) -> str:
     token = orjson.dumps({"rv": version, "start": after})
     return base64.urlsafe_b64encode(token).rstrip(b"=").decode()

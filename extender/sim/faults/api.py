@@ -1,27 +1,8 @@
-"""Faults: what networks, API servers and machines do to a process, decided by a seeded ``random.Random``.
+"""``FaultyApi``: an ``Api`` as one process sees it, with everything that may go wrong on the way there and back."""
 
-``FaultyApi`` stands between one process and the API server, ``FaultyTransport`` between kube-scheduler and an extender::
-
-    request --delay--> refused (409, 422, 429, 500)      nothing happened
-                       lost on its way                   nothing happened, the caller learns OutcomeUnknown
-                       served --> answer lost            it happened,      the caller learns OutcomeUnknown
-                                  answer --delay-->      it happened, and is known to have
-    watch   --lag----> events late, doubled, cut off, or ended by 410
-
-Rates are probabilities of one call or one event; ``Faults.rates`` may be replaced at any time, ``CALM`` ends all faults
-but leaves a small delay, so that things still overlap.
-
-A *crash* is a SIGKILL: from that moment every call, also one under way, raises ``Crashed``. It is no Exception, so no
-handler of the code under test mistakes it for an answer; what clean-up runs all the same cannot reach the API server any more.
-A write that was under way has happened or not, depending on where it was.
-"""
-
-import random
-from asyncio import sleep
-from collections import Counter
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
-from contextvars import ContextVar
-from dataclasses import dataclass
+from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar
 
 from extender.kube.api import (
@@ -29,9 +10,7 @@ from extender.kube.api import (
     Api,
     ApiError,
     Binding,
-    Conflict,
     Expired,
-    Invalid,
     ListOptions,
     ListPage,
     Obj,
@@ -39,94 +18,42 @@ from extender.kube.api import (
     PatchType,
     Preconditions,
     Resource,
-    TooManyRequests,
     WatchEvent,
+    WatchEventType,
 )
-from extender.sim.scheduler.extender_transport import TIMED_OUT, Transport, TransportError
+from extender.sim.faults.dice import HELD_MAX_S, Faults
 
 T = TypeVar("T")
 
 ACTOR: Final[ContextVar[str]] = ContextVar("ACTOR", default="")
 """Who is writing, for subscribers of the store: the name of the ``FaultyApi`` whose call is being served."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FaultRates:
-    """Probabilities, 0 to 1, and delays, seconds."""
-
-    refused: float = 0.0
-    """A call is answered 409, 422 (writes), 429 or 500 and has no effect."""
-    lost_before: float = 0.0
-    lost_after: float = 0.0
-    slow: float = 0.0
-    """A call or an event takes up to ``slow_max_s``, both ways."""
-    watch_cut: float = 0.0
-    """A watch ends instead of an event, which is not lost but told by the next watch."""
-    watch_expired: float = 0.0
-    event_doubled: float = 0.0
-    repeated: float = 0.0
-    """An extender call is sent twice, and the second answer counts."""
-    delay_mean_s: float = 0.002
-    slow_max_s: float = 3.0
-
-
-CALM: Final = FaultRates()
+OldLists = Callable[[Resource, ListOptions], Coroutine[Any, Any, ListPage | None]]
+"""A kind as it was some seconds ago, in one page; None where nobody remembers."""
+HUNG_S: Final = 3600.0
+"""Longer than any watch is waited for."""
+BOOKMARKS: Final = 4
 
 
 class Crashed(BaseException):
     """The process is dead: nothing that it still does reaches the outside."""
 
 
-class Faults:
-    """The dice. ``counts`` says how often each fault fell."""
-
-    def __init__(self, rng: random.Random, rates: FaultRates = CALM) -> None:
-        self.rng = rng
-        self.rates = rates
-        self.counts: Counter[str] = Counter()
-
-    def hits(self, what: str, probability: float) -> bool:
-        """Whether the fault ``what`` happens now."""
-        if probability <= 0.0 or self.rng.random() >= probability:
-            return False
-        self.counts[what] += 1
-        return True
-
-    async def delay(self) -> None:
-        """One way through the network."""
-        await sleep(self._delay_s())
-
-    def _delay_s(self) -> float:
-        if self.hits("slow", self.rates.slow):
-            return self.rng.uniform(0.0, self.rates.slow_max_s)
-        return self.rng.expovariate(1.0 / self.rates.delay_mean_s)
-
-    def refusal(self, *, write: bool) -> ApiError | None:
-        """The error that a call gets instead of being served, if any."""
-        if self.hits("refused", self.rates.refused):
-            kinds: list[ApiError] = [
-                TooManyRequests(429, "TooManyRequests", "injected: too many requests", retry_after_s=1.0),
-                ApiError(500, "InternalError", "injected: internal error"),
-                ApiError(503, "ServiceUnavailable", "injected: etcd has no leader"),
-            ]
-            if write:
-                kinds += [
-                    Conflict(409, "Conflict", "injected: the object has been modified"),
-                    Invalid(422, "Invalid", "injected: the server rejected our request"),
-                ]
-            return self.rng.choice(kinds)
-        if self.hits("lost before", self.rates.lost_before):
-            return OutcomeUnknown(0, "Timeout", "injected: the request was lost")
-        return None
-
-
 class FaultyApi:
     """``Api`` as one process sees it. ``actor`` names the process; ``record`` gets one line a call for the trace."""
 
     def __init__(
-        self, api: Api, faults: Faults, *, actor: str, record: Callable[[str], None] = lambda _line: None
+        self,
+        api: Api,
+        faults: Faults,
+        *,
+        actor: str,
+        record: Callable[[str], None] = lambda _line: None,
+        old_lists: OldLists | None = None,
     ) -> None:
         self._api = api
+        self._old_lists = old_lists
+        self._listed: set[str] = set()
+        self._late: set[asyncio.Task[None]] = set()
         self._faults = faults
         self._actor = actor
         self._record = record
@@ -155,20 +82,25 @@ class FaultyApi:
             self.crash()
         self._alive()
 
-    async def _call(self, what: str, served: Coroutine[Any, Any, T], *, write: bool = True) -> T:
-        """``served``, with whatever happens to it on the way there and back."""
+    async def _call(
+        self, what: str, served: Coroutine[Any, Any, T], *, write: bool = True, lost: str = "reply_lost"
+    ) -> T:
+        """``served``, with whatever happens to it on the way there and back; ``lost``: how losing its answer is called."""
         try:
             number = await self._send(what, write=write)
         except BaseException:
             served.close()
             raise
+        if write and self._faults.hits("write_late"):
+            self._serve_later(what, served)
+            raise OutcomeUnknown(0, "Timeout", "injected: given up, and still under way")
         try:
             reply = await self._serve(what, served)
         finally:
             self._crash_if_due(number, after_effect=True)
         await self._faults.delay()
         self._alive()
-        if self._faults.hits("lost after", self._faults.rates.lost_after):
+        if self._faults.hits(lost):
             raise OutcomeUnknown(0, "Timeout", "injected: the answer was lost")
         return reply
 
@@ -179,11 +111,25 @@ class FaultyApi:
         number = self.calls
         await self._faults.delay()
         self._crash_if_due(number, after_effect=False)
-        refusal = self._faults.refusal(write=write)
+        refusal = self._faults.refusal(self._actor, write=write)
         if refusal is not None:
             self._record(f"{self._actor} {what} {refusal.reason}, injected")
             raise refusal
         return number
+
+    def _serve_later(self, what: str, served: Coroutine[Any, Any, T]) -> None:
+        """The write is in the network: it arrives even if its process is paused, or dead, by then."""
+
+        async def arrive() -> None:
+            await asyncio.sleep(self._faults.seconds())
+            try:
+                await self._serve(what, served)
+            except ApiError:
+                return
+
+        task = asyncio.get_running_loop().create_task(arrive(), name="late write", context=Context())
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
 
     async def _serve(self, what: str, served: Coroutine[Any, Any, T]) -> T:
         token = ACTOR.set(self._actor)
@@ -207,10 +153,21 @@ class FaultyApi:
         resource_version: str = "",
     ) -> ListPage:
         """``Api.list_page``."""
+        if not continue_token and (old := await self._old_list(resource, options)) is not None:
+            return old
         page = self._api.list_page(
             resource, options, limit=limit, continue_token=continue_token, resource_version=resource_version
         )
         return await self._call(f"list {resource.plural}", page, write=False)
+
+    async def _old_list(self, resource: Resource, options: ListOptions) -> ListPage | None:
+        """The first list of a kind may be old: any API server's cache answers it. Later ones ask for what is there now."""
+        first = resource.plural not in self._listed
+        self._listed.add(resource.plural)
+        if not first or self._old_lists is None or not self._faults.hits("stale_list"):
+            return None
+        old = self._old_lists(resource, options)
+        return await self._call(f"list {resource.plural} from an old cache", old, write=False)
 
     async def watch(
         self,
@@ -223,14 +180,21 @@ class FaultyApi:
         """``Api.watch``."""
         self._alive()
         await self._faults.delay()
+        if self._faults.is_cut_off(self._actor):
+            raise OutcomeUnknown(0, "Timeout", "injected: no route to host")
         stream = self._api.watch(resource, options, resource_version=resource_version, timeout_s=timeout_s)
+        reached = resource_version
         try:
             async for event in stream:
                 await self._faults.delay()
                 self._alive()
                 self._interrupt()
+                async for bookmark in self._held_back(resource, reached):
+                    yield bookmark
+                self._alive()
+                reached = event.object["metadata"]["resourceVersion"]
                 yield event
-                if self._faults.hits("event doubled", self._faults.rates.event_doubled):
+                if self._faults.hits("event_doubled"):
                     yield event
         finally:
             if isinstance(stream, AsyncGenerator):
@@ -238,11 +202,23 @@ class FaultyApi:
 
     def _interrupt(self) -> None:
         """End a watch, perhaps."""
-        rates = self._faults.rates
-        if self._faults.hits("watch expired", rates.watch_expired):
+        if self._faults.hits("watch_expired"):
             raise Expired(410, "Expired", "injected: too old resource version")
-        if self._faults.hits("watch cut", rates.watch_cut):
+        if self._faults.hits("watch_dropped"):
             raise OutcomeUnknown(0, "ConnectionReset", "injected: the watch was cut off")
+
+    async def _held_back(self, resource: Resource, reached: str) -> AsyncIterator[WatchEvent]:
+        """Wait before an event, perhaps; bookmarks that come meanwhile say how far the watch had got."""
+        if self._faults.hits("watch_hung"):
+            await asyncio.sleep(HUNG_S)
+        if self._faults.hits("event_delayed"):
+            await asyncio.sleep(self._faults.seconds())
+        if self._faults.hits("bookmarks_only"):
+            metadata: Obj = {"resourceVersion": reached, "creationTimestamp": None}
+            held = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+            for _ in range(BOOKMARKS):
+                await asyncio.sleep(self._faults.rng.uniform(0.0, HELD_MAX_S / BOOKMARKS))
+                yield WatchEvent(WatchEventType.BOOKMARK, held)
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
         """``Api.get``."""
@@ -258,7 +234,8 @@ class FaultyApi:
     ) -> Obj:
         """``Api.update``."""
         served = self._api.update(resource, namespace, name, obj, subresource=subresource)
-        return await self._call(_what("update", resource, name, subresource), served)
+        what = _what("update", resource, name, subresource)
+        return await self._call(what, served, lost=_lost(resource, subresource, "reply_lost"))
 
     async def patch(
         self,
@@ -274,7 +251,8 @@ class FaultyApi:
         served = self._api.patch(
             resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
         )
-        return await self._call(_what("patch", resource, name, subresource), served)
+        what = _what("patch", resource, name, subresource)
+        return await self._call(what, served, lost=_lost(resource, subresource, "patch_reply_lost"))
 
     async def delete(
         self,
@@ -293,41 +271,17 @@ class FaultyApi:
 
     async def bind(self, binding: Binding) -> None:
         """``Api.bind``."""
-        await self._call(f"bind {binding.name} to {binding.node}", self._api.bind(binding))
+        await self._call(
+            f"bind {binding.name} to {binding.node}", self._api.bind(binding), lost="bind_reply_lost"
+        )
 
 
 def _what(verb: str, resource: Resource, name: str, subresource: str) -> str:
     return f"{verb} {resource.plural}/{name}" + (f"/{subresource}" if subresource else "")
 
 
-Answer = tuple[int, bytes]
-OnRepeated = Callable[[str, bytes, Answer, Answer], None]
-
-
-class FaultyTransport:
-    """A ``Transport`` whose calls are lost on their way, lose their answers, or are sent twice.
-
-    ``on_repeated(url, body, first, second)`` is told both answers of a call that was sent twice.
-    """
-
-    def __init__(self, transport: Transport, faults: Faults, *, on_repeated: OnRepeated) -> None:
-        self._transport = transport
-        self._faults = faults
-        self._on_repeated = on_repeated
-
-    async def __call__(self, url: str, body: bytes, timeout_s: float) -> Answer:
-        """POST, perhaps. Raises TransportError."""
-        rates = self._faults.rates
-        if self._faults.hits("extender call lost", rates.lost_before):
-            await sleep(timeout_s)
-            raise TransportError(TIMED_OUT)
-        await self._faults.delay()
-        answer = await self._transport(url, body, timeout_s)
-        if self._faults.hits("extender call repeated", rates.repeated):
-            again = await self._transport(url, body, timeout_s)
-            self._on_repeated(url, body, answer, again)
-            answer = again
-        if self._faults.hits("extender answer lost", rates.lost_after):
-            await sleep(timeout_s)
-            raise TransportError(TIMED_OUT)
-        return answer
+def _lost(resource: Resource, subresource: str, otherwise: str) -> str:
+    """How losing the answer to such a write is called."""
+    if resource.plural == "leases":
+        return "lease_reply_lost"
+    return {"status": "status_reply_lost", "scale": "scale_reply_lost"}.get(subresource, otherwise)

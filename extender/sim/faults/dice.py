@@ -1,0 +1,82 @@
+"""``Faults``: the dice of one process, and what fell."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from extender.kube.api import ApiError, Conflict, Invalid, OutcomeUnknown, TooManyRequests
+from extender.sim.faults.rates import CALM, FaultRates
+
+PARTITION_MAX_S: Final = 20.0
+HELD_MAX_S: Final = 10.0
+"""For how long events may be held back."""
+
+
+class Faults:
+    """``counts`` says how often each kind fell, by its name in ``FaultRates``."""
+
+    def __init__(self, rng: random.Random, rates: FaultRates = CALM) -> None:
+        self.rng = rng
+        self.rates = rates
+        self.counts: Counter[str] = Counter()
+        self._cut_off: dict[str, float] = {}
+
+    def hits(self, kind: str) -> bool:
+        """Whether this fault happens now."""
+        rate: float = getattr(self.rates, kind)
+        if rate <= 0.0 or self.rng.random() >= rate:
+            return False
+        self.counts[kind] += 1
+        return True
+
+    async def delay(self) -> None:
+        """One way through the network."""
+        await asyncio.sleep(self._delay_s())
+
+    def seconds(self) -> float:
+        """How long something slow takes."""
+        return self.rng.uniform(0.0, self.rates.slow_max_s)
+
+    def _delay_s(self) -> float:
+        if self.hits("slow"):
+            return self.seconds()
+        return self.rng.expovariate(1.0 / self.rates.delay_mean_s)
+
+    def cut_off(self, actor: str) -> None:
+        """The process reaches no API server for a while."""
+        until = asyncio.get_running_loop().time() + self.rng.uniform(1.0, PARTITION_MAX_S)
+        self._cut_off[actor] = until
+
+    def is_cut_off(self, actor: str) -> bool:
+        """Whether it is now, or is from now on."""
+        until = self._cut_off.get(actor)
+        if until is not None and self.rates is not CALM and asyncio.get_running_loop().time() < until:
+            return True
+        if self.hits("partition"):
+            self.cut_off(actor)
+            return True
+        return False
+
+    def refusal(self, actor: str, *, write: bool) -> ApiError | None:
+        """The error that a call gets instead of being served, if any."""
+        if self.is_cut_off(actor):
+            return OutcomeUnknown(0, "Timeout", "injected: no route to host")
+        kinds = _REFUSALS if write else _READ_REFUSALS
+        return next((refusal() for kind, refusal in kinds.items() if self.hits(kind)), None)
+
+
+_READ_REFUSALS: Final[dict[str, Callable[[], ApiError]]] = {
+    "too_many_requests": lambda: TooManyRequests(
+        429, "TooManyRequests", "injected: too many requests", retry_after_s=1.0
+    ),
+    "internal_error": lambda: ApiError(500, "InternalError", "injected: internal error"),
+    "unavailable": lambda: ApiError(503, "ServiceUnavailable", "injected: etcd has no leader"),
+    "connection_reset": lambda: OutcomeUnknown(0, "Timeout", "injected: connection reset by peer"),
+}
+_REFUSALS: Final[dict[str, Callable[[], ApiError]]] = {
+    **_READ_REFUSALS,
+    "conflict": lambda: Conflict(409, "Conflict", "injected: the object has been modified"),
+    "invalid": lambda: Invalid(422, "Invalid", "injected: the server rejected our request"),
+}

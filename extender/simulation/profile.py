@@ -1,0 +1,109 @@
+"""Fault profiles: which faults a run has, and how often.
+
+Without a profile a seed draws them (``draws``). A profile is a YAML document with any of these::
+
+    faults: {watchDropped: 0.02, killReplica: 0.01}   # rates of these kinds, probabilities
+    others: drawn                                     # or none: what becomes of the kinds not named
+    delayMeanS: 0.01                                  # seconds, one way through the network
+    slowMaxS: 6                                       # seconds, what is slow takes up to
+
+``vreplica simulate --faults`` lists every kind.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+from extender.core.errors import VReplicaError
+from extender.sim.faults import KINDS, FaultKind
+
+ACT_KINDS: Final = tuple(
+    FaultKind(name, "workload event", most, what)
+    for name, most, what in (
+        ("killReplica", 0.01, "a replica is killed (SIGKILL)"),
+        ("killAtCall", 0.02, "a replica is killed in one of its next calls, before or after it is served"),
+        ("startReplica", 0.02, "one more replica is started"),
+        ("pauseReplica", 0.01, "a replica is stopped (SIGSTOP) for up to 40 s, longer than the lease lasts"),
+        (
+            "stealLease",
+            0.006,
+            "the Lease is given to another replica: for seconds two believe that they lead",
+        ),
+        ("leaseThereAndBack", 0.006, "the Lease is given to another replica, and back to the first"),
+        ("clockJump", 0.01, "a replica's wall clock jumps by up to an hour"),
+        ("schedulerRestart", 0.006, "kube-scheduler is restarted: it forgets what it has assumed"),
+        ("apiServerOutage", 0.003, "no replica reaches the API server for seconds"),
+        ("historyCompacted", 0.01, "all watches get 410"),
+        ("nodeFails", 0.01, "a node is lost with all pods on it"),
+        ("zoneFails", 0.003, "all nodes of a zone are lost"),
+        ("nodesRecover", 0.03, "lost nodes come back"),
+        ("podForceDeleted", 0.03, "a pod is deleted at once: its name comes back with a new UID"),
+        ("podsForceDeleted", 0.004, "all pods are deleted at once"),
+        ("replicasEdited", 0.01, "somebody else scales the StatefulSet"),
+        ("ledgerEdited", 0.015, "a person changes a ledger: less, more, garbage, gone"),
+        ("statusEdited", 0.015, "a person changes the placements of a vpod"),
+        ("boundElsewhere", 0.03, "another scheduler binds one of our pods"),
+    )
+)
+ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
+_BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
+_DELAYS: Final = ("delayMeanS", "slowMaxS")
+_KEYS: Final = ("faults", "others", *_DELAYS)
+
+
+class ProfileError(VReplicaError):
+    """A fault profile that cannot be read, or asks for what there is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultProfile:
+    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``drawn`` False: the rest is 0."""
+
+    rates: Mapping[str, float] = field(default_factory=dict)
+    delays: Mapping[str, float] = field(default_factory=dict)
+    drawn: bool = True
+
+    def rates_of(self, drawn: Mapping[str, float]) -> dict[str, float]:
+        """Rate of every kind, given those that the seed has drawn."""
+        return {
+            kind.name: self.rates.get(kind.name, drawn[kind.name] if self.drawn else 0.0)
+            for kind in ALL_KINDS
+        }
+
+
+DRAWN: Final = FaultProfile()
+
+
+def profile_from(document: Any) -> FaultProfile:
+    """A profile from its document. Raises ProfileError, which names the field."""
+    if not isinstance(document, dict):
+        raise ProfileError("a fault profile is a mapping with faults, others, delayMeanS and slowMaxS")
+    for key in document:
+        if key not in _KEYS:
+            raise ProfileError(f"unknown field {key!r}{_nearest(str(key), _KEYS)}")
+    others = document.get("others", "drawn")
+    if others not in ("drawn", "none"):
+        raise ProfileError(f"others: {others!r} is neither drawn nor none")
+    faults = document.get("faults") or {}
+    if not isinstance(faults, dict):
+        raise ProfileError("faults: not a mapping of kinds to probabilities")
+    for name in faults:
+        if name not in _BY_NAME:
+            raise ProfileError(f"faults: there is no kind {name!r}{_nearest(str(name), _BY_NAME)}")
+    return FaultProfile(
+        {name: _number(f"faults.{name}", rate, most=1.0) for name, rate in faults.items()},
+        {name: _number(name, document[name], most=60.0) for name in _DELAYS if name in document},
+        others == "drawn",
+    )
+
+
+def _number(where: str, value: Any, *, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= most:
+        raise ProfileError(f"{where}: {value!r} is not a number between 0 and {most:g}")
+    return float(value)
+
+
+def _nearest(name: str, names: Any) -> str:
+    close = get_close_matches(name, list(names), n=1)
+    return f", did you mean {close[0]}?" if close else ""

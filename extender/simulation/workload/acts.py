@@ -1,0 +1,53 @@
+"""``Act``: one kind of event; ``Scene``: what acts have in common, dice and the way to the cluster."""
+
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from extender.kube.api import PODS, Obj, PatchType, Resource
+from extender.simulation.world import NS, World
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """``do`` returns whether there was anything to do it to; ``weight`` is how often it comes beside the others."""
+
+    name: str
+    weight: float
+    do: Callable[[], Awaitable[bool]]
+
+
+class Scene:
+    """A world and the dice of the present event. The workload's own writes meet no faults."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.rng = random.Random(0)
+        """Replaced for each event, so that leaving one out does not change what the others draw."""
+
+    def any(self, resource: Resource, among: Callable[[Obj], bool] = lambda _: True) -> Obj | None:
+        """One of the objects for which ``among`` holds."""
+        found = [obj for obj in self.world.stored(resource).values() if among(obj)]
+        return self.rng.choice(found) if found else None
+
+    def pod(self, among: Callable[[Obj], bool] = lambda _: True) -> Obj | None:
+        """One of the pods that are not being deleted."""
+        return self.any(PODS, lambda pod: not pod["metadata"].get("deletionTimestamp") and among(pod))
+
+    def pool_name(self) -> str:
+        """One of the pools."""
+        pools = self.world.pools
+        return pools[0] if len(pools) == 1 else self.rng.choice(pools)
+
+    async def merge(
+        self, resource: Resource, namespace: str, name: str, patch: Obj, subresource: str = ""
+    ) -> None:
+        """A merge patch. Raises ApiError."""
+        await self.world.cluster.patch(
+            resource, namespace, name, patch, patch_type=PatchType.MERGE, subresource=subresource
+        )
+
+    async def annotate(self, pod: Obj, annotations: dict[str, Any]) -> None:
+        """Change a pod's annotations; None removes one."""
+        await self.merge(PODS, NS, pod["metadata"]["name"], {"metadata": {"annotations": annotations}})

@@ -1,0 +1,273 @@
+"""Faults that are acts: processes killed, paused and confused, nodes and zones lost, and what nobody should do by hand.
+
+Each is a kind of ``ACT_KINDS`` with a probability of its own; calls and watches fail by ``extender.sim.faults``.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import orjson
+
+from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, Obj
+from extender.simulation.facts import PLACEMENTS, SLOTS
+from extender.simulation.workload.acts import Scene
+from extender.simulation.world import NS, SYSTEM, TENANTS, ZONES
+
+REPLICAS_MAX: Final = 3
+PODS_MAX: Final = 12
+"""What somebody else may set the replicas to."""
+PAUSE_MAX_S: Final = 40.0
+"""A lease lasts 15 s."""
+LEASE: Final = "vreplica-scheduler"
+
+
+class Mischief:
+    """``acts`` by kind. ``calm_down`` ends what goes on by itself."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._failed: set[str] = set()
+        self._later: set[asyncio.Task[None]] = set()
+        self.acts: dict[str, Callable[[], Awaitable[bool]]] = {
+            "killReplica": self._kill_replica,
+            "killAtCall": self._kill_at_call,
+            "startReplica": self._start_replica,
+            "pauseReplica": self._pause_replica,
+            "stealLease": self._steal_lease,
+            "leaseThereAndBack": self._lease_there_and_back,
+            "clockJump": self._clock_jump,
+            "schedulerRestart": self._restart_scheduler,
+            "apiServerOutage": self._outage,
+            "historyCompacted": self._compact,
+            "nodeFails": self._fail_node,
+            "zoneFails": self._fail_zone,
+            "nodesRecover": self._recover_nodes,
+            "podForceDeleted": self._force_delete,
+            "podsForceDeleted": self._force_delete_all,
+            "replicasEdited": self._edit_replicas,
+            "ledgerEdited": self._edit_ledger,
+            "statusEdited": self._edit_status,
+            "boundElsewhere": self._bind_elsewhere,
+        }
+
+    async def calm_down(self) -> None:
+        """Nodes are well, processes run; leases are nobody else's business any more."""
+        await self._recover_nodes()
+        for task in list(self._later):
+            task.cancel()
+        await asyncio.gather(*self._later, return_exceptions=True)
+        for replica in self._scene.world.replicas:
+            replica.resume()
+            replica.api.crash_at_call = None
+
+    def _soon(self, delay_s: float, act: Callable[[], Awaitable[object]]) -> None:
+        async def later() -> None:
+            await asyncio.sleep(delay_s)
+            try:
+                await act()
+            except ApiError:
+                return
+
+        task = asyncio.create_task(later())
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
+
+    # -- processes ------------------------------------------------------------------------------------------------
+
+    async def _kill_replica(self) -> bool:
+        world = self._scene.world
+        if not world.replicas:
+            return False
+        world.kill(self._scene.rng.choice(world.replicas))
+        return True
+
+    async def _kill_at_call(self) -> bool:
+        if not self._scene.world.replicas:
+            return False
+        api = self._scene.rng.choice(self._scene.world.replicas).api
+        api.crash_after_effect = self._scene.rng.random() < 0.5
+        api.crash_at_call = api.calls + self._scene.rng.randint(1, 30)
+        return True
+
+    async def _start_replica(self) -> bool:
+        if len(self._scene.world.replicas) >= REPLICAS_MAX:
+            return False
+        self._scene.world.start_replica()
+        return True
+
+    async def _pause_replica(self) -> bool:
+        world, rng = self._scene.world, self._scene.rng
+        # The leader more often than not: that is where it hurts.
+        replica = world.leader if rng.random() < 0.7 else None
+        if replica is None:
+            replica = rng.choice(world.replicas) if world.replicas else None
+        if replica is None or replica.paused:
+            return False
+        replica.pause()
+
+        async def resume() -> None:
+            replica.resume()
+
+        self._soon(rng.uniform(0.5, PAUSE_MAX_S), resume)
+        return True
+
+    async def _give_lease(self, holder: str) -> None:
+        patch = {"spec": {"holderIdentity": holder}}
+        await self._scene.merge(LEASES, SYSTEM, LEASE, patch)
+
+    def _holder(self) -> str:
+        lease = self._scene.world.stored(LEASES).get((SYSTEM, LEASE), {})
+        return str(lease.get("spec", {}).get("holderIdentity") or "")
+
+    def _other(self) -> str | None:
+        """Identity of a replica that does not hold the Lease."""
+        names = [replica.service.identity for replica in self._scene.world.replicas]
+        others = [name for name in names if name != self._holder()]
+        return self._scene.rng.choice(others) if others else None
+
+    async def _steal_lease(self) -> bool:
+        other = self._other()
+        if other is None or not self._holder():
+            return False
+        await self._give_lease(other)
+        return True
+
+    async def _lease_there_and_back(self) -> bool:
+        first, other = self._holder(), self._other()
+        if other is None or not first:
+            return False
+        await self._give_lease(other)
+        self._soon(self._scene.rng.uniform(0.1, 6.0), lambda: self._give_lease(first))
+        return True
+
+    async def _clock_jump(self) -> bool:
+        if not self._scene.world.replicas:
+            return False
+        replica = self._scene.rng.choice(self._scene.world.replicas)
+        replica.clock_ahead_s += self._scene.rng.choice((-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0))
+        return True
+
+    async def _restart_scheduler(self) -> bool:
+        self._scene.world.restart_scheduler()
+        return True
+
+    async def _outage(self) -> bool:
+        for replica in self._scene.world.replicas:
+            self._scene.world.faults.cut_off(replica.name)
+        return True
+
+    async def _compact(self) -> bool:
+        self._scene.world.cluster.compact()
+        return True
+
+    # -- machines -------------------------------------------------------------------------------------------------
+
+    async def _fail_node(self) -> bool:
+        node = self._scene.any(NODES)
+        if node is None:
+            return False
+        self._fail(node["metadata"]["name"])
+        return True
+
+    def _fail(self, name: str) -> None:
+        self._failed.add(name)
+        self._scene.world.embedded.fail_node(name)
+
+    async def _fail_zone(self) -> bool:
+        zone = self._scene.rng.randrange(ZONES)
+        for index in range(zone, self._scene.world.scale.nodes, ZONES):
+            self._fail(f"node-{index}")
+        return True
+
+    async def _recover_nodes(self) -> bool:
+        failed = sorted(self._failed)
+        for name in failed:
+            self._failed.discard(name)
+            self._scene.world.embedded.recover_node(name)
+        return bool(failed)
+
+    async def _delete_now(self, pod: Obj) -> None:
+        await self._scene.world.cluster.delete(PODS, NS, pod["metadata"]["name"], grace_period_s=0)
+
+    async def _force_delete(self) -> bool:
+        pod = self._scene.pod()
+        if pod is None:
+            return False
+        await self._delete_now(pod)
+        return True
+
+    async def _force_delete_all(self) -> bool:
+        pods = list(self._scene.world.stored(PODS).values())
+        for pod in pods:
+            await self._delete_now(pod)
+        return bool(pods)
+
+    # -- what nobody should do by hand ----------------------------------------------------------------------------
+
+    async def _edit_replicas(self) -> bool:
+        pool, cluster = self._scene.pool_name(), self._scene.world.cluster
+        scale = await cluster.get(STATEFULSETS, NS, pool, subresource="scale")
+        replicas = max(0, scale["spec"]["replicas"] + self._scene.rng.choice((-2, -1, 1, 2)))
+        scale["spec"]["replicas"] = min(replicas, PODS_MAX)
+        await cluster.update(STATEFULSETS, NS, pool, scale, subresource="scale")
+        return True
+
+    async def _edit_ledger(self) -> bool:
+        pod = self._scene.pod(lambda pod: bool(pod["spec"].get("nodeName")))
+        if pod is None:
+            return False
+        text = (pod["metadata"].get("annotations") or {}).get(PLACEMENTS)
+        edit = self._scene.rng.choice(("garbage", "gone", "both gone", "less", "more", "ghost"))
+        if edit in ("less", "more", "ghost"):
+            text = self._edited(edit, text)
+        values: dict[str, dict[str, str | None]] = {
+            "garbage": {PLACEMENTS: "{oops"},
+            "gone": {PLACEMENTS: None},
+            "both gone": {PLACEMENTS: None, SLOTS: None},
+        }
+        await self._scene.annotate(pod, values.get(edit, {PLACEMENTS: text}))
+        return True
+
+    def _edited(self, edit: str, text: str | None) -> str:
+        rng = self._scene.rng
+        try:
+            ledger: dict[str, Any] = orjson.loads(text or "{}")
+        except orjson.JSONDecodeError:
+            ledger = {}
+        if edit == "ghost" or not ledger:
+            ledger[f"{TENANTS[0]}/ghost"] = rng.randint(1, 3)
+        elif edit == "less":
+            del ledger[rng.choice(sorted(ledger))]
+        else:
+            ledger[rng.choice(sorted(ledger))] = rng.randint(1, 15)
+        return orjson.dumps(ledger, option=orjson.OPT_SORT_KEYS).decode()
+
+    async def _edit_status(self) -> bool:
+        scene = self._scene
+        if (vpod := scene.any(VPODS)) is None:
+            return False
+        placements = [dict(item) for item in (vpod.get("status") or {}).get("placements") or ()]
+        if placements and scene.rng.random() < 0.7:
+            item = scene.rng.choice(placements)
+            item["vreplicas"] = scene.rng.randint(1, 6)
+            if scene.rng.random() < 0.3:
+                placements.remove(item)
+        else:
+            name = f"{scene.pool_name()}-{scene.rng.randint(0, 15)}"
+            placements.append({"podName": name, "vreplicas": 1})
+        unique = {item["podName"]: item for item in placements}
+        metadata = vpod["metadata"]
+        patch: Obj = {"status": {"placements": list(unique.values())}}
+        await scene.merge(VPODS, metadata["namespace"], metadata["name"], patch, "status")
+        return True
+
+    async def _bind_elsewhere(self) -> bool:
+        """Another scheduler binds a pod that waits for ours."""
+        pod = self._scene.pod(lambda pod: not pod["spec"].get("nodeName"))
+        node = self._scene.any(NODES)
+        if pod is None or node is None:
+            return False
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        await self._scene.world.cluster.bind(Binding(NS, name, node["metadata"]["name"], uid=uid))
+        return True

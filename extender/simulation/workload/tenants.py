@@ -1,0 +1,87 @@
+"""What tenants do: vpods come, grow, shrink, move to another pool and go."""
+
+import asyncio
+from typing import Final
+
+from extender.kube.api import VPODS, Obj
+from extender.simulation.workload.acts import Act, Scene
+from extender.simulation.world import NS, TENANTS, vpod_object
+
+VPODS_MAX: Final = 12
+
+
+class Tenants:
+    """``acts`` with their weights; the first two are in every run."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._vpods = 0
+        self.always = (Act("create vpod", 6, self.create), Act("resize vpod", 8, self._resize))
+        self.sometimes = (
+            Act("delete vpod", 2, self._delete),
+            Act("recreate vpod", 1, self._recreate),
+            Act("reweigh vpod", 1, self._reweigh),
+        )
+        self.among_pools = (
+            Act("move vpod to a pool", 1, self._move),
+            Act("shrink all", 0.3, self._shrink_all),
+        )
+
+    async def create(self) -> bool:
+        """One more, unless there are many."""
+        scene = self._scene
+        if len(scene.world.stored(VPODS)) >= VPODS_MAX:
+            return False
+        self._vpods += 1
+        weight = scene.rng.choice((1, 1, 1, 2, 3))
+        vpod = vpod_object(f"v{self._vpods}", scene.rng.randint(1, 12), weight, scene.pool_name())
+        await scene.world.cluster.create(VPODS, scene.rng.choice(TENANTS), vpod)
+        return True
+
+    async def _respec(self, vpod: Obj | None, spec: Obj) -> bool:
+        if vpod is None:
+            return False
+        metadata = vpod["metadata"]
+        await self._scene.merge(VPODS, metadata["namespace"], metadata["name"], {"spec": spec})
+        return True
+
+    async def _resize(self) -> bool:
+        vpod = self._scene.any(VPODS)
+        return await self._respec(vpod, {"vreplicas": self._scene.rng.choice((0, 1, 2, 4, 8, 12))})
+
+    async def _reweigh(self) -> bool:
+        return await self._respec(self._scene.any(VPODS), {"slotsPerVReplica": self._scene.rng.randint(1, 4)})
+
+    async def _delete(self) -> bool:
+        vpod = self._scene.any(VPODS)
+        if vpod is None:
+            return False
+        metadata = vpod["metadata"]
+        await self._scene.world.cluster.delete(VPODS, metadata["namespace"], metadata["name"])
+        return True
+
+    async def _recreate(self) -> bool:
+        """Gone and back under its name, perhaps at once."""
+        scene = self._scene
+        vpod = scene.any(VPODS)
+        if vpod is None:
+            return False
+        again = vpod_object(vpod["metadata"]["name"], scene.rng.randint(1, 8), pool=scene.pool_name())
+        pause_s = scene.rng.choice((0.0, 0.0, 0.01, 0.1, 1.0)) * scene.rng.random()
+        namespace = vpod["metadata"]["namespace"]
+        await scene.world.cluster.delete(VPODS, namespace, vpod["metadata"]["name"])
+        await asyncio.sleep(pause_s)
+        await scene.world.cluster.create(VPODS, namespace, again)
+        return True
+
+    async def _move(self) -> bool:
+        """To another pool, or to the one that it is in."""
+        ref = {"namespace": NS, "name": self._scene.pool_name()}
+        return await self._respec(self._scene.any(VPODS), {"poolRef": ref})
+
+    async def _shrink_all(self) -> bool:
+        """Night: nearly nothing is wanted, and most pods could go."""
+        vpods = list(self._scene.world.stored(VPODS).values())
+        for vpod in vpods:
+            await self._respec(vpod, {"vreplicas": self._scene.rng.choice((0, 1, 1))})
+        return bool(vpods)
