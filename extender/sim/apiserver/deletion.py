@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from extender.kube.api import NAMESPACES, PODS, Obj, Preconditions, Resource
 from extender.sim.apiserver.registry import Kind
-from extender.sim.apiserver.statuses import precondition_failed
+from extender.sim.apiserver.statuses import not_the_one_to_delete
 from extender.sim.apiserver.store import Entry
 from extender.sim.apiserver.strategy import rfc3339
 
@@ -22,10 +22,10 @@ def check_preconditions(resource: Resource, entry: Entry, preconditions: Precond
     if preconditions is None:
         return
     if preconditions.uid and preconditions.uid != entry.uid:
-        raise precondition_failed(resource, entry.key[1], "UID", preconditions.uid, entry.uid)
+        raise not_the_one_to_delete(resource, entry.key[1], "UID", preconditions.uid, entry.uid)
     wanted, found = preconditions.resource_version, str(entry.version)
     if wanted and wanted != found:
-        raise precondition_failed(resource, entry.key[1], "ResourceVersion", wanted, found)
+        raise not_the_one_to_delete(resource, entry.key[1], "ResourceVersion", wanted, found)
 
 
 def pod_grace_s(pod: Mapping[str, Any], asked_s: int | None) -> int:

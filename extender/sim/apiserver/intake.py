@@ -7,7 +7,7 @@ from typing import Any, Final
 import orjson
 
 from extender.kube.api import ApiError, Obj, PatchType
-from extender.sim.apiserver import shapes, statuses
+from extender.sim.apiserver import shapes, statuses, validation
 from extender.sim.apiserver.admission import ADMIN, User
 from extender.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from extender.sim.apiserver.registry import Kind
@@ -16,6 +16,7 @@ from extender.sim.apiserver.store import Collection, Entry, Key
 OBJECT_BYTES_MAX: Final = 1_572_864
 """etcd's limit of a request."""
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 Change = Callable[[Obj], Obj]
 """Stored object (a copy, to be changed in place or not) -> the object wanted. May raise ApiError."""
 
@@ -57,34 +58,59 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
             raise statuses.bad_request(f"{words}: {field} is {new[field]!r}, wanted {wanted!r}")
     if not kind.custom:
         without_nulls(new)
-    shapes.check(kind, new)
+    if problem := shapes.problem(kind, new):
+        words = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        raise statuses.bad_request(f"{words}: {problem}")
     metadata = new["metadata"]
     if not resource.namespaced:
         metadata.pop("namespace", None)
         return new
     if metadata.setdefault("namespace", namespace) != namespace or not namespace:
-        raise statuses.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise statuses.other_namespace()
     return new
 
 
-def check_wanted(target: Target, before: Entry, new: Obj) -> None:
-    """Preconditions in the wanted object. Raises Conflict, or ApiError 400 for another name or kind."""
-    resource, (_, name) = target.kind.resource, target.key
-    metadata = new.get("metadata")
-    if not isinstance(metadata, dict):
-        raise statuses.bad_request("the object provided is unrecognized: it has no metadata")
+def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> list[str]:
+    """Preconditions in the wanted object; the reply is what is wrong with its metadata besides, for validation.
+
+    The uid of a PUT is a precondition. That of a patch is not: it is a field that may not change. Raises Conflict, Invalid for a
+    result that is no object of the kind or names no version where it must, or ApiError 400 for another name, 500 for a version that is no number.
+    """
+    resource, (namespace, name) = target.kind.resource, target.key
+    if patched:
+        _check_patched(target, before, new)
+    metadata = new["metadata"]
     uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
-    if uid and uid != before.uid:
-        raise statuses.precondition_failed(resource, name, "UID", uid, before.uid)
-    if version and version != str(before.version):
-        raise statuses.modified(resource, name)
-    if (new.get("apiVersion"), new.get("kind")) != (resource.api_version, resource.kind):
-        raise statuses.bad_request("the apiVersion and kind of an object cannot be changed")
-    if metadata.get("name", name) != name or metadata.get("namespace", target.key[0]) != target.key[0]:
-        raise statuses.bad_request("the name of the object does not match the name on the URL")
-    shapes.check(target.kind, new, before.obj)
+    if uid and uid != before.uid and not patched:
+        raise statuses.precondition_failed(resource, target.key, "UID", uid, before.uid)
+    if metadata.get("name") != name:
+        raise statuses.other_name(metadata.get("name"), name)
+    if metadata.get("namespace", namespace) != namespace:
+        raise statuses.other_namespace()
+    if version not in ("", "0"):
+        if not version.isascii() or not version.isdigit():
+            raise statuses.unparsable_version(version)
+        if version != str(before.version):
+            raise statuses.modified(resource, name)
+    elif not target.kind.unconditional_update:
+        raise statuses.unnamed_version(resource, name)
+    keeps_metadata = target.kind.custom and target.subresource == "status"
+    return [] if keeps_metadata else list(validation.fixed_metadata_problems(before.obj["metadata"], metadata))
+
+
+def _check_patched(target: Target, before: Entry, new: Obj) -> None:
+    """What a patch has made is still an object of the kind. Raises Invalid."""
+    resource = target.kind.resource
+    for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+        if new.get(field) != wanted and target.kind.custom:
+            found = f'{field}: Invalid value: "{new.get(field)}": must be {wanted}'
+            raise statuses.invalid(resource, target.key[1], [found])
+        if new.get(field) != wanted:
+            raise statuses.undecodable_patch(f"no kind {new.get('kind')!r} is registered for {wanted!r}")
+    if not isinstance(new.get("metadata"), dict):
+        raise statuses.undecodable_patch("metadata must be an object")
+    if problem := shapes.problem(target.kind, new, before.obj):
+        raise statuses.undecodable_patch(problem)
 
 
 def own_request(value: Any) -> Any:
@@ -103,7 +129,7 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
     """A patch as a change. ``patch`` is ours; each attempt applies a copy of it. Raises ApiError 400, 415."""
     apply = _PATCHES.get(patch_type)
     if apply is None or (patch_type == STRATEGIC_MERGE and kind.custom):
-        raise statuses.unsupported_media_type(f"{PatchType.JSON}, {PatchType.MERGE}")
+        raise statuses.unsupported_media_type(f"{PatchType.JSON}, {PatchType.MERGE}, {APPLY_PATCH}")
     if patch_type == PatchType.JSON:
         if not isinstance(patch, list) or not all(isinstance(operation, dict) for operation in patch):
             raise statuses.bad_request("error decoding patch: a JSON patch is a list of operations")

@@ -34,6 +34,7 @@ PRIORITYCLASSES: Final = Resource(
 )
 PODDISRUPTIONBUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 _RBAC: Final = ("rbac.authorization.k8s.io", "v1")
+_ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Kind:
     scale: ScalePaths | None = None
     unconditional_update: bool = True
     """A PUT without resourceVersion is allowed."""
+    create_on_update: bool = False
+    """A PUT of an object that is not there creates it."""
     counts_generation: bool = False
     schema: Mapping[str, Any] | None = None
     columns: tuple[Mapping[str, Any], ...] = ()
@@ -82,6 +85,7 @@ _WITH_GENERATION: Final = frozenset(
     {PODS, STATEFULSETS, DEPLOYMENTS, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PODDISRUPTIONBUDGETS}
 )
 _CONDITIONAL: Final = frozenset({LEASES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PRIORITYCLASSES})
+_CREATED_BY_UPDATE: Final = frozenset({LEASES, EVENTS})
 _SHORT_NAMES: Final[Mapping[Resource, tuple[str, ...]]] = {
     PODS: ("po",),
     NODES: ("no",),
@@ -118,6 +122,11 @@ BUILT_IN: Final[tuple[Resource, ...]] = (
     Resource(*_RBAC, "rolebindings", "RoleBinding"),
     Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False),
     Resource(*_RBAC, "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+    # Stored like the roles, and no more obeyed than they are.
+    Resource(*_ADMISSION, "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
+    Resource(
+        *_ADMISSION, "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
+    ),
 )
 
 
@@ -130,6 +139,7 @@ def _built_in(resource: Resource) -> Kind:
         status=resource in _WITH_STATUS,
         scale=ScalePaths() if resource in {STATEFULSETS, DEPLOYMENTS} else None,
         unconditional_update=resource not in _CONDITIONAL,
+        create_on_update=resource in _CREATED_BY_UPDATE,
         counts_generation=resource in _WITH_GENERATION,
         selectable=FIELDS.get((resource.group, resource.plural), ()),
     )

@@ -21,7 +21,6 @@ from extender.kube.api import (
 )
 from extender.sim.apiserver import schema
 from extender.sim.apiserver.registry import DEPLOYMENTS, Kind
-from extender.sim.apiserver.statuses import bad_request
 
 Schema = Mapping[str, Any]
 
@@ -206,8 +205,8 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
 }
 
 
-def check(kind: Kind, obj: Obj, old: Obj | None = None) -> None:
-    """Raises ApiError 400 where a field has the wrong type. What ``old`` has already was looked at before."""
+def problem(kind: Kind, obj: Obj, old: Obj | None = None) -> str:
+    """The first field that has the wrong type, "" for none. What ``old`` has already was looked at before."""
     for field, shape in (_ANY_KIND if kind.custom else _SHAPES.get(kind.key, _OBJECTS)).items():
         value = obj.get(field)
         if old is not None and isinstance(value, dict):
@@ -215,6 +214,6 @@ def check(kind: Kind, obj: Obj, old: Obj | None = None) -> None:
             value = {name: item for name, item in value.items() if name not in known or known[name] != item}
         if not value and (value is None or old is not None):
             continue
-        for problem in schema.problems(value, shape, field):
-            words = f"{kind.resource.kind} in version {kind.resource.version!r} cannot be handled"
-            raise bad_request(f"{words}: {problem}")
+        if found := next(iter(schema.problems(value, shape, field)), ""):
+            return found
+    return ""

@@ -6,6 +6,7 @@ Users, kubectl and tests match on these texts, so they are those of k8s.io/apima
 from collections.abc import Sequence
 
 from extender.kube.api import (
+    NODES,
     AlreadyExists,
     ApiError,
     Conflict,
@@ -59,10 +60,22 @@ def modified(resource: Resource, name: str) -> Conflict:
     )
 
 
-def precondition_failed(resource: Resource, name: str, what: str, wanted: str, found: str) -> Conflict:
-    """409 for a UID or ResourceVersion (``what``) precondition."""
-    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-    return conflict(resource, name, why)
+def precondition_failed(resource: Resource, key: tuple[str, str], what: str, wanted: str, found: str) -> Conflict:
+    """409 for a UID or ResourceVersion (``what``) precondition of a write: etcd's words. ``key``: namespace and name."""
+    folder = "minions" if resource == NODES else resource.plural
+    custom = f"{resource.group}/" if "." in resource.group and not resource.group.endswith(".k8s.io") else ""
+    place = "/".join(part for part in (f"/registry/{custom}{folder}", *key) if part)
+    failed = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    words = f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: {failed}"
+    return conflict(resource, key[1], words)
+
+
+def not_the_one_to_delete(resource: Resource, name: str, what: str, wanted: str, found: str) -> Conflict:
+    """409 for a precondition of a delete; ``what`` is UID or ResourceVersion."""
+    happened = "deleted and then recreated" if what == "UID" else "modified"
+    why = f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {happened}"
+    words = f'Operation cannot be fulfilled on {qualified_kind(resource)} "{name}": {why}'
+    return Conflict(409, "Conflict", words)
 
 
 def invalid(resource: Resource, name: str, problems: Sequence[str]) -> Invalid:
@@ -75,6 +88,38 @@ def unprocessable_patch(why: str) -> Invalid:
     """422 for a patch that cannot be applied; the real server says only the first half."""
     words = "the server rejected our request due to an error in our request"
     return Invalid(422, "Invalid", f"{words}: {why}")
+
+
+def undecodable_patch(why: str) -> Invalid:
+    """422 for a patch whose result is no object of the kind."""
+    return Invalid(422, "Invalid", f' "" is invalid: patch: Invalid value: {why}')
+
+
+def unnamed_version(resource: Resource, name: str) -> Invalid:
+    """422 for an update without resourceVersion of a kind that wants one."""
+    words = "metadata.resourceVersion: Invalid value: 0: must be specified for an update"
+    return Invalid(422, "Invalid", f'{qualified_resource(resource)} "{name}" is invalid: {words}')
+
+
+def unparsable_version(text: str, field: str = "") -> ApiError:
+    """500 without a reason, as Go's own error becomes one, for a resourceVersion that is no number."""
+    where = f'{field}: Invalid value: "{text}": ' if field else ""
+    return ApiError(500, "", f'{where}strconv.ParseUint: parsing "{text}": invalid syntax')
+
+
+def version_on_create() -> ApiError:
+    """500 for a create that names a version."""
+    return ApiError(500, "", "resourceVersion should not be set on objects to be created")
+
+
+def other_name(found: object, wanted: str) -> ApiError:
+    """400 for a body about another object than the URL."""
+    return bad_request(f"the name of the object ({found}) does not match the name on the URL ({wanted})")
+
+
+def other_namespace() -> ApiError:
+    """400 for a body about another namespace than the URL."""
+    return bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def bad_request(message: str) -> ApiError:
@@ -93,9 +138,9 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", words)
 
 
-def unsupported_media_type(content_type: str) -> ApiError:
-    """415."""
-    words = f"the body of the request was in an unknown format - accepted media types do not include: {content_type}"
+def unsupported_media_type(accepted: str) -> ApiError:
+    """415; ``accepted`` is a list of media types."""
+    words = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
     return ApiError(415, "UnsupportedMediaType", words)
 
 

@@ -55,7 +55,7 @@ def check_scale(kind: Kind, entry: Entry, scale: Obj) -> None:
         raise bad_request(f"expected input object type to be Scale, but {scale.get('kind')}")
     uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
     if uid and uid != entry.uid:
-        raise precondition_failed(kind.resource, entry.key[1], "UID", uid, entry.uid)
+        raise precondition_failed(kind.resource, entry.key, "UID", uid, entry.uid)
     if version and version != str(entry.version):
         raise modified(kind.resource, entry.key[1])
     replicas = spec.get("replicas", 0)

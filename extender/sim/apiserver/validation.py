@@ -74,6 +74,15 @@ def _is_qualified(key: str) -> bool:
     return 0 < len(name) <= 63 and _QUALIFIED.fullmatch(name) is not None
 
 
+def fixed_metadata_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    """What no write may change; what it merely leaves out stays. Creation time and generation are ignored, not refused."""
+    for field in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        # A deletion's own time is put back by the server, whatever was sent.
+        kept = field == "deletionTimestamp" and field in old
+        if new.get(field) not in (None, "", old.get(field)) and not kept:
+            yield f'metadata.{field}: Invalid value: "{new[field]}": field is immutable'
+
+
 def finalizer_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     """No finalizer can be added to an object that is being deleted."""
     if old.get("deletionTimestamp"):
