@@ -46,8 +46,8 @@ conformance: $(VENV)/stamp-test ## Compare with recorded behaviour of Knative an
 
 .PHONY: simulate
 SEEDS ?= 20
-simulate: $(VENV)/stamp-test ## The shipped service under injected faults in virtual time (SEEDS=N, ARGS="--seed S")
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+simulate: $(VENV)/stamp-run ## The shipped service under injected faults in virtual time (SEEDS=N, ARGS="--seed S")
+	@$(BIN)/vreplica simulate --seeds $(SEEDS) $(ARGS)
 
 .PHONY: e2e
 e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one

@@ -14,6 +14,7 @@ from typing import Final
 
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.succession import Succession
 from extender.kube.api import Api
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
@@ -31,6 +32,7 @@ from extender.service.informers import Informers
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from extender.service.pool_status import PoolStatusWriter
+from extender.service.predecessors import Predecessors
 from extender.service.reactivator import Reactivator
 from extender.service.reconciler import Reconciler
 from extender.service.rescheduler import Rescheduler
@@ -70,7 +72,8 @@ class Service:
         self.shadow = (
             Shadow(self.caches, read_only, metrics=self.metrics, clock=clock, now=now) if read_only else None
         )
-        self.informers = Informers(api, self.caches, rng=rng)
+        succession = Succession(clock)
+        self.informers = Informers(api, self.caches, rng=rng, succession=succession)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.elector = self._elector(api, config, now, rng)
         self.binder = SchedulerVReplicaBinder(api, self.caches, clock=clock, is_leader=self.leading)
@@ -113,10 +116,19 @@ class Service:
             more_conditions=self.informers.sources.conditions,
             foreign=lambda: self.autoscaler.foreign,
         )
+        predecessors = Predecessors(
+            self.caches, succession, list_vpods=self.informers.list_vpods, founded=self._founded
+        )
         self.verbs = ExtenderVerbs(
             self.caches,
             self.binder,
-            PodBinder(api, self.caches, self.binder, on_bound=self.committer.proofs.note),
+            PodBinder(
+                api,
+                self.caches,
+                self.binder,
+                knows_past=predecessors.known,
+                on_bound=self.committer.proofs.note,
+            ),
             reactivator=self.reactivator,
             recorder=self.recorder,
             metrics=self.metrics,
@@ -211,6 +223,13 @@ class Service:
         return ScheduleVerb(
             self.caches, self.placer, self.informers.sources, leading=self.leading, leader=self._leader
         )
+
+    def _founded(self) -> bool:
+        """Whether no other process has ever led, so that nobody but us can have sent what we do not know.
+
+        Without an election we are the only one by configuration; of a process before us nothing is known either way.
+        """
+        return self.leading() and (self.elector is None or self.elector.founded)
 
     def _leader(self) -> str:
         return self.elector.leader_identity if self.elector is not None else self.identity

@@ -95,7 +95,35 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own")
     plan.set_defaults(command=_plan)
     _add_config(commands)
+    _add_simulate(commands)
     return parser
+
+
+def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    simulate = commands.add_parser(
+        "simulate",
+        help="the service under seeded faults, in virtual time, its invariants checked after each write",
+    )
+    simulate.add_argument(
+        "--seeds", type=int, default=20, metavar="N", help="how many (default: %(default)s)"
+    )
+    simulate.add_argument("--seed", type=int, default=1, metavar="S", help="the first (default: %(default)s)")
+    simulate.add_argument(
+        "--profile", default="", metavar="FILE", help="rates of faults (YAML); default: drawn"
+    )
+    simulate.add_argument("--events", type=int, metavar="N", help="of the workload, of each seed")
+    simulate.add_argument("--plain", action="store_true", help="one pool with the defaults")
+    simulate.add_argument("--only", default="", metavar="NUMBERS", help="only these events, such as 0-5,17")
+    simulate.add_argument(
+        "--only-faults", default="", metavar="KINDS", help="only these kinds of faults, or none"
+    )
+    simulate.add_argument("--faults", action="store_true", help="list the kinds of faults, and end")
+    simulate.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (default: %(default)s)")
+    simulate.add_argument("--trace", action="store_true", help="print each thing that happened")
+    simulate.add_argument("--no-shrink", action="store_true", help="do not look for a shorter run that fails")
+    simulate.add_argument("-q", "--quiet", action="store_true", help="print only what failed, and the sum")
+    simulate.add_argument("-o", "--output", choices=["table", "json"], default="table")
+    simulate.set_defaults(command=_simulate)
 
 
 def _add_config(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -207,6 +235,35 @@ def _asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> in
             return 0
 
     return uvloop.run(supervised())
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    from extender.simulation import command  # noqa: PLC0415
+
+    if options.faults:
+        command.print_kinds()
+        return 0
+    if options.seeds < 1 or options.jobs < 1:
+        raise VReplicaError("--seeds and --jobs must be at least 1")
+    more = {"events": options.events} if options.events is not None else {}
+    trials = command.trials(
+        range(options.seed, options.seed + options.seeds),
+        plain=options.plain,
+        profile=command.read_profile(options.profile),
+        only=command.numbers_from(options.only) if options.only else None,
+        faults=command.kinds_from(options.only_faults) if options.only_faults else None,
+        **more,
+    )
+    return command.run_simulation(
+        command.SimulateOptions(
+            trials=trials,
+            jobs=options.jobs,
+            trace=options.trace,
+            shrink=not options.no_shrink,
+            json_lines=options.output == "json",
+            quiet=options.quiet,
+        )
+    )
 
 
 if __name__ == "__main__":

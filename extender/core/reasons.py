@@ -20,6 +20,8 @@ class ConflictReason(StrEnum):
     LEDGER_CHANGED = "LedgerChanged"
     POD_CHANGED = "PodChanged"
     POD_ALREADY_BOUND = "PodAlreadyBound"
+    CATCHING_UP = "CatchingUp"
+    """This replica has not seen yet what the ordinal's last pod held, and must not bind the next one without."""
     INSUFFICIENT_SLOTS = "InsufficientSlots"
     UNSATISFIABLE = "Unsatisfiable"
     """No pod of the pool could ever hold it: one vreplica is heavier than slotsPerPod."""

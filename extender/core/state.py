@@ -149,6 +149,16 @@ class State:
         state = self.pools.get(pool_key)
         return state is None or state.pool is None or self.allows(state.pool, vpod.namespace)
 
+    def strays(self, pool_key: str, pod_name: str) -> dict[str, Share]:
+        """Vpod key -> what vpods that have changed to another pool still publish on a pod of this one (I2)."""
+        namespace = pool_key.partition("/")[0]
+        found: dict[str, Share] = {}
+        for key, pool in self.pools.items():
+            state = pool.pods.get(pod_name) if key != pool_key else None
+            if state is not None and key.startswith(f"{namespace}/") and not pool.is_member(state):
+                found |= {vpod: claim.status for vpod, claim in state.claims.items() if claim.published}
+        return found
+
     def digest(self) -> dict[str, object]:
         """All derived values in plain form: equal for equal inputs, however they arrived."""
         return {

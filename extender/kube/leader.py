@@ -106,6 +106,8 @@ class LeaderElector:
         self._seen: Obj = {}
         self._seen_at = 0.0
         self._fenced_until_wall = 0.0
+        self.founded = False
+        """Whether the Lease was made by us, and nobody else has held it: no other leader can ever have written anything."""
         self._unanswered = False
         """A write of the Lease was sent and its outcome is not known."""
 
@@ -224,6 +226,8 @@ class LeaderElector:
         if mapping(found, "spec") != mapping(self._seen, "spec"):
             self._seen_at = asyncio.get_running_loop().time()
         self._seen = found
+        if self.leader_identity not in {"", self.identity}:
+            self.founded = False
 
     def _expired(self) -> bool:
         """Whether the record that we saw has stood unchanged for as long as it says."""
@@ -245,6 +249,7 @@ class LeaderElector:
         elif text(current, "spec", "holderIdentity") != self.identity:
             spec |= {"acquireTime": stamp, "leaseTransitions": _transitions(current) + 1}
         self._observe(await self._put(current, spec))
+        self.founded = self.founded or current is None
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s

@@ -177,7 +177,7 @@ class Reflector:
         self._wake.clear()
         wanted, self._wanted = self._wanted, []
         try:
-            objects, version = await self._read()
+            objects, version = await self.read()
             self._replace(objects, version)
         except BaseException:
             self._relist = True
@@ -191,7 +191,8 @@ class Reflector:
         self.last_sync_version = version
         self.synced.set()
 
-    async def _read(self) -> tuple[list[Obj], str]:
+    async def read(self) -> tuple[list[Obj], str]:
+        """The whole collection as it is now, and its version; nothing of it goes to the sink. Raises ApiError."""
         settings = self._settings
         page = await self._page(settings.page_items, "")
         objects = list(page.items)

@@ -12,7 +12,7 @@ the pod's UID and version as preconditions, so it fails if anyone has bound the 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Protocol
@@ -185,14 +185,21 @@ class SchedulerVReplicaBinder:
         """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for standing ones."""
         state = self._caches.state
         pool, slots = state.pool(pod.pool), slots_of(state, pod)
-        allows = partial(state.selects, pod.pool)
-        carry = carry_of(pool, pod, slots=slots, with_planned=with_planned, allows=allows)
+        carried = partial(
+            carry_of,
+            pool,
+            pod,
+            slots=slots,
+            allows=partial(state.selects, pod.pool),
+            strays=state.strays(pod.pool, pod.name),
+        )
+        carry = carried(with_planned=with_planned)
         try:
             encode_ledger(carry.ledger)
         except LedgerTooLarge:
             if not carry.planned:
                 raise
-            carry = carry_of(pool, pod, slots=slots, with_planned=False, allows=allows)
+            carry = carried(with_planned=False)
             encode_ledger(carry.ledger)
         return carry
 
@@ -244,6 +251,8 @@ class _Flight:
 class PodBinder:
     """One bind request from beginning to end: read, assume, write; again where only the pod's version was stale.
 
+    A pod whose ordinal's past is not known here is refused (``knows_past``, see ``predecessors``).
+
     A Binding of which nobody knows whether it arrived is *in doubt*: what was assumed for it stays until the watch
     tells, until the pod is to be bound again, or for ``RESERVATION_TTL_S``, whichever is first (I5).
     """
@@ -256,8 +265,10 @@ class PodBinder:
         caches: Caches,
         binder: VReplicaBinder,
         *,
-        on_bound: Callable[[str], None] = lambda _uid: None,
+        knows_past: Callable[[AdapterPod], Awaitable[bool]],
+        on_bound: Callable[[str, float], None] = lambda _uid, _sent_at: None,
     ) -> None:
+        self._knows_past = knows_past
         self._on_bound = on_bound
         self._api = api
         self._caches = caches
@@ -294,6 +305,7 @@ class PodBinder:
             assumed = await self._assume(pod, uid, node)
             if assumed is None:
                 return
+            sent_at = asyncio.get_running_loop().time()
             try:
                 await self._binder.bind(assumed)
             except (OutcomeUnknown, asyncio.CancelledError):
@@ -308,17 +320,22 @@ class PodBinder:
                 self._binder.revert(assumed)
                 raise
             else:
-                self._on_bound(uid)
+                self._on_bound(uid, sent_at)
                 return
 
     async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod | None:
         """None where the pod is there already: what refuses it may be that our view is behind (I5)."""
         try:
+            await self._check_past(pod)
             return self._binder.assume(pod, node)
         except BindRefused:
             if self._settled(await self._read(pod.namespace, pod.name), uid, node):
                 return None
             raise
+
+    async def _check_past(self, pod: AdapterPod) -> None:
+        if not await self._knows_past(pod):
+            raise BindRefused(ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here")
 
     def _settled(self, pod: AdapterPod, uid: str, node: str) -> bool:
         if pod.uid != uid:

@@ -42,7 +42,7 @@ from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.ledger_patch import covers, ledger_patch, merged, publishable
 from extender.service.proofs import Proofs
-from extender.service.status import StatusWriter, vpod_status
+from extender.service.status import StatusWrite, StatusWriter, vpod_status
 from extender.service.status_doubts import StatusDoubts
 from extender.service.untold import UntoldMoves
 
@@ -221,8 +221,9 @@ class Committer:
             change, patch = asked, ledger_patch(pod, pod.ledger, slots)
         try:
             async with self._slots:
+                sent_at = self._clock()
                 reply = await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)
-            self._written(reply)
+            self._written(reply, sent_at)
         except ApiError as error:
             await self._ledger_failed(pod, batch, change, error)
 
@@ -236,7 +237,8 @@ class Committer:
         if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
             # Our own write may have arrived, or somebody else's did.
             try:
-                known = self._written(await self._api.get(PODS, pod.namespace, pod.name))
+                sent_at = self._clock()
+                known = self._written(await self._api.get(PODS, pod.namespace, pod.name), sent_at)
             except NotFound:
                 pass
             except ApiError:
@@ -249,10 +251,10 @@ class Committer:
             return
         _fall_short(batch, change, str(error))
 
-    def _written(self, reply: Obj) -> AdapterPod:
+    def _written(self, reply: Obj, sent_at: float) -> AdapterPod:
         pod = pod_from(reply)
         self._caches.pods.written(pod)
-        self.proofs.note(pod.uid)
+        self.proofs.note(pod.uid, sent_at)
         self._doubtful.pop(pod.key, None)
         return pod
 
@@ -284,17 +286,11 @@ class Committer:
             return
         if vpod is None:
             return
-        confirmed = self._confirmed(decision)
-        for name in self._unproved(decision, confirmed):
-            # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).
-            batch.failed.setdefault(key, "what its ledgers say has to be confirmed again")
-            del confirmed[name]
-        target = publishable(decision.target, confirmed, vpod.placements)
-        write = self.write_status(vpod, self.untold.telling(decision), target, self._now())
-        if write is None:
-            return
         try:
             async with self._slots:
+                write = self._status_write(batch, decision, vpod)
+                if write is None:
+                    return
                 reply = await self._api.patch(
                     write.resource,
                     vpod.namespace,
@@ -310,6 +306,16 @@ class Committer:
                 batch.unknown.add(key)
             if isinstance(error, (OutcomeUnknown, Conflict)):
                 self._status_doubts.note(batch.owner, decision.pool, vpod)
+
+    def _status_write(self, batch: Batch, decision: Decision, vpod: VPod) -> StatusWrite | None:
+        """What is to be written right now: nothing may be awaited between this look at the proofs and the write."""
+        confirmed = self._confirmed(decision)
+        for name in self._unproved(decision, confirmed):
+            # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).
+            batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
+            del confirmed[name]
+        target = publishable(decision.target, confirmed, vpod.placements)
+        return self.write_status(vpod, self.untold.telling(decision), target, self._now())
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""

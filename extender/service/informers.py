@@ -12,10 +12,12 @@ from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
 from extender.core import decode
+from extender.core.assume import parse_version
 from extender.core.caches import VPodAssumeCache
 from extender.core.errors import InvalidObject
 from extender.core.model import VPod, object_key
 from extender.core.names import POOL_LABEL
+from extender.core.succession import Succession
 from extender.kube.api import (
     ADAPTERPOOLS,
     EVERYWHERE,
@@ -25,6 +27,7 @@ from extender.kube.api import (
     STATEFULSETS,
     VPODS,
     Api,
+    ApiError,
     ListOptions,
     Obj,
     Resource,
@@ -35,6 +38,8 @@ from extender.kube.reflector import Reflector
 from extender.service.caches import Caches
 from extender.service.sources import ForeignSources
 
+REACH_TIMEOUT_S: Final = 2.0
+REACH_PERIOD_S: Final = 0.02
 log: Final = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -68,10 +73,12 @@ class CacheSink(Generic[T]):
         decode_object: Callable[[Obj], T],
         cache: Cache[T],
         *,
+        on_listed: Callable[[list[T]], None] = lambda _objects: None,
         on_replaced: Callable[[], None] = lambda: None,
     ) -> None:
         self._decode = decode_object
         self._cache = cache
+        self._on_listed = on_listed
         self._on_replaced = on_replaced
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
@@ -85,6 +92,7 @@ class CacheSink(Generic[T]):
                 known = self._cache.get(_key(obj))
                 if known is not None:
                     decoded.append(known)
+        self._on_listed(decoded)
         self._cache.replace(decoded, resource_version)
         self._on_replaced()
 
@@ -127,14 +135,19 @@ class Informers:
     A foreign kind that cannot be listed counts as listed then: it must not keep the service from working.
     """
 
-    def __init__(self, api: Api, caches: Caches, *, rng: random.Random) -> None:
+    def __init__(self, api: Api, caches: Caches, *, rng: random.Random, succession: Succession) -> None:
         def reflector(resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE) -> Reflector:
             return Reflector(api, resource, sink, rng=rng, options=options)
 
         self._vpods = reflector(VPODS, CacheSink(decode.vpod_from, OwnVPods(caches.vpods)))
         self._pods = reflector(
             PODS,
-            CacheSink(decode.pod_from, caches.pods, on_replaced=self._pods_listed),
+            CacheSink(
+                decode.pod_from,
+                caches.pods,
+                on_listed=succession.listed,
+                on_replaced=self._pods_listed,
+            ),
             ListOptions(label_selector=POOL_LABEL),
         )
         self._others = [
@@ -143,6 +156,7 @@ class Informers:
             reflector(STATEFULSETS, CacheSink(decode.stateful_set_from, caches.stateful_sets)),
             reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools)),
         ]
+        self._caches = caches
         self.sources = ForeignSources(api, caches, rng=rng)
 
     @property
@@ -171,9 +185,32 @@ class Informers:
 
     async def catch_up(self) -> None:
         """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes."""
-        await self._pods.relist()
-        await self._vpods.relist()
+        await self._reach_pods()
+        await self.list_vpods()
         await self.sources.catch_up()
+
+    async def list_vpods(self) -> None:
+        """Wait until a list of vpods that is begun from now on is in the cache."""
+        await self._vpods.relist()
+
+    async def _reach_pods(self) -> None:
+        """Wait until the watch has told what pods there are now. A list would do, but it skips what happened before it."""
+        try:
+            async with asyncio.timeout(REACH_TIMEOUT_S):
+                objects, version = await self._pods.read()
+                while not self._has_reached(objects, version):  # noqa: ASYNC110 - ends within milliseconds, or in a list
+                    await asyncio.sleep(REACH_PERIOD_S)
+        except (TimeoutError, ApiError) as error:
+            log.info("the watch of pods is behind, listing them: %s", error)
+            await self._pods.relist()
+
+    def _has_reached(self, objects: list[Obj], version: str) -> bool:
+        """Whether the cache of pods is as new as that list, or newer."""
+        versions = {_key(obj): decode.text(obj, "metadata", "resourceVersion") for obj in objects}
+        known = {pod.key: pod.resource_version for pod in self._caches.pods.list()}
+        return all(_is_reached(known.get(key), at) for key, at in versions.items()) and all(
+            key in versions or not _is_reached(version, at) for key, at in known.items()
+        )
 
     async def run(self) -> None:
         """List and watch everything until cancelled."""
@@ -195,3 +232,9 @@ class Informers:
 def _key(obj: Obj) -> str:
     metadata = decode.mapping(obj, "metadata")
     return object_key(decode.text(metadata, "namespace"), decode.text(metadata, "name"))
+
+
+def _is_reached(version: str | None, wanted: str) -> bool:
+    """Whether a version is at least the wanted one."""
+    here, there = parse_version(version or ""), parse_version(wanted)
+    return here is not None and there is not None and here >= there

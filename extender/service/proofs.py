@@ -8,20 +8,21 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-FRESH_S: Final = 2.0
+FRESH_S: Final = 5.0
+"""From when the request was sent: ``succession.HOLD_S`` counts on it."""
 PODS_MAX: Final = 20_000
 
 
 class Proofs:
-    """Pod UID -> when it last was in an answer. ``clock``: the event loop's time, seconds."""
+    """Pod UID -> when what was last answered about it was asked. ``clock``: the event loop's time, seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._at: OrderedDict[str, float] = OrderedDict()
 
-    def note(self, uid: str) -> None:
-        """The API server has just answered about this very pod."""
-        self._at[uid] = self._clock()
+    def note(self, uid: str, sent_at: float) -> None:
+        """The API server has answered about this very pod; the request was sent at that time."""
+        self._at[uid] = sent_at
         self._at.move_to_end(uid)
         while len(self._at) > PODS_MAX:
             self._at.popitem(last=False)

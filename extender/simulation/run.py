@@ -17,7 +17,7 @@ from extender.core.errors import VReplicaError
 from extender.core.state import State
 from extender.kube.api import ADAPTERPOOLS
 from extender.sim.clock import run_virtual
-from extender.sim.faults import FaultRates
+from extender.sim.faults import FaultRates, named
 from extender.simulation.checkers import Checkers
 from extender.simulation.draws import drawn_delays, drawn_faults, drawn_scale
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
@@ -59,7 +59,9 @@ class Trial:
         words += ["--plain"] if self.plain else []
         words += [f"--events {self.events}"] if self.events != EVENTS else []
         words += [f"--only {as_ranges(self.only)}"] if self.only is not None else []
-        words += [f"--faults {','.join(sorted(self.faults)) or 'none'}"] if self.faults is not None else []
+        words += (
+            [f"--only-faults {','.join(sorted(self.faults)) or 'none'}"] if self.faults is not None else []
+        )
         return " ".join(words)
 
 
@@ -78,7 +80,7 @@ def as_ranges(numbers: Iterable[int]) -> str:
 class Outcome:
     """What a run came to. ``problems`` empty: it passed. ``events`` are those that did something, by their number."""
 
-    seed: int
+    trial: Trial
     problems: list[str] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     faults: Counter[str] = field(default_factory=Counter)
@@ -100,7 +102,7 @@ class Outcome:
         if self.rested_s is not None:
             settled += f", at rest in {self.rested_s:.0f} s"
         return (
-            f"seed {self.seed}: {len(self.events)} events, {self.faults.total()} faults of {len(self.faults)} kinds, "
+            f"seed {self.trial.seed}: {len(self.events)} events, {self.faults.total()} faults of {len(self.faults)} kinds, "
             f"{settled}, moves {sum(self.moves.values())}, trace {self.digest}, {'ok' if self.passed else 'FAILED'}"
         )
 
@@ -108,7 +110,7 @@ class Outcome:
 def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
     """Run a trial, or a seed as it is, in virtual time. An error of the simulation itself is a problem of the run, too."""
     trial = Trial(trial) if isinstance(trial, int) else trial
-    outcome = Outcome(trial.seed)
+    outcome = Outcome(trial)
     try:
         run_virtual(_run(trial, outcome, keep_trace=keep_trace))
     except (VReplicaError, AssertionError) as error:
@@ -143,7 +145,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
             outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
     finally:
         outcome.events, outcome.digest, outcome.lines = workload.done, world.trace.digest, world.trace.count
-        outcome.faults = world.faults.counts + Counter(
+        outcome.faults = named(world.faults.counts) + Counter(
             {k: n for k, n in workload.counts.items() if k in mischief}
         )
         outcome.moves, outcome.trace = checkers.moves, world.trace.lines

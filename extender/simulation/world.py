@@ -230,8 +230,8 @@ class World:
         self._scheduler: asyncio.Task[None] | None = None
         self._versions: list[tuple[float, int]] = []
         """(time, version) of the latest writes, for lists from old caches."""
-        self._former: dict[tuple[str, str], str] = {}
-        """(namespace, name) -> UID of the pod that had the name before."""
+        self._former: dict[tuple[str, str], tuple[str, str]] = {}
+        """(namespace, name) -> UID and node of the pod that had the name before."""
         self.cluster.server.store.subscribers.append(self._on_change)
         self._webhook = WebhookCaches()
         self._stack = AsyncExitStack()
@@ -287,7 +287,7 @@ class World:
             self.faults,
             on_repeated=self._repeated,
             on_odd=self._odd,
-            former_uid=lambda namespace, name: self._former.get((namespace, name), ""),
+            former_uid=self._former_uid,
         )
         scheduler = Scheduler(
             self.api("kube-scheduler", self.calm),
@@ -305,7 +305,12 @@ class World:
         if len(self._versions) > 2 * VERSIONS_KEPT:
             del self._versions[:VERSIONS_KEPT]
         if kind == ("", "pods") and change.after is None and change.before is not None:
-            self._former[change.before.key] = change.before.uid
+            node = change.before.obj["spec"].get("nodeName") or ""
+            self._former[change.before.key] = (change.before.uid, node)
+
+    def _former_uid(self, namespace: str, name: str, node: str) -> str:
+        uid, was_on = self._former.get((namespace, name), ("", ""))
+        return uid if was_on != node else ""
 
     async def _old_list(self, resource: Resource, options: ListOptions) -> ListPage | None:
         """A kind as it was some seconds ago."""

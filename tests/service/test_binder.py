@@ -24,7 +24,7 @@ from extender.kube.api import (
 from extender.service.binder import BindRefused, PodBinder, SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from tests.support.builders import NS, POOL
-from tests.support.service import World, lost
+from tests.support.service import World, always, lost
 
 HA = Profile(name="ha", filters=(ZoneSpread(1),))
 NODES = ["node-0", "node-1", "node-2"]
@@ -181,7 +181,9 @@ async def test_a_ledger_edited_between_filter_and_bind_is_refused():
     before = world.digest()
     await world.edit_ledger(0, {"tenant/x": 20})
     with pytest.raises(BindRefused) as raised:
-        await PodBinder(world.api, world.caches, binder).bind(NS, "dispatcher-0", uid, "node-1")
+        await PodBinder(world.api, world.caches, binder, knows_past=always).bind(
+            NS, "dispatcher-0", uid, "node-1"
+        )
     assert raised.value.reason is ConflictReason.LEDGER_CHANGED
     assert await world.node_of(0) == ""
     assert world.digest() == before
@@ -194,7 +196,9 @@ async def test_a_pod_of_which_only_the_version_changed_is_bound_all_the_same():
     binder = world.binder()
     find(world, binder)
     await world.annotate(0, **{"example.dev/touched": "yes"})
-    await PodBinder(world.api, world.caches, binder).bind(NS, "dispatcher-0", uid, "node-1")
+    await PodBinder(world.api, world.caches, binder, knows_past=always).bind(
+        NS, "dispatcher-0", uid, "node-1"
+    )
     assert await world.ledger(0) == {"tenant/a": 3}
     assert world.api.count("bind", "pods") == 2
 
@@ -386,7 +390,7 @@ async def test_a_pod_is_not_bound_where_the_hard_zone_rule_no_longer_holds():
     world.caches.state.pool(POOL).set_profile(HA)
     binder = world.binder()
     assert [find(world, binder, ordinal).passed for ordinal in (0, 1)] == [NODES, NODES]
-    pods = PodBinder(world.api, world.caches, binder)
+    pods = PodBinder(world.api, world.caches, binder, knows_past=always)
     await pods.bind(NS, "dispatcher-0", uids[0], "node-1")
     before = world.digest()
     with pytest.raises(BindRefused) as raised:
@@ -494,5 +498,5 @@ async def test_a_bind_that_was_done_is_success_where_another_replica_asks_and_wo
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     clock = asyncio.get_running_loop().time
     binder = SchedulerVReplicaBinder(world.api, lagging, clock=clock, is_leader=lambda: False)
-    await PodBinder(world.api, lagging, binder).bind(NS, "dispatcher-0", uid, "node-1")
+    await PodBinder(world.api, lagging, binder, knows_past=always).bind(NS, "dispatcher-0", uid, "node-1")
     assert world.api.count("bind", "pods") == 1

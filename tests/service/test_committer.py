@@ -17,7 +17,7 @@ from extender.service.binder import PodBinder
 from extender.service.committer import RESERVATION_TTL_S
 from extender.service.ledger_patch import ledger_patch
 from tests.support.builders import NS, POOL, a_pod
-from tests.support.service import TENANT, World, lost
+from tests.support.service import TENANT, World, always, lost
 
 OWNER = ("test", 1)
 
@@ -443,7 +443,9 @@ async def test_what_was_bound_here_a_moment_ago_is_published_without_asking():
     uid = await world.pod(0)
     await world.sync()
     committer = world.committer()
-    binder = PodBinder(world.api, world.caches, world.binder(), on_bound=committer.proofs.note)
+    binder = PodBinder(
+        world.api, world.caches, world.binder(), knows_past=always, on_bound=committer.proofs.note
+    )
     await binder.bind(NS, "dispatcher-0", uid, "node-1")
     await world.sync()
     decision = made_now(world, a_decision("a", {0: 2}))

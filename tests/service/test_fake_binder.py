@@ -10,7 +10,7 @@ from extender.kube.api import Conflict
 from extender.service.binder import BindRefused, PodBinder, SchedulerVReplicaBinder, VReplicaBinder
 from extender.service.fake_binder import FakeBinderConfig, FakeVReplicaBinder
 from tests.support.builders import NS, a_pod
-from tests.support.service import World, lost
+from tests.support.service import World, always, lost
 
 NODES = ["node-0", "node-1"]
 
@@ -73,7 +73,7 @@ async def test_pod_binder_retries_a_conflict_of_any_binder_and_reverts_each_time
     uid = await world.pod(0)
     await world.sync()
     fake = FakeVReplicaBinder(FakeBinderConfig(bind_errors=[Conflict(409, "Conflict", "stale")]))
-    await PodBinder(world.api, world.caches, fake).bind(NS, "dispatcher-0", uid, "node-1")
+    await PodBinder(world.api, world.caches, fake, knows_past=always).bind(NS, "dispatcher-0", uid, "node-1")
     assert [verb for verb, _, _ in fake.calls] == ["assume", "bind", "revert", "assume", "bind"]
     assert fake.bound == {uid: "node-1"}
 
@@ -85,7 +85,9 @@ async def test_pod_binder_reverts_what_is_in_doubt_once_when_it_expires():
     await world.sync()
     fake = FakeVReplicaBinder(FakeBinderConfig(bind_errors=[lost()]))
     with pytest.raises(type(lost())):
-        await PodBinder(world.api, world.caches, fake).bind(NS, "dispatcher-0", uid, "node-1")
+        await PodBinder(world.api, world.caches, fake, knows_past=always).bind(
+            NS, "dispatcher-0", uid, "node-1"
+        )
     assert [verb for verb, _, _ in fake.calls] == ["assume", "bind"]
     await asyncio.sleep(31)
     assert [verb for verb, _, _ in fake.calls] == ["assume", "bind", "revert"]

@@ -9,6 +9,7 @@ import pytest
 
 from extender.core import decode
 from extender.core.errors import InvalidObject
+from extender.core.succession import Succession
 from extender.kube.api import NODES, PODS, VPODS, Obj, WatchEvent, WatchEventType
 from extender.service.caches import Caches
 from extender.service.informers import CacheSink, Informers
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.looptime
 
 @asynccontextmanager
 async def informing(world: World) -> AsyncIterator[Informers]:
-    informers = Informers(world.api, world.caches, rng=random.Random(1))
+    informers = Informers(world.api, world.caches, rng=random.Random(1), succession=Succession(lambda: 0.0))
     task = asyncio.create_task(informers.run())
     try:
         yield informers

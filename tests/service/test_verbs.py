@@ -18,7 +18,7 @@ from extender.service.binder import BindRefused, PodBinder
 from extender.service.fake_binder import FakeBinderConfig, FakeVReplicaBinder
 from extender.service.reactivator import Reactivator
 from extender.service.verbs import ExtenderVerbs
-from tests.support.service import World, bind_args, filter_args
+from tests.support.service import World, always, bind_args, filter_args
 
 RECORDINGS: Final = Path(__file__).parents[1] / "contract" / "recordings"
 ALL = ["node-0", "node-1", "node-2"]
@@ -30,7 +30,7 @@ def verbs_of(world: World, fake: FakeVReplicaBinder | None = None) -> ExtenderVe
     return ExtenderVerbs(
         world.caches,
         binder,
-        PodBinder(world.api, world.caches, binder),
+        PodBinder(world.api, world.caches, binder, knows_past=always),
         reactivator=Reactivator(world.api, world.caches, metrics=world.metrics),
         recorder=world.recorder(),
         metrics=world.metrics,

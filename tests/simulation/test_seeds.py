@@ -1,65 +1,85 @@
-"""Whole runs with faults: a few fixed seeds, and seeds that fail when the fix of a bug is taken out again.
+"""Whole runs with faults: seeds that have shown bugs, each in its short form, and what a trial may leave out.
 
-A seed shows a bug only as long as nothing else changes what is drawn. Each of ``CATCHING`` was seen to fail without its fix
-since the last change of the workload; one that no longer does is to be replaced, not trusted. They are plain ones: one
-pool with the defaults. All others have up to three pools, with profiles, moves, scale-down and all that is drawn for them.
+``FOUND`` are trials that were seen to fail before what they found was mended. A trial shows its bug only as long as nothing else
+changes what is drawn; `make mutants` tells whether the simulation as a whole still catches what it has caught.
 """
 
 import pytest
 
-from extender.simulation.run import simulate
+from extender.simulation.run import Outcome, Trial, as_ranges, simulate
+from extender.simulation.shrink import shrink
 
 pytestmark = pytest.mark.sim
 
-FIXED = range(1001, 1005)
-
-CATCHING = [
-    # The leader had assumed a pod with pending vreplicas for a repeated bind, and published them; another replica had
-    # bound the pod with an empty ledger. Statuses publish what confirmed ledgers cover, and no more.
-    pytest.param(3050, id="an assumed pod is no covered pod"),
-    # A spec changed, or the vpod was recreated, between decision and status: the old decision was published as the
-    # answer to the new generation. Statuses are written only for the UID and generation that were decided.
-    pytest.param(3, id="a status is of the spec that was decided"),
-]
-
-ONCE_CATCHING = [3073, 3042, 3055]
-"""They have shown bugs (what overcommits a draining pod; a vreplica heavier than any pod; a leader that had not caught up),
-and do not any more with the workload of today, even without the fixes. They stay as plain runs that have been hard."""
-
-FOUND = [
-    # A vpod's poolRef changed: the decision to release what it had was taken for one of an older vpod, since it still exists.
-    pytest.param(2018, id="the ledgers of the pool that a vpod has left"),
-    # The next decision starts from the move as decided, and has nothing to tell.
-    pytest.param(2013, id="a move whose status was lost is told with its reason"),
-    # A replica whose watch lags refused by what else is on the node, and did not see that the pod is there.
-    pytest.param(3020, id="a repeated bind at a replica that is behind"),
-    # A pod of 33 and one of 34 each wanted the other; before that, pods without a machine were replaced without end.
-    # A status write that got no answer counted as done, although the vpod was seen in a newer version without it.
-    pytest.param(7039, id="a shrink in doubt that is not wanted any more"),
-    # The evictor moved what placing was about to take away, and published all of it.
-    pytest.param(7060, id="fewer are wanted by the time of a move"),
-    # A leader whose watch lags published what the ledger of a pod said that was gone; its next incarnation had been bound.
-    pytest.param(7220, id="a ledger that only the watch has told of"),
-    # A status whose answer was lost, then a Conflict: the ledger was lowered by what an old status said.
-    pytest.param(8179, id="a ledger covers what may be published"),
-    # Pods came, and nobody looked again at vpods whose target minPodsPerVPod raises.
-    pytest.param(8027, id="more pods raise targets"),
-    # What grew beyond a pod kept from being asked for what had to go first: both were written in one patch, for ever.
-    pytest.param(13024, id="what grows does not keep from being asked what has to go"),
-    pytest.param(5008, id="a pool that shrinks does not grow again at once"),
-]
-"""Seeds that were seen to fail before what they found was mended."""
+EVENTS = 120
+FIXED = [Trial(seed, events=EVENTS) for seed in range(1001, 1007)]
+PLAIN = [Trial(seed, events=EVENTS, plain=True) for seed in (3, 3050)]
+FOUND: list[Trial] = []
 
 
-@pytest.mark.parametrize("seed", [*FIXED, *FOUND])
-def test_a_seed_keeps_the_invariants_and_settles(seed: int):
-    assert simulate(seed).problems == []
+@pytest.mark.parametrize("trial", [*FIXED, *PLAIN, *FOUND], ids=Trial.command)
+def test_a_trial_keeps_the_invariants_and_settles(trial: Trial):
+    assert simulate(trial).problems == []
 
 
-@pytest.mark.parametrize("seed", [*CATCHING, *ONCE_CATCHING])
-def test_a_seed_that_catches_a_bug_passes(seed: int):
-    assert simulate(seed, plain=True).problems == []
+def test_equal_trials_give_equal_traces():
+    assert simulate(Trial(7, events=60)).digest == simulate(Trial(7, events=60)).digest
 
 
-def test_equal_seeds_give_equal_traces():
-    assert simulate(7).digest == simulate(7).digest
+def test_without_faults_there_are_none():
+    outcome = simulate(Trial(5, events=60, faults=frozenset()))
+    assert (outcome.problems, outcome.faults.total()) == ([], 0)
+
+
+def test_only_the_events_asked_for_happen():
+    assert simulate(Trial(5, events=60, only=frozenset({0, 1, 2, 17}))).events == [0, 1, 2, 17]
+
+
+def fails_with(events: set[int], faults: set[str]) -> "FakeRun":
+    return FakeRun(frozenset(events), frozenset(faults))
+
+
+class FakeRun:
+    """A run that fails if these events and these faults are in it."""
+
+    def __init__(self, events: frozenset[int], faults: frozenset[str]) -> None:
+        self.events = events
+        self.faults = faults
+        self.trials = 0
+
+    def __call__(self, trial: Trial) -> Outcome:
+        self.trials += 1
+        events = range(trial.events) if trial.only is None else sorted(trial.only)
+        faults = (
+            {"slow", "conflict", "killReplica", "watchHung"} if trial.faults is None else set(trial.faults)
+        )
+        outcome = Outcome(trial, events=list(events))
+        outcome.faults.update(faults)
+        if self.events <= set(events) and self.faults <= faults:
+            outcome.problems.append("at 3.000 s: I2: uncovered")
+        return outcome
+
+
+def test_a_failing_trial_is_shrunk_to_what_makes_it_fail():
+    outcome = shrink(Trial(1, events=100), run=fails_with({7, 61}, {"conflict"}))
+    assert outcome is not None
+    assert (outcome.trial.only, outcome.trial.faults) == (frozenset({7, 61}), frozenset({"conflict"}))
+
+
+def test_shrinking_ends_at_its_limit_with_the_shortest_so_far():
+    run = fails_with({7, 61}, {"conflict"})
+    outcome = shrink(Trial(1, events=1000), run=run, trials_max=9)
+    assert outcome is not None
+    assert run.trials == 10
+    assert outcome.trial.only is not None
+    assert {7, 61} <= outcome.trial.only
+
+
+def test_a_trial_that_passes_is_not_shrunk():
+    assert shrink(Trial(1), run=fails_with({7}, {"no such fault"})) is None
+
+
+def test_a_failing_trial_is_told_as_one_line_to_run_again():
+    trial = Trial(9, only=frozenset({3, 4, 5, 9}), faults=frozenset({"slow", "conflict"}))
+    assert trial.command() == "--seed 9 --seeds 1 --only 3-5,9 --only-faults conflict,slow"
+    assert as_ranges([]) == "none"

@@ -19,6 +19,7 @@ import yaml
 from extender.app import Service
 from extender.core import decode, names
 from extender.core.ledger import Share, decode_ledger, encode_ledger
+from extender.core.model import AdapterPod
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -54,6 +55,11 @@ _READ_VERBS = frozenset({"get", "list", "watch"})
 
 
 T = TypeVar("T")
+
+
+async def always(_pod: AdapterPod) -> bool:
+    """What an ordinal's former pods held is known."""
+    return True
 
 
 @dataclass
@@ -417,7 +423,7 @@ class World:
         return SchedulerVReplicaBinder(self.api, self.caches, clock=clock, is_leader=lambda: self.leads)
 
     def pod_binder(self) -> PodBinder:
-        return PodBinder(self.api, self.caches, self.binder())
+        return PodBinder(self.api, self.caches, self.binder(), knows_past=always)
 
     def committer(self) -> Committer:
         clock = asyncio.get_running_loop().time

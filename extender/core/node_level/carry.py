@@ -31,13 +31,20 @@ class Carry:
 
 
 def carry_of(
-    pool: PoolState, pod: AdapterPod, *, slots: int, with_planned: bool, allows: Callable[[VPod], bool]
+    pool: PoolState,
+    pod: AdapterPod,
+    *,
+    slots: int,
+    with_planned: bool,
+    allows: Callable[[VPod], bool],
+    strays: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> Carry:
     """What ``pod`` shall carry, within ``slots``; ``with_planned``: also what is pending.
 
-    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace.
+    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace. ``strays``: what vpods of
+    other pools publish there: they have come from this one, and their status is not written anew yet.
     """
-    ledger = standing_of(pool, pod.name, slots)
+    ledger = standing_of(pool, pod.name, slots, strays)
     planned: dict[str, int] = {}
     if with_planned and pod.ordinal is not None:
         free = slots - sum(share.slots for share in ledger.values())
@@ -61,13 +68,15 @@ def plans_at_bind(profile: Profile) -> bool:
     return not profile.has_plugins and rules.round_robin and rules.keep_on_unavailable
 
 
-def standing_of(pool: PoolState, pod_name: str, slots: int) -> dict[str, Share]:
+def standing_of(
+    pool: PoolState, pod_name: str, slots: int, strays: Mapping[str, Share] = EMPTY_LEDGER
+) -> dict[str, Share]:
     """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1): published ones first."""
     state = pool.pods.get(pod_name)
     if state is None:
-        return {}
+        return within_slots(slots, dict(strays))
     published = {key: claim.status for key, claim in state.claims.items() if claim.published}
-    sources = (published, _last_ledger(pool, state))
+    sources = (published, strays, _last_ledger(pool, state))
     return within_slots(slots, *(_weighed(pool, source) for source in sources))
 
 

@@ -95,7 +95,9 @@ def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> l
     elif not target.kind.unconditional_update:
         raise statuses.unnamed_version(resource, name)
     keeps_metadata = target.kind.custom and target.subresource == "status"
-    return [] if keeps_metadata else list(validation.fixed_metadata_problems(before.obj["metadata"], metadata))
+    return (
+        [] if keeps_metadata else list(validation.fixed_metadata_problems(before.obj["metadata"], metadata))
+    )
 
 
 def _check_patched(target: Target, before: Entry, new: Obj) -> None:

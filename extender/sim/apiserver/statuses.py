@@ -60,7 +60,9 @@ def modified(resource: Resource, name: str) -> Conflict:
     )
 
 
-def precondition_failed(resource: Resource, key: tuple[str, str], what: str, wanted: str, found: str) -> Conflict:
+def precondition_failed(
+    resource: Resource, key: tuple[str, str], what: str, wanted: str, found: str
+) -> Conflict:
     """409 for a UID or ResourceVersion (``what``) precondition of a write: etcd's words. ``key``: namespace and name."""
     folder = "minions" if resource == NODES else resource.plural
     custom = f"{resource.group}/" if "." in resource.group and not resource.group.endswith(".k8s.io") else ""
@@ -119,7 +121,9 @@ def other_name(found: object, wanted: str) -> ApiError:
 
 def other_namespace() -> ApiError:
     """400 for a body about another namespace than the URL."""
-    return bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    return bad_request(
+        "the namespace of the provided object does not match the namespace sent on the request"
+    )
 
 
 def bad_request(message: str) -> ApiError:

@@ -20,7 +20,7 @@ more. A write that was under way has happened or not, or happens later, dependin
 
 from extender.sim.faults.api import ACTOR, Crashed, FaultyApi, OldLists
 from extender.sim.faults.dice import Faults
-from extender.sim.faults.rates import CALM, KINDS, FaultKind, FaultRates
+from extender.sim.faults.rates import CALM, KINDS, FaultKind, FaultRates, named
 from extender.sim.faults.transport import Answer, FaultyTransport, Hints
 
 __all__ = [
@@ -36,4 +36,5 @@ __all__ = [
     "FaultyTransport",
     "Hints",
     "OldLists",
+    "named",
 ]

@@ -53,7 +53,7 @@ class FaultyApi:
         self._api = api
         self._old_lists = old_lists
         self._listed: set[str] = set()
-        self._late: set[asyncio.Task[None]] = set()
+        self._under_way: set[asyncio.Task[Any]] = set()
         self._faults = faults
         self._actor = actor
         self._record = record
@@ -78,14 +78,38 @@ class FaultyApi:
             raise Crashed(self._actor)
 
     def _crash_if_due(self, number: int, *, after_effect: bool) -> None:
+        """Crash at the call it was told to. One that was under way when its process crashed otherwise still arrives."""
         if number == self.crash_at_call and after_effect is self.crash_after_effect:
             self.crash()
-        self._alive()
+            raise Crashed(self._actor)
 
     async def _call(
         self, what: str, served: Coroutine[Any, Any, T], *, write: bool = True, lost: str = "reply_lost"
     ) -> T:
-        """``served``, with whatever happens to it on the way there and back; ``lost``: how losing its answer is called."""
+        """``served``, with whatever happens to it on the way there and back; ``lost``: how losing its answer is called.
+
+        What is on its way is no part of the process: it arrives also where that is stopped, or has given up waiting.
+        """
+        if self.crashed:
+            served.close()
+            raise Crashed(self._actor)
+        way = asyncio.get_running_loop().create_task(
+            self._there_and_back(what, served, write=write, lost=lost), name=what, context=Context()
+        )
+        self._under_way.add(way)
+        way.add_done_callback(self._arrived)
+        reply = await asyncio.shield(way)
+        self._alive()
+        return reply
+
+    def _arrived(self, way: "asyncio.Task[Any]") -> None:
+        self._under_way.discard(way)
+        if not way.cancelled():
+            way.exception()  # whoever waited for it has been told; nobody may be left
+
+    async def _there_and_back(
+        self, what: str, served: Coroutine[Any, Any, T], *, write: bool, lost: str
+    ) -> T:
         try:
             number = await self._send(what, write=write)
         except BaseException:
@@ -99,14 +123,12 @@ class FaultyApi:
         finally:
             self._crash_if_due(number, after_effect=True)
         await self._faults.delay()
-        self._alive()
         if self._faults.hits(lost):
             raise OutcomeUnknown(0, "Timeout", "injected: the answer was lost")
         return reply
 
     async def _send(self, what: str, *, write: bool) -> int:
         """The way there: the call's number, once it has arrived. Raises Crashed, and ApiError where it is not served."""
-        self._alive()
         self.calls += 1
         number = self.calls
         await self._faults.delay()
@@ -118,8 +140,6 @@ class FaultyApi:
         return number
 
     def _serve_later(self, what: str, served: Coroutine[Any, Any, T]) -> None:
-        """The write is in the network: it arrives even if its process is paused, or dead, by then."""
-
         async def arrive() -> None:
             await asyncio.sleep(self._faults.seconds())
             try:
@@ -127,9 +147,9 @@ class FaultyApi:
             except ApiError:
                 return
 
-        task = asyncio.get_running_loop().create_task(arrive(), name="late write", context=Context())
-        self._late.add(task)
-        task.add_done_callback(self._late.discard)
+        task = asyncio.create_task(arrive(), name="late write")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
 
     async def _serve(self, what: str, served: Coroutine[Any, Any, T]) -> T:
         token = ACTOR.set(self._actor)

@@ -20,13 +20,21 @@ class Faults:
     def __init__(self, rng: random.Random, rates: FaultRates = CALM) -> None:
         self.rng = rng
         self.rates = rates
+        self._seed = rng.getrandbits(64)
+        self._dice: dict[str, random.Random] = {}
+        """One for each kind: where one kind is left out, the others fall as before."""
         self.counts: Counter[str] = Counter()
         self._cut_off: dict[str, float] = {}
 
     def hits(self, kind: str) -> bool:
         """Whether this fault happens now."""
         rate: float = getattr(self.rates, kind)
-        if rate <= 0.0 or self.rng.random() >= rate:
+        if rate <= 0.0:
+            return False
+        dice = self._dice.get(kind)
+        if dice is None:
+            dice = self._dice[kind] = random.Random(f"{self._seed}/{kind}")
+        if dice.random() >= rate:
             return False
         self.counts[kind] += 1
         return True

@@ -1,5 +1,6 @@
 """Every fault of network and API server by name, with what its probability is of and how often it comes at the most."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Self
@@ -92,3 +93,8 @@ KINDS: Final = tuple(
     if item.metadata
 )
 CALM: Final = FaultRates()
+
+
+def named(counts: Mapping[str, int]) -> Counter[str]:
+    """Counts by the names of ``KINDS``."""
+    return Counter({_camel(kind): count for kind, count in counts.items()})

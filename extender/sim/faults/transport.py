@@ -11,12 +11,12 @@ from extender.sim.scheduler.extender_transport import TIMED_OUT, Transport, Tran
 
 Answer = tuple[int, bytes]
 OnRepeated = Callable[[str, bytes, Answer, Answer], None]
-Hints = Callable[[str, str], str]
-"""(namespace, name) of a pod -> UID of one that had that name before, "" if there was none."""
+Hints = Callable[[str, str, str], str]
+"""(namespace, name) of a pod and a node -> UID of one that had that name before, and was not on that node; "" if none."""
 UNKNOWN_NODE: Final = "node-nobody-knows"
 
 
-def no_hints(_namespace: str, _name: str) -> str:
+def no_hints(_namespace: str, _name: str, _node: str) -> str:
     """Nothing is remembered."""
     return ""
 
@@ -82,7 +82,7 @@ class FaultyTransport:
             await self._odd("bind to an unknown node", url, asked, timeout_s)
         if self._faults.hits("bind_stale_uid"):
             args = orjson.loads(body)
-            former = self._former_uid(args["PodNamespace"], args["PodName"])
+            former = self._former_uid(args["PodNamespace"], args["PodName"], args["Node"])
             if former and former != args["PodUID"]:
                 await self._odd("bind of a former pod", url, _with(body, PodUID=former), timeout_s)
         if self._faults.hits("bind_late"):

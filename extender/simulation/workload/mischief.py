@@ -208,7 +208,7 @@ class Mischief:
     async def _edit_replicas(self) -> bool:
         pool, cluster = self._scene.pool_name(), self._scene.world.cluster
         scale = await cluster.get(STATEFULSETS, NS, pool, subresource="scale")
-        replicas = max(0, scale["spec"]["replicas"] + self._scene.rng.choice((-2, -1, 1, 2)))
+        replicas = max(0, scale["spec"].get("replicas", 0) + self._scene.rng.choice((-2, -1, 1, 2)))
         scale["spec"]["replicas"] = min(replicas, PODS_MAX)
         await cluster.update(STATEFULSETS, NS, pool, scale, subresource="scale")
         return True

@@ -1,0 +1,75 @@
+"""``Succession``: of which ordinals we know what their last pod held, so that the next one may be bound (I2). Pure.
+
+A pod's ledger covers whatever is published on it, also by a status that is still on its way when the pod is deleted. Who
+has seen the pod's end knows its last ledger, and gives it to the ordinal's next pod. A list breaks that: pods may have come
+and gone between it and what the watch told before. So after a list an ordinal's past is *known* only if
+
+- its pod is bound: that pod's own ledger is what counts from now on; or
+- its pod is the one that we knew, not bound yet, and its past was known before;
+
+or, for all of them, once ``HOLD_S`` have passed since the list and vpods have been listed again: a status that was on its way
+has arrived by then, or never will. Until then the pod is not bound here; another replica may know more.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from extender.core.model import AdapterPod
+
+HOLD_S: Final = 20.0
+"""From when a pod was seen alive to when a status that relies on it may still arrive: a proof of 5 s, a request of 10 s."""
+
+
+class Succession:
+    """Told of lists (``listed``) and changes (``pod_changed``). ``clock``: seconds, monotonic."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._closed = False
+        self._since = clock()
+        self._alive: dict[str, str] = {}
+        """Pod key -> UID, of all pods that there are as far as we know."""
+        self._known: set[str] = set()
+        """Pod keys whose past is known although the gap is open."""
+
+    def is_known(self, pod: AdapterPod) -> bool:
+        """Whether all that the ordinal's former pods held has been seen here."""
+        return self.is_seen(pod) and (self._closed or pod.key in self._known)
+
+    def is_seen(self, pod: AdapterPod) -> bool:
+        """Whether the watch has told of this very pod, and so of the end of the one before."""
+        return self._alive.get(pod.key) == pod.uid
+
+    @property
+    def since(self) -> float:
+        """When the gap began; what is done for it must not close a later one."""
+        return self._since
+
+    def wait_s(self) -> float:
+        """Seconds until listing vpods closes the gap (``close``)."""
+        return max(0.0, self._since + HOLD_S - self._clock())
+
+    def close(self, since: float) -> None:
+        """Vpods have been listed, begun after ``wait_s``: all pasts are known, unless pods were listed again meanwhile."""
+        if since == self._since:
+            self._closed = True
+            self._known.clear()
+
+    def listed(self, pods: Iterable[AdapterPod]) -> None:
+        """All pods as a list has them: what came and went before it, since the last event, is not known."""
+        before, known, closed = self._alive, self._known, self._closed
+        self._alive, self._known, self._closed, self._since = {}, set(), False, self._clock()
+        for pod in pods:
+            self._alive[pod.key] = pod.uid
+            if pod.node or (before.get(pod.key) == pod.uid and (closed or pod.key in known)):
+                self._known.add(pod.key)
+
+    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """An event of the watch, or an answer of the API server."""
+        if new is None:
+            if old is not None:
+                self._alive.pop(old.key, None)
+            return
+        self._alive[new.key] = new.uid
+        if new.node and not new.assumed and not self._closed:
+            self._known.add(new.key)

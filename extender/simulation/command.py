@@ -1,0 +1,166 @@
+"""``vreplica simulate``: seeds run one after the other or side by side, and what failed, with the line that runs it again."""
+
+import json
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from extender.simulation.profile import ALL_KINDS, DRAWN, FaultProfile, ProfileError, profile_from
+from extender.simulation.run import Outcome, Trial, simulate
+from extender.simulation.shrink import shrink
+
+PROBLEMS_MAX = 20
+PROGRESS_PERIOD_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """``jobs`` processes; ``json_lines``: one object a seed on standard output; ``quiet``: only seeds that failed."""
+
+    trials: tuple[Trial, ...]
+    jobs: int = 1
+    trace: bool = False
+    shrink: bool = True
+    json_lines: bool = False
+    quiet: bool = False
+
+
+def read_profile(name: str) -> FaultProfile:
+    """A fault profile from a file; "" is none. Raises ProfileError, OSError."""
+    if not name:
+        return DRAWN
+    try:
+        return profile_from(yaml.safe_load(Path(name).read_bytes()))
+    except yaml.YAMLError as error:
+        raise ProfileError(f"{name}: not YAML: {error}") from error
+    except ProfileError as error:
+        raise ProfileError(f"{name}: {error}") from error
+
+
+def numbers_from(text: str) -> frozenset[int]:
+    """``1,4-7``, or ``none``. Raises ProfileError."""
+    if text == "none":
+        return frozenset()
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise ProfileError(f"--only: {part!r} is neither a number nor two with a - between them")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def kinds_from(text: str) -> frozenset[str]:
+    """``watchDropped,killReplica``, or ``none``. Raises ProfileError for a kind that there is not."""
+    names = frozenset() if text == "none" else frozenset(text.split(","))
+    profile_from({"faults": dict.fromkeys(names, 0.0)})
+    return names
+
+
+def print_kinds() -> None:
+    """Every kind of fault, one a line."""
+    for kind in ALL_KINDS:
+        _say(f"{kind.name:20} per {kind.per:14} up to {kind.most:<6g} {kind.what}")
+
+
+def run_simulation(options: SimulateOptions) -> int:
+    """0 if every seed passed, else 1."""
+    # The simulated service warns of what it is made to suffer; the trace tells it better.
+    logging.disable(logging.CRITICAL)
+    started, told = time.monotonic(), time.monotonic()
+    failed: list[Outcome] = []
+    totals: Counter[str] = Counter()
+    for number, outcome in enumerate(_outcomes(options), start=1):
+        totals["events"] += len(outcome.events)
+        totals["faults"] += outcome.faults.total()
+        _tell(outcome, options)
+        if not outcome.passed:
+            failed.append(outcome)
+            _explain(outcome, options)
+        if time.monotonic() - told > PROGRESS_PERIOD_S and sys.stderr.isatty():
+            told = time.monotonic()
+            sys.stderr.write(f"{number} of {len(options.trials)} seeds, {len(failed)} failed\n")
+    elapsed_s = time.monotonic() - started
+    passed = len(options.trials) - len(failed)
+    _say_to(
+        sys.stderr if options.json_lines else sys.stdout,
+        f"{passed} passed, {len(failed)} failed; {totals['events']} events and {totals['faults']} faults in "
+        f"{elapsed_s:.0f} s, {60 * len(options.trials) / max(elapsed_s, 0.001):.0f} seeds a minute",
+    )
+    return 1 if failed else 0
+
+
+def _outcomes(options: SimulateOptions) -> Iterator[Outcome]:
+    if options.jobs <= 1 or len(options.trials) <= 1:
+        for trial in options.trials:
+            yield simulate(trial, keep_trace=options.trace)
+        return
+    with ProcessPoolExecutor(options.jobs, initializer=logging.disable, initargs=(logging.CRITICAL,)) as pool:
+        yield from pool.map(simulate, options.trials, chunksize=4)
+
+
+def _tell(outcome: Outcome, options: SimulateOptions) -> None:
+    if options.trace and not options.json_lines:
+        _say("\n".join(outcome.trace))
+    if options.json_lines:
+        _say(json.dumps(_as_json(outcome), sort_keys=True))
+    elif not options.quiet or not outcome.passed:
+        _say(outcome.line())
+
+
+def _explain(outcome: Outcome, options: SimulateOptions) -> None:
+    """What was wrong, how to run it again, and the shortest form of it that was found."""
+    to = sys.stderr if options.json_lines else sys.stdout
+    _say_to(to, *_problems(outcome), f"  replay: vreplica simulate {outcome.trial.command()} --trace")
+    if not options.shrink:
+        return
+    shorter = shrink(outcome.trial)
+    if shorter is not None:
+        _say_to(
+            to,
+            f"  shortest: {len(shorter.events)} events, {len(shorter.faults)} kinds of faults",
+            *_problems(shorter),
+        )
+        _say_to(to, f"  replay: vreplica simulate {shorter.trial.command()} --trace")
+
+
+def _problems(outcome: Outcome) -> list[str]:
+    return [f"    {problem}" for problem in outcome.problems[:PROBLEMS_MAX]]
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "seed": outcome.trial.seed,
+        "passed": outcome.passed,
+        "problems": outcome.problems[:PROBLEMS_MAX],
+        "events": len(outcome.events),
+        "faults": dict(outcome.faults),
+        "moves": outcome.moves,
+        "settledSeconds": outcome.settled_s,
+        "atRestSeconds": outcome.rested_s,
+        "trace": outcome.digest,
+        "replay": f"vreplica simulate {outcome.trial.command()}",
+    }
+
+
+def _say(line: str) -> None:
+    _say_to(sys.stdout, line)
+
+
+def _say_to(stream: Any, *lines: str) -> None:
+    for line in lines:
+        stream.write(line + "\n")
+    stream.flush()
+
+
+def trials(seeds: Iterable[int], **of: Any) -> tuple[Trial, ...]:
+    """One for each seed, alike in everything else."""
+    return tuple(Trial(seed, **of) for seed in seeds)
