@@ -18,6 +18,7 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from extender.core.claims import PodState
 from extender.core.deal import deal
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
@@ -246,7 +247,34 @@ class _Plan:
             self._hold_back(left)
         return left + (self._grow(missing - back) if missing > back else 0)
 
+    def _take_back(self, missing: int) -> int:
+        """What an earlier decision takes away, and still is published: it stays, instead of going somewhere else (I4).
+
+        Not under hard rules, which that decision may have had to obey.
+        """
+        if self.pool.profile.filters or not self.rules.start_from_decided:
+            return missing
+        claims = self.pool.claims_of(self.vpod.key)
+        for name in sorted(claims, key=placement_order):
+            pod, there = self.pool.pods[name], self.kept.get(name, 0)
+            free = (
+                self._free_of(pod.ordinal) // self.weight
+                if self._may_stay(pod) and pod.ordinal is not None
+                else 0
+            )
+            if (back := min(missing, claims[name].published - there, free)) > 0:
+                self.kept[name] = there + back
+                missing -= back
+                self._note(Step.ADDED, name, back)
+        return missing
+
+    def _may_stay(self, pod: PodState) -> bool:
+        return (
+            self.pool.is_member(pod) and pod.schedulable and not pod.leaving and not self.pool.is_closed(pod)
+        )
+
     def _grow(self, missing: int) -> int:
+        missing = self._take_back(missing)
         room = self.pool.room
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
             # What it has reserved and does not start from is its own to be given again.

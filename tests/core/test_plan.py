@@ -276,6 +276,21 @@ def test_whatever_leaves_a_pod_and_is_still_wanted_is_a_move_with_its_reason(pre
     )
 
 
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        pytest.param(2, {0: 2}, id="wanted again"),
+        pytest.param(3, {0: 2, 1: 1}, id="and one more"),
+        pytest.param(1, {0: 1}, id="still not wanted"),
+    ],
+)
+def test_what_an_unwritten_decision_takes_away_stays_where_it_is_published(wanted, expected):
+    # Found by seed 20002: the pod is full as long as it is not written, and it went to another one.
+    scene = Scene(slots=2).pods(0, 1, 2).pod(0, {"tenant/a": 2}).vpod("a", wanted, {0: 2})
+    scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
+    assert target(scene) == expected
+
+
 def test_fewer_wanted_is_no_move():
     scene = Scene().pods(0).pod(2, {"tenant/a": 2}).vpod("a", 1, {2: 2})
     assert place(scene.pool, scene.pool.vpods["tenant/a"]).moves == ()
