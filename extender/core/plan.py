@@ -18,7 +18,6 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from extender.core.claims import PodState
 from extender.core.deal import deal
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
@@ -257,21 +256,14 @@ class _Plan:
         claims = self.pool.claims_of(self.vpod.key)
         for name in sorted(claims, key=placement_order):
             pod, there = self.pool.pods[name], self.kept.get(name, 0)
-            free = (
-                self._free_of(pod.ordinal) // self.weight
-                if self._may_stay(pod) and pod.ordinal is not None
-                else 0
-            )
+            if pod.ordinal is None or pod.leaving or not self.pool.is_member(pod):
+                continue
+            free = self._free_of(pod.ordinal) // self.weight
             if (back := min(missing, claims[name].published - there, free)) > 0:
                 self.kept[name] = there + back
                 missing -= back
                 self._note(Step.ADDED, name, back)
         return missing
-
-    def _may_stay(self, pod: PodState) -> bool:
-        return (
-            self.pool.is_member(pod) and pod.schedulable and not pod.leaving and not self.pool.is_closed(pod)
-        )
 
     def _grow(self, missing: int) -> int:
         missing = self._take_back(missing)
