@@ -1,8 +1,8 @@
 """``Service``: everything wired together, and the order of starting and stopping.
 
 Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The loops that place,
-scale, repair and write pool statuses run only while this replica leads. Stopping goes: unready, verbs finish, loops
-end, lease released, events drained.
+scale, repair and write pool statuses run only while this replica leads. Stopping goes: unready, verbs finish, sockets
+closed, loops end, lease released, events drained.
 """
 
 import asyncio
@@ -16,8 +16,10 @@ from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.succession import Succession
 from extender.kube.api import Api
+from extender.kube.budget import Budget
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
+from extender.kube.fenced import FencedApi
 from extender.kube.leader import LeaderElector, LeaseConfig, new_identity
 from extender.kube.read_only import ReadOnlyApi
 from extender.metrics import Metrics
@@ -28,6 +30,7 @@ from extender.service.committer import Committer
 from extender.service.config import Config, Mode
 from extender.service.describe import StateQuery, describe_state
 from extender.service.evictor import Evictor
+from extender.service.foreign_writes import ForeignWrites
 from extender.service.informers import Informers
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
@@ -81,8 +84,12 @@ class Service:
             api, self.caches, clock=clock, now=now, leading=self.leading, metrics=self.metrics
         )
         self.committer.write_status = self.informers.sources.write_status
-        self.autoscaler = Autoscaler(api, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng)
+        fenced = FencedApi(api, leading=self.leading)
+        self.autoscaler = Autoscaler(
+            fenced, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng
+        )
         narrator = Narrator(self.recorder, self.metrics)
+        self.committer.refusals.tell = narrator.write_refused
         self.placer = Placer(
             self.caches,
             self.committer,
@@ -106,11 +113,18 @@ class Service:
         self.autoscaler.on_closed = self.evictor.trigger
         self.informers.sources.on_complete = self.placer.activation.add_all
         self.reconciler = Reconciler(
-            api, self.caches, self.placer.queues, recorder=self.recorder, metrics=self.metrics, clock=clock
+            fenced,
+            self.caches,
+            self.placer.queues,
+            foreign=ForeignWrites(
+                self.caches, self.committer.own_writes, recorder=self.recorder, metrics=self.metrics
+            ),
+            metrics=self.metrics,
+            clock=clock,
         )
         self.reactivator = Reactivator(api, self.caches, metrics=self.metrics)
         self.pool_status = PoolStatusWriter(
-            api,
+            fenced,
             self.caches,
             now=now,
             more_conditions=self.informers.sources.conditions,
@@ -128,6 +142,7 @@ class Service:
                 self.binder,
                 knows_past=predecessors.known,
                 on_bound=self.committer.proofs.note,
+                scheduler_names=config.scheduler_names,
             ),
             reactivator=self.reactivator,
             recorder=self.recorder,
@@ -269,6 +284,9 @@ class Service:
                 "pools": float(len(caches.pools)),
             },
         )
+        self.metrics.gauge(
+            "asyncio_tasks", "Tasks of the event loop", "", lambda: {"": float(len(asyncio.all_tasks()))}
+        )
         sources = self.informers.sources
         self.metrics.gauge("source_objects", "Objects of foreign kinds, by source", "source", sources.objects)
         self.metrics.gauge(
@@ -302,5 +320,22 @@ async def serve(
     async with await KubeApi.connect(
         kubeconfig=client.kubeconfig, context=client.context, qps=client.qps, burst=client.burst
     ) as api:
-        await Service(api, config, now=now, rng=rng, profiles=profiles).run()
+        service = Service(api, config, now=now, rng=rng, profiles=profiles)
+        _add_budget(service.metrics, api.budget)
+        await service.run()
     return 0
+
+
+def _add_budget(metrics: Metrics, budget: Budget) -> None:
+    """What our own limit towards the API server makes wait, by lane."""
+    metrics.counter("api_requests", "Requests to the API server", "lane", budget.requests)
+    metrics.counter(
+        "api_wait_seconds",
+        "Time that requests waited for their lane before they were sent",
+        "lane",
+        budget.waited_s,
+    )
+    metrics.counter(
+        "api_pauses", "Times that a Retry-After of the API server closed a lane", "lane", budget.pauses
+    )
+    metrics.gauge("api_waiting", "Requests that wait for their lane", "lane", budget.waiting)

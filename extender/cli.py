@@ -16,17 +16,7 @@ from pathlib import Path
 from extender import __version__
 from extender.core.errors import InvalidObject, VReplicaError
 from extender.core.names import CONFIG_KIND
-
-
-class OneLineFormatter(logging.Formatter):
-    """One message is one line, whatever text of tenants or servers is in it; only a traceback has more."""
-
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class names it so
-        """The message with what is not printable escaped."""
-        message = super().formatMessage(record)
-        if message.isprintable():
-            return message
-        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+from extender.kube.one_line import OneLineFormatter
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,11 +3,11 @@
 Labels have closed sets of values: results, verbs, reasons, queue parts. Nothing from a tenant's object is a label.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 PREFIX: Final = "vreplica_scheduler"
@@ -17,17 +17,20 @@ _EXTENSION_POINT_BUCKETS: Final = tuple(0.0001 * 2**i for i in range(12))
 """kube-scheduler: ExponentialBuckets(0.0001, 2, 12), seconds."""
 
 
-class _Gauges(Collector):
-    """Gauges that are read when scraped, so that nothing has to keep them up to date."""
+Family = type[GaugeMetricFamily] | type[CounterMetricFamily]
+
+
+class _Scraped(Collector):
+    """Gauges and counters that are read when scraped, so that nothing has to keep them up to date."""
 
     def __init__(self) -> None:
-        self.sources: list[tuple[str, str, str, Callable[[], dict[str, float]]]] = []
+        self.sources: list[tuple[Family, str, str, str, Callable[[], Mapping[str, float]]]] = []
 
-    def collect(self) -> list[GaugeMetricFamily]:
+    def collect(self) -> list[GaugeMetricFamily | CounterMetricFamily]:
         """One family a source."""
         families = []
-        for name, documentation, label, read in self.sources:
-            family = GaugeMetricFamily(f"{PREFIX}_{name}", documentation, labels=[label] if label else [])
+        for kind, name, documentation, label, read in self.sources:
+            family = kind(f"{PREFIX}_{name}", documentation, labels=[label] if label else [])
             for value, amount in read().items():
                 family.add_metric([value] if label else [], amount)
             families.append(family)
@@ -39,8 +42,8 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._gauges = _Gauges()
-        self.registry.register(self._gauges)
+        self._scraped = _Scraped()
+        self.registry.register(self._scraped)
         self._attempts = self._counter("schedule_attempts", "Attempts to place vpods, by result", ["result"])
         self._attempt_duration = self._histogram(
             "scheduling_attempt_duration_seconds",
@@ -57,7 +60,7 @@ class Metrics:
             _EXTENSION_POINT_BUCKETS,
             ["extension_point", "status"],
         )
-        self._refusals = self._counter("refusals", "Nodes and binds refused, by reason", ["reason"])
+        self._refusals = self._counter("refusals", "Nodes, binds and writes refused, by reason", ["reason"])
         self.repairs = self._counter("repairs", "What the reconciler has put right, by kind", ["kind"])
         self.ledger_conflicts = self._counter(
             "ledger_conflicts", "Ledger writes that lost their compare-and-swap"
@@ -81,9 +84,17 @@ class Metrics:
             f"{PREFIX}_{name}", documentation, labels or [], buckets=buckets, registry=self.registry
         )
 
-    def gauge(self, name: str, documentation: str, label: str, read: Callable[[], dict[str, float]]) -> None:
+    def gauge(
+        self, name: str, documentation: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
         """Add a gauge read at scrape time: label value -> amount (label "" with key "" for a plain one)."""
-        self._gauges.sources.append((name, documentation, label, read))
+        self._scraped.sources.append((GaugeMetricFamily, name, documentation, label, read))
+
+    def counter(
+        self, name: str, documentation: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Add a counter that something else counts, read at scrape time as a gauge is."""
+        self._scraped.sources.append((CounterMetricFamily, name, documentation, label, read))
 
     def schedule_attempt(self, result: str, duration_s: float) -> None:
         """A vpod was decided and written: ``result`` is scheduled, unschedulable or error."""

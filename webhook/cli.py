@@ -24,6 +24,7 @@ import uvloop
 from extender.core.errors import VReplicaError
 from extender.kube.api import Api, ApiError
 from extender.kube.client import KubeApi
+from extender.kube.one_line import OneLineFormatter
 from extender.kube.reflector import Reflector
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateError, CertificateManager, DirectoryStore, SecretStore
@@ -150,9 +151,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"vreplica-webhook: {error}", file=sys.stderr)
         return 2
-    logging.basicConfig(
-        level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=settings.log_level, handlers=[handler])
     try:
         uvloop.run(serve(settings))
     except (VReplicaError, OSError) as error:

@@ -6,7 +6,9 @@
                                  for a cluster whose own kube-scheduler calls the extender (a Policy file can do
                                  nothing else)
     annotation .../slots         the pool's slotsPerPod             } only with a known pool
-    annotation .../placements    what the statuses say of this name }   (else "{}")
+    annotation .../placements    what the statuses say of this name }   (else "{}"); none on a pod that is created on a
+                                 node: there it would count at once, and only the service writes what counts. It sees
+                                 such a pod as one that another scheduler has bound, and gives it its ledger
     resource vreplica.dev/slots  request = limit = slots, first container; "0" without a known pool
 
 The resource is how kube-scheduler's ``managedResources`` picks the pods that it asks our extender about, and it looks
@@ -107,7 +109,11 @@ def mutate(
         except LedgerTooLarge as error:
             warnings.append(f"{names.PLACEMENTS_ANNOTATION} starts empty: {error}")
     slots = None if pool is None else str(pool.slots_per_pod)
-    annotations = {names.SLOTS_ANNOTATION: slots, names.PLACEMENTS_ANNOTATION: placements}
+    on_a_node = bool(text(mapping(pod, "spec"), "nodeName"))
+    annotations = {
+        names.SLOTS_ANNOTATION: slots,
+        names.PLACEMENTS_ANNOTATION: None if on_a_node else placements,
+    }
     return Mutation(
         ops=(
             *_scheduler_ops(pod, scheduler_name),

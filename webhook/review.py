@@ -15,6 +15,7 @@ import orjson
 
 from extender.core.decode import Json, mapping
 from extender.core.errors import VReplicaError
+from extender.core.shown import shown
 
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
 REVIEW_KIND: Final = "AdmissionReview"
@@ -85,10 +86,11 @@ def decode_review(body: bytes) -> AdmissionRequest:
         raise ReviewError(f"the body is not JSON: {error}") from error
     if not isinstance(review, dict):
         raise ReviewError(f"the body is not a JSON object but {_type(review)}")
+    _refuse_depth(review)
     version, kind = review.get("apiVersion"), review.get("kind")
     if version != REVIEW_API_VERSION or kind != REVIEW_KIND:
         raise ReviewError(
-            f"expected kind {REVIEW_KIND} of apiVersion {REVIEW_API_VERSION}, not {kind!r:.80} of {version!r:.80}"
+            f"expected kind {REVIEW_KIND} of apiVersion {REVIEW_API_VERSION}, not {shown(kind, 80)} of {shown(version, 80)}"
         )
     request = review.get("request")
     if not isinstance(request, dict):
@@ -114,6 +116,17 @@ def decode_review(body: bytes) -> AdmissionRequest:
         old_object=_object(request, "oldObject"),
         dry_run=request.get("dryRun") is True,
     )
+
+
+def _refuse_depth(review: Json) -> None:
+    """Refuse what is nested deeper than the encoder writes, 254 levels: values are compared by recursion further on.
+
+    An object of the API has some twenty levels.
+    """
+    try:
+        orjson.dumps(review)
+    except orjson.JSONEncodeError as error:
+        raise ReviewError(f"the body is nested too deep: {error}") from error
 
 
 def encode_review(uid: str, verdict: Verdict) -> bytes:

@@ -1,8 +1,10 @@
 """The HTTPS face: ``POST /mutate``, ``POST /validate``, ``GET /livez``, ``/readyz`` and ``/metrics``.
 
-A request is read (bounded in bytes, in time and in how many at once), decoded, decided in memory and answered; nothing
-waits for the API server, so the only slow part is the sender. What is wrong with a request is said in plain text with
-status 400 (not an AdmissionReview), 408 (body too slow), 413 (body too long) or 503 (too many at once); every
+A request is read (bounded in bytes, its own and those of all at once, in time and in how many at once), decoded, decided
+in memory and answered; nothing waits for the API server, so the only slow part is the sender. Slow heads, clients that
+read no answers and held connections are the listener's business (``extender.kube.serving``). What is wrong with a
+request is said in plain text with status 400 (not an AdmissionReview), 408 (body too slow), 413 (body too long) or 503
+(too many at once, or too large together); every
 AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before the caches are synced too: the
 pod is then stamped with what is known, and ``/readyz`` keeps the Service from sending more of them.
 """
@@ -27,6 +29,8 @@ from prometheus_client import (
 )
 
 from extender.core.names import SCHEDULER_NAME
+from extender.kube.bodies import BodiesTooLarge, BodyBudget, BodyShare, BodyTooLarge
+from extender.kube.serving import ConnectionLimits, Listener
 from webhook import mutate, validate
 from webhook.caches import ObjectCache, WebhookCaches
 from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
@@ -43,6 +47,8 @@ class Limits:
     """The API server's own limit for a request; a review of an update holds two objects of at most 1.5 MiB."""
     deadline_s: float = 2.0
     """For reading a body. The API server gives up after 3 s (timeoutSeconds in the manifests)."""
+    bodies_bytes_max: int = 64 * 1024 * 1024
+    """Of all bodies at once: the pod's memory limit is 256 MiB, and what is decoded is larger than its text."""
     in_flight_max: int = 400
     """The API server's default for its own mutating requests is 200."""
     shutdown_timeout_s: float = 3.0
@@ -117,14 +123,15 @@ class WebhookServer:
         self._tls = tls
         self._limits = limits or Limits()
         self._in_flight = 0
-        self._runner: web.AppRunner | None = None
+        self._bodies = BodyBudget(self._limits.bodies_bytes_max)
+        self._listener = Listener(ConnectionLimits(shutdown_timeout_s=self._limits.shutdown_timeout_s))
         self.metrics = Metrics(caches, not_after)
         self.draining = False
         """Set before shutdown: ``/readyz`` says no, reviews are still answered."""
 
     def application(self) -> web.Application:
         """The routes."""
-        app = web.Application(client_max_size=self._limits.body_bytes_max)
+        app = web.Application()
         app.router.add_post("/mutate", self._mutate)
         app.router.add_post("/validate", self._validate)
         app.router.add_get("/livez", self._livez)
@@ -134,23 +141,11 @@ class WebhookServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen, and return the port (of the system's choice for 0). Raises OSError."""
-        # Go's client keeps idle connections for 90 s: ours must live longer, or a request meets a closing one.
-        self._runner = web.AppRunner(
-            self.application(),
-            access_log=None,
-            keepalive_timeout=120.0,
-            shutdown_timeout=self._limits.shutdown_timeout_s,
-        )
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, ssl_context=self._tls)
-        await site.start()
-        return int(self._runner.addresses[0][1])
+        return await self._listener.start(self.application(), host, port, tls=self._tls)
 
     async def stop(self) -> None:
         """Stop listening, answer what is in flight for ``shutdown_timeout_s`` at most, and close."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        await self._listener.stop()
 
     # -- reviews -----------------------------------------------------------------------------------------------
 
@@ -167,12 +162,13 @@ class WebhookServer:
             return self._refused(http, 503, f"{self._in_flight} reviews are in flight already")
         self._in_flight += 1
         try:
-            body = await self._body(http)
-            # Not the loop's clock: uvloop's has steps of 1 ms, longer than an answer takes.
-            started = time.perf_counter()
-            request = decode_review(body)
-            verdict = decide(request)
-            answer = encode_review(request.uid, verdict)
+            with self._bodies.share() as share:
+                body = await self._body(http, share)
+                # Not the loop's clock: uvloop's has steps of 1 ms, longer than an answer takes.
+                started = time.perf_counter()
+                request = decode_review(body)
+                verdict = decide(request)
+                answer = encode_review(request.uid, verdict)
         except ReviewError as error:
             return self._refused(http, error.status, str(error))
         finally:
@@ -184,29 +180,32 @@ class WebhookServer:
         self.metrics.duration.labels(http.path).observe(time.perf_counter() - started)
         return web.Response(body=answer, content_type="application/json")
 
-    async def _body(self, http: web.Request) -> bytes:
+    async def _body(self, http: web.Request, share: BodyShare) -> bytes:
         if http.content_type != "application/json":
             raise ReviewError(f"Content-Type: expected application/json, not {http.content_type!r:.100}")
         if "Content-Encoding" in http.headers:
             raise ReviewError("Content-Encoding: expected none, the API server does not compress reviews")
-        too_long = f"the body is longer than {self._limits.body_bytes_max} bytes"
-        if (http.content_length or 0) > self._limits.body_bytes_max:
-            raise ReviewError(too_long, 413)
         try:
             async with asyncio.timeout(self._limits.deadline_s):
-                return await http.read()
+                return await share.read(
+                    http.content, bytes_max=self._limits.body_bytes_max, announced=http.content_length
+                )
         except TimeoutError as error:
             raise ReviewError(f"the body did not arrive within {self._limits.deadline_s} s", 408) from error
-        except web.HTTPRequestEntityTooLarge as error:
-            raise ReviewError(too_long, 413) from error
-        except web.RequestPayloadError as error:
+        except BodyTooLarge as error:
+            raise ReviewError(str(error), 413) from error
+        except BodiesTooLarge as error:
+            raise ReviewError(str(error), 503) from error
+        except (web.RequestPayloadError, ConnectionError) as error:
             raise ReviewError(f"the body is broken: {error}") from error
 
     def _refused(self, http: web.Request, status: int, message: str) -> web.Response:
         self.metrics.requests.labels(http.path, "refused").inc()
         _log.warning("refused a request to %s from %s: %d %s", http.path, http.remote, status, message)
         response = web.Response(status=status, text=message + "\n")
-        if status in {408, 413}:
+        if status == 503:
+            response.headers["Retry-After"] = "1"
+        if not http.content.is_eof():
             response.force_close()  # the rest of the body is not wanted
         return response
 

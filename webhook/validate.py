@@ -6,7 +6,8 @@ Pods: the ledger and slots annotations are ours. A user who could write them cou
 about a pod, so only the service's own account may. An update that leaves them alone (a kubelet's status) passes, and
 so does a created pod that carries what ``/mutate`` stamps: at creation both run in the same request, under the name
 of whoever creates the pod. An unbound pod's ledger claims nothing, so there the check is on form and size; a pod
-that is created on a node already would make its ledger count, so there it must be what the statuses say.
+that is created on a node already would make its ledger count, so there it must be empty. The ValidatingAdmissionPolicy
+of the manifests refuses the same, and works while no webhook does; what needs other objects is here alone.
 
 AdapterPools and VPods: a rule is applied when the object is created or when the field that it is about changes. An
 object that came to break it in another way (the pool shrank later) can still be edited, labelled and finalized.
@@ -21,9 +22,10 @@ from typing import Final, Protocol
 from extender.core import names
 from extender.core.decode import Json, mapping, pool_from, quantity, sequence, text, vpod_from
 from extender.core.errors import InvalidObject, LedgerUnreadable
-from extender.core.ledger import Ledger, decode_ledger, ledger_slots
+from extender.core.ledger import decode_ledger, ledger_slots
 from extender.core.model import AdapterPool, Namespace, VPod, object_key
 from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.shown import shown
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
@@ -53,10 +55,6 @@ class View(Protocol):
 
     def heaviest_vpod(self, pool_key: str) -> VPod | None:
         """The vpod of that pool whose vreplica takes the most slots, the first by key of several."""
-        ...
-
-    def standing(self, pool_key: str, pod_name: str, *, slots: int) -> Ledger:
-        """What a pod of that name should carry (``StandingPlacements.ledger_for``)."""
         ...
 
 
@@ -138,7 +136,7 @@ def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
         "a count" if pool is None else f"{pool.slots_per_pod}, spec.slotsPerPod of AdapterPool {pool.key}"
     )
     return (
-        f"annotation {names.SLOTS_ANNOTATION} is {value!r:.80}, expected {wanted}; "
+        f"annotation {names.SLOTS_ANNOTATION} is {shown(value, 80)}, expected {wanted}; "
         "remove it from the pod (template): the webhook writes it"
     )
 
@@ -151,13 +149,11 @@ def _created_ledger_problem(annotations: Json, pod: Json, pool: AdapterPool | No
         return f"annotation {names.PLACEMENTS_ANNOTATION} is {error}; {fix}"
     if not ledger:
         return ""
-    name, taken = text(pod, "metadata", "name"), ledger_slots(ledger)
-    if text(pod, "spec", "nodeName") and (
-        pool is None or view.standing(pool.key, name, slots=pool.slots_per_pod) != ledger
-    ):
+    taken = ledger_slots(ledger)
+    if text(pod, "spec", "nodeName"):
         return (
-            f"annotation {names.PLACEMENTS_ANNOTATION} of a pod that is created with spec.nodeName differs from what "
-            f"the VPods' statuses say; {fix}"
+            f"annotation {names.PLACEMENTS_ANNOTATION} cannot be given to a pod that is created with spec.nodeName; "
+            "remove it from the pod (template), the scheduler service writes it"
         )
     if pool is not None and taken > pool.slots_per_pod:
         return (

@@ -32,6 +32,7 @@ from extender.core.node_fit import (
 )
 from extender.core.quantity import quantity
 from extender.core.reading import (
+    COUNT_MAX,
     EMPTY,
     Json,
     count,
@@ -42,6 +43,7 @@ from extender.core.reading import (
     selector_from,
     sequence,
     text,
+    texts,
     value_at,
 )
 from extender.core.sources.declared import sources_from
@@ -80,17 +82,22 @@ def _subject(obj: Json, kind: str) -> str:
 
 
 def _count(obj: Json, kind: str, path: tuple[str, ...], default: int, minimum: int = 0) -> int:
-    return count(value_at(obj, path), _subject(obj, kind), ".".join(path), default=default, minimum=minimum)
+    value = value_at(obj, path)
+    if type(value) is int and minimum <= value <= COUNT_MAX:
+        return value
+    if value is None:
+        return default
+    return count(value, _subject(obj, kind), ".".join(path), default=default, minimum=minimum)
 
 
 def _required_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int:
-    if mapping(obj, *path[:-1]).get(path[-1]) is None:
+    if value_at(obj, path) is None:
         raise InvalidObject(_subject(obj, kind), ".".join(path), "is required")
     return _count(obj, kind, path, 0, minimum)
 
 
 def _optional_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int | None:
-    if mapping(obj, *path[:-1]).get(path[-1]) is None:
+    if value_at(obj, path) is None:
         return None
     return _count(obj, kind, path, 0, minimum)
 
@@ -226,8 +233,7 @@ def node_fit_from(pod_spec: Json) -> NodeFit:
 
 def _requirements(term: Json, kind: str, *, is_field: bool = False) -> Iterator[NodeRequirement]:
     for one in mappings(term, kind):
-        values = tuple(str(value) for value in sequence(one, "values"))
-        yield NodeRequirement(text(one, "key"), text(one, "operator"), values, is_field)
+        yield NodeRequirement(text(one, "key"), text(one, "operator"), texts(one, "values"), is_field)
 
 
 def stateful_set_from(obj: Json) -> StatefulSet:

@@ -62,8 +62,9 @@ def decode_ledger(text: str | None) -> Ledger:
     """
     if not text:
         return EMPTY_LEDGER
-    if len(text) > LEDGER_BYTES_MAX:
-        raise LedgerUnreadable(f"{len(text)} bytes are over the limit of {LEDGER_BYTES_MAX}")
+    # A character takes four bytes at most: hardly a text need be encoded to be measured.
+    if len(text) * 4 > LEDGER_BYTES_MAX and (size := len(text.encode("utf-8", "replace"))) > LEDGER_BYTES_MAX:
+        raise LedgerUnreadable(f"{size} bytes are over the limit of {LEDGER_BYTES_MAX}")
     try:
         plain = orjson.loads(text)
     except orjson.JSONDecodeError as error:

@@ -63,6 +63,7 @@ class Manifests:
             return
         if not name:
             raise InvalidObject(source, "metadata.name", f"is required for a {kind}")
+        _refuse_broken_names(obj, source)
         obj = _with_namespace(obj) if kind not in {"Node", "Namespace"} else obj
         match kind:
             case "StatefulSet":
@@ -142,6 +143,17 @@ def _items(document: object, source: str, depth: int) -> Iterator[Json]:
 def _with_namespace(obj: Json) -> Json:
     metadata = decode.mapping(obj, "metadata")
     return {**obj, "metadata": {**metadata, "namespace": decode.text(metadata, "namespace") or "default"}}
+
+
+def _refuse_broken_names(obj: Json, source: str) -> None:
+    """JSON and YAML can escape half of a surrogate pair; nobody can print it, and no API server takes it."""
+    for part in ("namespace", "name"):
+        try:
+            decode.text(obj, "metadata", part).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidObject(
+                source, f"metadata.{part}", "is not Unicode: half of a surrogate pair"
+            ) from error
 
 
 def _refuse_annotations_that_are_no_text(pod: Json) -> None:

@@ -17,11 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from extender.core.names import UNSCHEDULABLE_TAINT
+
 TAINTS_OF_CONDITION: Final = frozenset(
     {
         "node.kubernetes.io/not-ready",
         "node.kubernetes.io/unreachable",
-        "node.kubernetes.io/unschedulable",
+        UNSCHEDULABLE_TAINT,
         "node.kubernetes.io/memory-pressure",
         "node.kubernetes.io/disk-pressure",
         "node.kubernetes.io/pid-pressure",
@@ -111,6 +113,11 @@ class NodeFit:
     selector: tuple[tuple[str, str], ...] = ()
     """Labels, sorted by key."""
     terms: tuple[tuple[NodeRequirement, ...], ...] | None = None
+
+    def tolerates_cordon(self) -> bool:
+        """Whether a pod of the template may be put on a cordoned node (kube-scheduler's NodeUnschedulable)."""
+        cordon = Taint(UNSCHEDULABLE_TAINT, "", "NoSchedule")
+        return any(one.tolerates(cordon) for one in self.tolerations)
 
     def fits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
         """Whether a pod of the template could stand on a node of that name, with these labels and taints."""

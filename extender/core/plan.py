@@ -161,12 +161,20 @@ class _Plan:
         """Add and move nothing; what is too much goes. ``failure``: of a plugin, after which none is asked any more."""
         self.failure = failure
         self.kept = self.pool.placed_of(self.vpod.key)
+        if problem is ConflictReason.TENANT_NOT_ALLOWED:
+            self._drop_what_is_elsewhere()
         # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
         self.weight = self._weight_of(self.kept)
         surplus = sum(self.kept.values()) - self.vpod.vreplicas
         if surplus > 0:
             self._shrink(surplus)
         return self._decision(self.vpod.vreplicas, max(0, -surplus), problem)
+
+    def _drop_what_is_elsewhere(self) -> None:
+        """A vpod that names a pool which is closed to it keeps nothing of the pool that it has left for it."""
+        for name in [name for name in self.kept if not self.pool.is_member(self.pool.pods[name])]:
+            count = self.kept.pop(name)
+            self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
     def _give_up(self, problem: ConflictReason) -> Decision:
         """One vreplica is heavier than any pod: what stands somewhere overcommits that pod, and is trimmed."""

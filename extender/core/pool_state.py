@@ -3,7 +3,8 @@
 Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and ``room`` (those of
 them with at least one free slot that are not closed). ``zones`` and ``nodes`` cut ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
 few machine operations however many pods there are. Every change of a claim, a pod, a node or the pool ends in
-``_refresh``, the one place where sums and bits are derived.
+``_refresh``, the one place where sums and bits are derived. ``revision`` grows with every change: what somebody has
+derived from the pool holds as long as it stands.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +24,7 @@ class PoolState:
         self, key: str, topology: Topology | None = None, profile: Profile = DEFAULT_PROFILE
     ) -> None:
         self.key = key
+        self.revision = 0
         self.topology = topology if topology is not None else Topology()
         self.profile = profile
         self.pool: AdapterPool | None = None
@@ -134,9 +136,15 @@ class PoolState:
         self.pool = pool
         self.set_stateful_set(stateful_set)
 
+    def exchange_stateful_set(self, stateful_set: StatefulSet) -> None:
+        """Take a StatefulSet object that has the ordinals of the one before."""
+        self.stateful_set = stateful_set
+        self.revision += 1
+
     def set_stateful_set(self, stateful_set: StatefulSet | None) -> None:
         """Take a new StatefulSet object: which ordinals exist may change."""
         self.stateful_set = stateful_set
+        self.revision += 1
         self.by_ordinal = {}
         self.schedulable = self.room = 0
         self.zones, self.nodes = {}, {}
@@ -153,10 +161,12 @@ class PoolState:
     def set_profile(self, profile: Profile) -> None:
         """Place by this profile from now on."""
         self.profile = profile
+        self.revision += 1
 
     def set_closed(self, closed: int) -> None:
         """Close these ordinals to new vreplicas, and open all others."""
         changed, self.closed = self.closed ^ closed, closed
+        self.revision += 1
         for ordinal in bits(changed):
             if (state := self.by_ordinal.get(ordinal)) is not None:
                 self._refresh(state)
@@ -164,6 +174,7 @@ class PoolState:
     def set_abandoned(self, names: frozenset[str]) -> None:
         """Take these pods, and no others, for lost: they are not schedulable, and what they have leaves them."""
         changed, self.abandoned = self.abandoned ^ names, names
+        self.revision += 1
         for name in sorted(changed):
             if (state := self.pods.get(name)) is not None:
                 self._refresh(state)
@@ -202,7 +213,10 @@ class PoolState:
         weight = new.weight if new is not None else 1
         for name in {**self.claims_of(key), **published}:
             count = published.get(name, 0)
-            self._claim(key, name, publishing(Share(count, weight) if count else NOTHING))
+            share = Share(count, weight) if count else NOTHING
+            known = self.claims_of(key).get(name)
+            if share != (known.status if known is not None else NOTHING):
+                self._claim(key, name, publishing(share))
         self._refresh_vpod(key)
 
     # -- reservations ------------------------------------------------------------------------------------------
@@ -296,6 +310,7 @@ class PoolState:
             del self.placements[key]
 
     def _refresh(self, state: PodState) -> None:
+        self.revision += 1
         slots = self.pool.slots_per_pod if self.pool is not None else 0
         if state.pod is not None and state.pod.slots is not None:
             slots = min(slots, state.pod.slots)
@@ -321,6 +336,7 @@ class PoolState:
             state.place = (node, zone)
 
     def _refresh_vpod(self, key: str) -> None:
+        self.revision += 1
         vpod = self.vpods.get(key)
         if vpod is not None and not vpod.deleting and self.placed_vreplicas(key) < vpod.vreplicas:
             self.unplaced.setdefault(key)

@@ -6,45 +6,68 @@ and raise InvalidObject, which names the object, the field and what is wrong.
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeGuard
 
 from extender.core.errors import InvalidObject
 from extender.core.model import LabelSelector, SelectorRequirement, placement_order
+from extender.core.shown import shown
 
 Json = Mapping[str, object]
+_PLAIN: Final = (dict, MappingProxyType)
+"""What JSON decodes to, and what we make of it: asked for first, as an abstract class answers many times as slowly."""
 EMPTY: Final[Json] = MappingProxyType({})
 COUNT_MAX: Final = 2**31 - 1
+DEPTH_MAX: Final = 100
+"""Levels of nesting in a configuration file; ours has five."""
+TEXT_CHARS_MAX: Final = 253
+"""Of a value that is read as a text and is none: no label is longer."""
 
 
 def mapping(obj: Json, *path: str) -> Json:
     """The mapping at ``path``, or an empty one."""
     value = value_at(obj, path)
-    return value if isinstance(value, Mapping) else EMPTY
+    return value if _is_mapping(value) else EMPTY
+
+
+def _is_mapping(value: object) -> TypeGuard[Json]:
+    return isinstance(value, _PLAIN) or (value is not None and isinstance(value, Mapping))
 
 
 def value_at(obj: Json, path: Sequence[str]) -> object:
     """Whatever stands at ``path``; None where there is nothing."""
     value: object = obj
     for step in path:
-        value = value.get(step) if isinstance(value, Mapping) else None
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif value is None:
+            return None
+        else:
+            value = value.get(step) if _is_mapping(value) else None
     return value
 
 
 def sequence(obj: Json, *path: str) -> Sequence[object]:
     """The list at ``path``, or an empty one."""
-    value = mapping(obj, *path[:-1]).get(path[-1])
+    value = value_at(obj, path)
     return value if isinstance(value, list) else ()
 
 
 def text(obj: Json, *path: str) -> str:
     """The string at ``path``, or ""."""
-    value = mapping(obj, *path[:-1]).get(path[-1])
+    value = value_at(obj, path)
     return value if isinstance(value, str) else ""
 
 
 def mappings(obj: Json, *path: str) -> list[Json]:
     """The mappings in the list at ``path``."""
-    return [item for item in sequence(obj, *path) if isinstance(item, Mapping)]
+    return [item for item in sequence(obj, *path) if _is_mapping(item)]
+
+
+def texts(obj: Json, *path: str) -> tuple[str, ...]:
+    """The items of the list at ``path`` as texts; what is none, as a number out of a file, reads as it is written."""
+    return tuple(
+        value if isinstance(value, str) else shown(value, TEXT_CHARS_MAX) for value in sequence(obj, *path)
+    )
 
 
 def labels_of(raw: Json) -> Mapping[str, str]:
@@ -60,7 +83,7 @@ def selector_from(raw: Json) -> LabelSelector:
             SelectorRequirement(
                 key=text(item, "key"),
                 operator=text(item, "operator"),
-                values=tuple(str(value) for value in sequence(item, "values")),
+                values=texts(item, "values"),
             )
             for item in mappings(raw, "matchExpressions")
         ),
@@ -75,7 +98,7 @@ def count(value: object, subject: str, field: str, *, default: int | None = None
         raise InvalidObject(subject, field, "is required")
     if type(value) is not int or not minimum <= value <= COUNT_MAX:
         raise InvalidObject(
-            subject, field, f"must be an integer from {minimum} to {COUNT_MAX}, not {value!r:.50}"
+            subject, field, f"must be an integer from {minimum} to {COUNT_MAX}, not {shown(value)}"
         )
     return value
 
@@ -92,13 +115,51 @@ def placements_from(
         raise InvalidObject(subject, field, "must be a list")
     placements: dict[str, int] = {}
     for index, item in enumerate(listed or ()):
-        place = f"{field}[{index}]"
-        if not isinstance(item, Mapping):
-            raise InvalidObject(subject, place, "must be a mapping")
+        if not _is_mapping(item):
+            raise InvalidObject(subject, f"{field}[{index}]", "must be a mapping")
         amount, pod = item.get(vreplicas), text(item, pod_name)
         if type(amount) is not int or not 0 <= amount <= COUNT_MAX:
-            raise InvalidObject(subject, f"{place}.{vreplicas}", "must be a count")
+            raise InvalidObject(subject, f"{field}[{index}].{vreplicas}", "must be a count")
         if not pod:
-            raise InvalidObject(subject, f"{place}.{pod_name}", "is required")
+            raise InvalidObject(subject, f"{field}[{index}].{pod_name}", "is required")
         placements[pod] = placements.get(pod, 0) + amount
     return MappingProxyType(dict(sorted(placements.items(), key=lambda entry: placement_order(entry[0]))))
+
+
+def refuse_strange(document: object, subject: str) -> None:
+    """Refuse what YAML can say and no configuration has. Raises InvalidObject with the place.
+
+    Keys that are no texts, half of a surrogate pair, a number of more than 64 bits, more than ``DEPTH_MAX`` levels: they
+    break sorting, printing and writing, so nothing that reads the document has to think of them. A value that aliases
+    repeat is looked at once.
+    """
+    pending: list[tuple[str, object, int]] = [("", document, 0)]
+    seen: set[int] = set()
+    while pending:
+        place, value, depth = pending.pop()
+        problem = _strange(value, depth)
+        if problem:
+            raise InvalidObject(subject, place, problem)
+        if not isinstance(value, Mapping | list) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        items = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, inner in items:
+            if isinstance(value, list):
+                pending.append((f"{place}[{key}]", inner, depth + 1))
+            elif not isinstance(key, str) or _strange(key, depth):
+                raise InvalidObject(subject, place, f"{shown(key)} as a key: must be a string, in quotes")
+            else:
+                pending.append((f"{place}.{key}" if place else key, inner, depth + 1))
+
+
+def _strange(value: object, depth: int) -> str:
+    match value:
+        case str() if any("\ud800" <= character <= "\udfff" for character in value):
+            return "is not Unicode: half of a surrogate pair"
+        case int() if value.bit_length() > 64:
+            return "is a number of more than 64 bits"
+        case Mapping() | list() if depth > DEPTH_MAX:
+            return f"is nested deeper than {DEPTH_MAX} levels"
+        case _:
+            return ""

@@ -14,6 +14,8 @@ class ConflictReason(StrEnum):
     SLOTS_MISMATCH = "SlotsMismatch"
     NODE_SLOTS_EXCEEDED = "NodeSlotsExceeded"
     NODE_UNKNOWN = "NodeUnknown"
+    NODE_UNSCHEDULABLE = "NodeUnschedulable"
+    """Cordoned, and the pod does not tolerate it: kube-scheduler filters that, and bind looks again."""
     ZONE_SKEW_EXCEEDED = "ZoneSkewExceeded"
     LEDGER_TOO_LARGE = "LedgerTooLarge"
     LEDGER_UNREADABLE = "LedgerUnreadable"
@@ -22,6 +24,8 @@ class ConflictReason(StrEnum):
     POD_ALREADY_BOUND = "PodAlreadyBound"
     CATCHING_UP = "CatchingUp"
     """This replica has not seen yet what the ordinal's last pod held, and must not bind the next one without."""
+    OTHER_SCHEDULER = "OtherScheduler"
+    """The pod is another scheduler's (spec.schedulerName): not for whoever asks here to bind."""
     INSUFFICIENT_SLOTS = "InsufficientSlots"
     UNSATISFIABLE = "Unsatisfiable"
     """No pod of the pool could ever hold it: one vreplica is heavier than slotsPerPod."""
@@ -29,6 +33,8 @@ class ConflictReason(StrEnum):
     """The pool's namespaceSelector does not select the vpod's namespace."""
     PLUGIN_FAILED = "PluginFailed"
     """A third party's plugin of the pool's profile raised, or gave no answer, when asked about the vpod."""
+    WRITE_REFUSED = "WriteRefused"
+    """The API server forbids what was decided (403): a role, an admission policy, another's webhook."""
 
 
 UNRESOLVABLE = frozenset(

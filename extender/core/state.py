@@ -32,6 +32,12 @@ class State:
         self.pods_on_node: dict[str, dict[str, AdapterPod]] = {}
         """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
         self._pools_of_stateful_set: dict[str, set[str]] = {}
+        self._surroundings = 0
+        """Grows with every change of nodes and namespaces."""
+
+    def revision_of(self, pool: PoolState) -> tuple[int, int]:
+        """Changes with everything that decisions about the pool look at, here and in ``pool``."""
+        return (pool.revision, self._surroundings)
 
     def pool(self, key: str) -> PoolState:
         """The state of a pool, made on first use."""
@@ -70,16 +76,16 @@ class State:
             self.stateful_sets.pop(key, None)
         else:
             self.stateful_sets[key] = new
-        derive = old is None or new is None or old.ordinals != new.ordinals
         for pool in sorted(self._pools_of_stateful_set.get(key, ())):
-            if derive:
+            if old is None or new is None or old.ordinals != new.ordinals:
                 self.pool(pool).set_stateful_set(new)
             else:
-                self.pool(pool).stateful_set = new
+                self.pool(pool).exchange_stateful_set(new)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         name = new.name if new is not None else old.name if old is not None else ""
+        self._surroundings += 1
         self.topology.node_changed(self.nodes.get(name), new)
         if new is None:
             self.nodes.pop(name, None)
@@ -90,6 +96,7 @@ class State:
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace came, changed its labels or went."""
+        self._surroundings += 1
         if new is not None:
             self.namespaces[new.name] = new
         elif old is not None:

@@ -1,8 +1,7 @@
 """``KubeApi``: the real ``Api``: verbs and paths of Kubernetes' REST conventions over ``Transport``.
 
 Bodies go out and come in as raw JSON through orjson; no generated model is touched. What is retried, limited and
-raised is ``transport``'s matter, who we are ``connection``'s. Leases bypass the client's own rate limit, since leadership
-must not be lost in our own queue (Kubernetes' components give their elector a client of its own for that reason).
+raised is ``transport``'s matter, how much is asked at once ``budget``'s, who we are ``connection``'s.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -14,7 +13,6 @@ import orjson
 from extender.core.names import COMPONENT
 from extender.kube.api import (
     EVERYWHERE,
-    LEASES,
     PODS,
     Binding,
     Invalid,
@@ -29,9 +27,9 @@ from extender.kube.api import (
     WatchEventType,
     error_from_status,
 )
+from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT, Budget, Lane, lane_of
 from extender.kube.connection import open_connection
-from extender.kube.ratelimit import TokenBucket
-from extender.kube.transport import Buckets, Request, Transport, decode
+from extender.kube.transport import Request, Transport, decode
 
 _WRITER: Final[Mapping[str, str]] = {"fieldManager": COMPONENT}
 
@@ -43,6 +41,8 @@ class KubeApi:
         self._transport = transport
         self.requests = transport.requests
         """(method, status code or "<error>") to number of requests sent."""
+        self.budget = transport.budget
+        """What waits, has waited and was held back, by lane."""
 
     @classmethod
     async def connect(
@@ -52,17 +52,17 @@ class KubeApi:
         context: str = "",
         user_agent: str = COMPONENT,
         timeout_s: float = 10.0,
-        qps: float = 200.0,
-        burst: int = 400,
+        qps: float = QPS_DEFAULT,
+        burst: int = BURST_DEFAULT,
     ) -> Self:
         """Prepare a connection; nothing is sent yet. Raises ConnectError (``connection``).
 
-        ``qps`` and ``burst`` are requests a second and at once, for reads and for writes each; ``timeout_s`` is from
-        sending a request to the end of its answer.
+        ``qps`` and ``burst`` are requests a second and at once, of each lane (``budget``); ``timeout_s`` is from sending
+        a request to the end of its answer.
         """
         connection = await open_connection(kubeconfig=kubeconfig, context=context)
-        buckets = Buckets(reads=TokenBucket(qps, burst), writes=TokenBucket(qps, burst))
-        return cls(Transport(connection, buckets, user_agent=user_agent, timeout_s=timeout_s))
+        budget = Budget(qps, burst)
+        return cls(Transport(connection, budget, user_agent=user_agent, timeout_s=timeout_s))
 
     async def close(self) -> None:
         """Close the connection; requests under way end with OutcomeUnknown."""
@@ -91,7 +91,7 @@ class KubeApi:
             query["continue"] = continue_token
         if resource_version:
             query["resourceVersion"] = resource_version
-        request = Request("GET", path_of(resource, options.namespace), query)
+        request = Request("GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query)
         body = decode(request, await self._transport.exchange(request))
         metadata, items = body.get("metadata") or {}, body.get("items") or []
         if not isinstance(metadata, dict) or not isinstance(items, list):
@@ -113,7 +113,7 @@ class KubeApi:
             "resourceVersion": resource_version,
             "timeoutSeconds": str(max(1, int(timeout_s))),
         }
-        request = Request("GET", path_of(resource, options.namespace), query)
+        request = Request("GET", path_of(resource, options.namespace), lane_of(resource, writes=False), query)
         lines = self._transport.lines(request, timeout_s=timeout_s)
         try:
             async for line in lines:
@@ -124,7 +124,7 @@ class KubeApi:
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
         """One object. See ``Api.get``."""
         path = path_of(resource, namespace, name, subresource)
-        return await self._object(Request("GET", path, limited=resource != LEASES))
+        return await self._object(Request("GET", path, lane_of(resource, writes=False)))
 
     async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
         """Create. See ``Api.create``."""
@@ -132,9 +132,9 @@ class KubeApi:
             Request(
                 "POST",
                 path_of(resource, namespace),
+                lane_of(resource, writes=True),
                 _WRITER,
                 orjson.dumps(_typed(resource, obj)),
-                limited=resource != LEASES,
             )
         )
 
@@ -146,9 +146,9 @@ class KubeApi:
             Request(
                 "PUT",
                 path_of(resource, namespace, name, subresource),
+                lane_of(resource, writes=True),
                 _WRITER,
                 orjson.dumps(_typed(resource, obj, subresource)),
-                limited=resource != LEASES,
             )
         )
 
@@ -167,10 +167,10 @@ class KubeApi:
             Request(
                 "PATCH",
                 path_of(resource, namespace, name, subresource),
+                lane_of(resource, writes=True),
                 _WRITER,
                 orjson.dumps(patch),
                 content_type=patch_type.value,
-                limited=resource != LEASES,
             )
         )
 
@@ -191,7 +191,12 @@ class KubeApi:
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
         await self._transport.exchange(
-            Request("DELETE", path_of(resource, namespace, name), body=orjson.dumps(options))
+            Request(
+                "DELETE",
+                path_of(resource, namespace, name),
+                lane_of(resource, writes=True),
+                body=orjson.dumps(options),
+            )
         )
 
     async def bind(self, binding: Binding) -> None:
@@ -210,7 +215,7 @@ class KubeApi:
             "target": {"apiVersion": "v1", "kind": "Node", "name": binding.node},
         }
         path = path_of(PODS, binding.namespace, binding.name, "binding")
-        await self._transport.exchange(Request("POST", path, _WRITER, orjson.dumps(body)))
+        await self._transport.exchange(Request("POST", path, Lane.WRITES, _WRITER, orjson.dumps(body)))
 
     async def _object(self, request: Request) -> Obj:
         return decode(request, await self._transport.exchange(request))

@@ -33,6 +33,8 @@ REFRESH_PERIOD_S: Final = 60.0
 """client-go's period for token files."""
 REFRESH_TIMEOUT_S: Final = 30.0
 CONNECTIONS_MAX: Final = 100
+LEASE_CONNECTIONS_MAX: Final = 2
+"""Set apart: a lease that waits for one of the others, all busy with slow answers, is a lease lost."""
 READ_BUFFER_BYTES: Final = 2**20
 
 _BROKEN: Final = (
@@ -105,26 +107,27 @@ class Credentials:
 
 
 class Connection:
-    """A server's address, an HTTP session to it, and our credentials there."""
+    """A server's address, two HTTP sessions to it (one for leases), and our credentials there."""
 
     def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
         self.base_url = str(configuration.host).rstrip("/")
         self.credentials = Credentials(configuration, load)
         self.server_hostname: str | None = configuration.tls_server_name or None
         self.proxy: str | None = configuration.proxy or _proxy_from_environment(self.base_url)
-        self.session = _session(configuration)
+        self.session = _session(configuration, CONNECTIONS_MAX)
+        self.lease_session = _session(configuration, LEASE_CONNECTIONS_MAX)
 
     async def close(self) -> None:
-        """Close the session and its connections."""
+        """Close the sessions and their connections."""
         await self.credentials.close()
         await self.session.close()
+        await self.lease_session.close()
 
 
 async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connection:
     """Connect by a kubeconfig file, a context of it, or what is found. Nothing is sent yet. Raises ConnectError."""
     configuration = _new_configuration()
     configuration.disable_strict_ssl_verification = True
-    configuration.connection_pool_maxsize = CONNECTIONS_MAX
     # The library would fall back to http://localhost for a kubeconfig without a server.
     configuration.host = ""
     path = _kubeconfig_path(kubeconfig, context)
@@ -169,13 +172,13 @@ def _kubeconfig_path(kubeconfig: str, context: str) -> str:
     return str(home)
 
 
-def _session(configuration: Any) -> aiohttp.ClientSession:
+def _session(configuration: Any, connections_max: int) -> aiohttp.ClientSession:
     """The library's connector with its TLS context, in a session of our own.
 
     The library's session trusts the environment, which in aiohttp means a thread that reads ~/.netrc for every single
     request; ours does not. Cookies are not kept either: no API server needs them.
     """
-    library = _new_rest(configuration)
+    library = _new_rest(configuration, maxsize=connections_max)
     connector = library.pool_manager.connector
     library.pool_manager.detach()
     return aiohttp.ClientSession(

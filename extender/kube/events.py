@@ -343,4 +343,4 @@ def _series(entry: _Entry) -> Obj:
 
 def _micro_time(epoch_s: float) -> str:
     """metav1.MicroTime of an epoch time."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='microseconds')[:-6]}Z"

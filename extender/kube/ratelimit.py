@@ -3,7 +3,8 @@
 ``TokenBucket`` is client-go's flow control (``qps`` and ``burst``): a full bucket lets ``burst`` requests through at
 once, afterwards ``qps`` a second. Waiters form one queue: only its head sleeps, everyone else waits for the turn, so
 order of arrival is order of sending, and a cancelled waiter takes nothing and delays nobody. ``pause`` is what a
-server's Retry-After does: nobody passes before it is over, whatever the bucket holds.
+server's Retry-After does: nobody passes before it is over, whatever the bucket holds, and then it is empty: those who
+have waited follow at ``qps``, not in the burst that would earn the next refusal.
 
 ``Backoff`` is client-go's exponential back-off manager as its reflectors use it: 0.8 s doubling to 30 s, each delay
 stretched by up to its own length, and forgotten after two quiet minutes.
@@ -37,32 +38,35 @@ class TokenBucket:
         self._turn = asyncio.Lock()
         self.waiting = 0
         """Requests in the queue now, its head included."""
-        self.delayed_s = 0.0
-        """Seconds that requests have spent at the head of the queue, since the start."""
+        self.waited_s = 0.0
+        """Seconds that requests have spent in the queue, all together, since the start."""
 
     async def acquire(self) -> None:
         """Take one token, waiting for it. Raises TooManyRequests, nothing being sent, when the queue is full."""
         if self.waiting >= self._waiters_max:
             raise TooManyRequests(429, "ClientQueueFull", f"{self.waiting} requests wait to be sent already")
+        clock = asyncio.get_running_loop().time
         self.waiting += 1
+        began = clock()
         try:
             async with self._turn:
                 await self._wait_as_head()
         finally:
             self.waiting -= 1
+            self.waited_s += clock() - began
 
     def pause(self, delay_s: float) -> None:
         """Let nobody pass for ``delay_s`` seconds (at most ``PAUSE_MAX_S``), as a Retry-After asks."""
         now = asyncio.get_running_loop().time()
         self._closed_until = max(self._closed_until, now + min(max(delay_s, 0.0), PAUSE_MAX_S))
+        self._tokens = min(self._tokens, 1.0)
+        self._filled_at = self._closed_until
 
     async def _wait_as_head(self) -> None:
         loop = asyncio.get_running_loop()
         # A loop and not one sleep: pause() may be called while the head sleeps.
-        while (wait_s := self._missing_s(loop.time())) > TIMER_RESOLUTION_S:
-            before = loop.time()
+        while (wait_s := self._missing_s(loop.time())) > TIMER_RESOLUTION_S:  # noqa: ASYNC110 - time is no event
             await asyncio.sleep(wait_s)
-            self.delayed_s += loop.time() - before
         if self._qps:
             self._tokens -= 1.0
 
@@ -71,8 +75,9 @@ class TokenBucket:
         if not self._qps:
             return self._closed_until - now
         if self._filled_at is not None:
-            self._tokens = min(float(self._burst), self._tokens + (now - self._filled_at) * self._qps)
-        self._filled_at = now
+            filled_s = max(0.0, now - self._filled_at)  # a pause lets it fill from its own end on
+            self._tokens = min(float(self._burst), self._tokens + filled_s * self._qps)
+        self._filled_at = now if self._filled_at is None else max(now, self._filled_at)
         missing = (1.0 - self._tokens) / self._qps
         return max(missing, self._closed_until - now)
 

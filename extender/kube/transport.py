@@ -1,7 +1,6 @@
 """One HTTP exchange with the API server: bounded, sent once, and its failures told apart.
 
-Every request goes one way: wait for a token of its bucket, send, read a bounded body, map the answer. Reads and
-writes have a bucket each, so that a relist never holds up a bind.
+Every request goes one way: wait for its turn in its lane (``budget``), send, read a bounded body, map the answer.
 
 What a failure means for a write is decided here and nowhere else:
 
@@ -27,8 +26,8 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from yarl import URL
 
 from extender.kube.api import ApiError, OutcomeUnknown, error_from_status
+from extender.kube.budget import Budget, Lane
 from extender.kube.connection import Connection
-from extender.kube.ratelimit import TokenBucket
 
 CONNECT_TRIES: Final = 3
 CONNECT_RETRY_S: Final = 0.1
@@ -46,14 +45,14 @@ _JSON: Final = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. ``path`` is quoted already; ``limited`` False bypasses the bucket."""
+    """One request. ``path`` is quoted already."""
 
     method: str
     path: str
+    lane: Lane
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     content_type: str = _JSON
-    limited: bool = True
 
     @property
     def writes(self) -> bool:
@@ -64,22 +63,12 @@ class Request:
         return f"{self.method} {self.path}"
 
 
-@dataclass(frozen=True, slots=True)
-class Buckets:
-    """Client-side limits, each on its own."""
-
-    reads: TokenBucket
-    writes: TokenBucket
-
-
 class Transport:
     """Sends requests over a connection; see the module's docstring for what is repeated and what is raised."""
 
-    def __init__(
-        self, connection: Connection, buckets: Buckets, *, user_agent: str, timeout_s: float
-    ) -> None:
+    def __init__(self, connection: Connection, budget: Budget, *, user_agent: str, timeout_s: float) -> None:
         self._connection = connection
-        self._buckets = buckets
+        self.budget = budget
         self._timeout_s = timeout_s
         self._headers = {"Accept": _JSON, "User-Agent": user_agent}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
@@ -92,7 +81,7 @@ class Transport:
 
     async def exchange(self, request: Request) -> bytes:
         """The body of a 2xx answer, within ``timeout_s`` of being sent. Raises ApiError."""
-        await self._admit(request)
+        await self.budget.admit(request.lane)
         try:
             async with asyncio.timeout(self._timeout_s):
                 response = await self._answer(request)
@@ -102,7 +91,7 @@ class Transport:
 
     async def lines(self, request: Request, *, timeout_s: float) -> AsyncGenerator[bytes, None]:
         """The lines of a streamed 2xx answer until its end, at most ``timeout_s`` and a grace. Raises ApiError."""
-        await self._admit(request)
+        await self.budget.admit(request.lane)
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -125,13 +114,6 @@ class Transport:
                 raise OutcomeUnknown(0, "UnexpectedEOF", f"{request}: the stream ended within a line")
         finally:
             response.close()
-
-    async def _admit(self, request: Request) -> None:
-        if request.limited:
-            await self._bucket(request).acquire()
-
-    def _bucket(self, request: Request) -> TokenBucket:
-        return self._buckets.writes if request.writes else self._buckets.reads
 
     async def _answer(self, request: Request) -> ClientResponse:
         """A 2xx response, its body unread."""
@@ -172,7 +154,8 @@ class Transport:
         if request.query:
             target += "?" + urlencode(request.query)
         try:
-            return await connection.session.request(
+            session = connection.lease_session if request.lane is Lane.LEASES else connection.session
+            return await session.request(
                 request.method,
                 URL(target, encoded=True),
                 data=request.body or None,
@@ -191,8 +174,7 @@ class Transport:
     async def _refusal(self, request: Request, response: ClientResponse) -> ApiError:
         raw = await _body(request, response, ERROR_BYTES_MAX)
         error = error_of(response.status, response.headers, raw)
-        if error.retry_after_s is not None and error.status in {429, 503} and request.limited:
-            self._bucket(request).pause(error.retry_after_s)
+        self.budget.answered(request.lane, error.status, error.retry_after_s)
         return error
 
     def _no_answer(self, request: Request, reason: str, message: str) -> OutcomeUnknown:

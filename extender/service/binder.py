@@ -12,6 +12,7 @@ the pod's UID and version as preconditions, so it fails if anyone has bound the 
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -22,13 +23,15 @@ from extender.core.decode import pod_from
 from extender.core.errors import AssumeError, LedgerTooLarge, VReplicaError
 from extender.core.ledger import encode_ledger
 from extender.core.model import AdapterPod, Node
-from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.core.names import PLACEMENTS_ANNOTATION, SCHEDULER_NAMES, SLOTS_ANNOTATION
 from extender.core.node_level.carry import Carry, carry_of, plans_at_bind
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import NodeVerdicts, filter_nodes, slots_of
-from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, NotFound, OutcomeUnknown
+from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, Forbidden, NotFound, OutcomeUnknown
 from extender.service.caches import Caches
 from extender.service.committer import RESERVATION_TTL_S
+
+log: Final = logging.getLogger(__name__)
 
 NodeLookup = Callable[[str], Node | None]
 
@@ -76,7 +79,10 @@ class VReplicaBinder(Protocol):
         ...
 
     async def bind(self, assumed: AssumedPod) -> None:
-        """Write the Binding. Raises ApiError; OutcomeUnknown only where even reading the pod back failed."""
+        """Write the Binding. Raises ApiError; OutcomeUnknown only where even reading the pod back failed.
+
+        Raises BindRefused where the API server forbids it (403).
+        """
         ...
 
     def revert(self, assumed: AssumedPod) -> None:
@@ -122,7 +128,7 @@ class SchedulerVReplicaBinder:
     def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
         """See VReplicaBinder."""
         state = self._caches.state
-        problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node)
+        problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or self._cordon(pod, node)
         if problem is not None:
             self._cache.clear(pod.uid, node)
             raise BindRefused(problem)
@@ -161,6 +167,9 @@ class SchedulerVReplicaBinder:
         )
         try:
             await self._api.bind(binding)
+        except Forbidden as error:
+            log.warning("bind of pod %s: %s: %s", pod.key, ConflictReason.WRITE_REFUSED, error)
+            raise BindRefused(ConflictReason.WRITE_REFUSED, str(error)) from error
         except OutcomeUnknown as error:
             try:
                 bound = await self._is_bound(pod, assumed.node)
@@ -202,6 +211,14 @@ class SchedulerVReplicaBinder:
             carry = carried(with_planned=False)
             encode_ledger(carry.ledger)
         return carry
+
+    def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
+        """kube-scheduler has looked, at its own filter's time; whoever calls bind may be late, or no scheduler at all."""
+        known, workload = self._caches.state.nodes.get(node), self._caches.state.pool(pod.pool).stateful_set
+        cordoned = known is not None and known.cordoned
+        fit = workload.fit if workload is not None else None
+        tolerated = fit is None or fit.tolerates_cordon()
+        return ConflictReason.NODE_UNSCHEDULABLE if cordoned and not tolerated else None
 
     def _assume_pod(self, assumed: AssumedPod) -> None:
         carry, pod = assumed.carry, assumed.pod
@@ -267,9 +284,11 @@ class PodBinder:
         *,
         knows_past: Callable[[AdapterPod], Awaitable[bool]],
         on_bound: Callable[[str, float], None] = lambda _uid, _sent_at: None,
+        scheduler_names: frozenset[str] = SCHEDULER_NAMES,
     ) -> None:
         self._knows_past = knows_past
         self._on_bound = on_bound
+        self._scheduler_names = scheduler_names
         self._api = api
         self._caches = caches
         self._binder = binder
@@ -344,6 +363,12 @@ class PodBinder:
             raise BindRefused(ConflictReason.POD_ALREADY_BOUND, f"pod {pod.key} is on node {pod.node}")
         if pod.deleting or pod.finished:
             raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is being deleted or has finished")
+        if not pod.node and pod.scheduler_name not in self._scheduler_names:
+            raise BindRefused(
+                ConflictReason.OTHER_SCHEDULER,
+                f"pod {pod.key} has spec.schedulerName {pod.scheduler_name!r:.260}, and this service binds for "
+                f"{', '.join(sorted(self._scheduler_names))} (schedulerNames in its configuration)",
+            )
         return bool(pod.node)
 
     def _doubt(self, assumed: AssumedPod) -> None:

@@ -32,6 +32,7 @@ from extender.kube.api import (
     Api,
     ApiError,
     Conflict,
+    Forbidden,
     Invalid,
     NotFound,
     Obj,
@@ -40,11 +41,13 @@ from extender.kube.api import (
 )
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.ledger_patch import covers, ledger_patch, merged, publishable
+from extender.service.ledger_patch import covers, ledger_patch, merged, publishable, written_text
+from extender.service.own_writes import OwnWrites
 from extender.service.proofs import Proofs
 from extender.service.status import StatusWrite, StatusWriter, vpod_status
 from extender.service.status_doubts import StatusDoubts
 from extender.service.untold import UntoldMoves
+from extender.service.write_refusals import WriteRefusals, as_refused
 
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
@@ -63,6 +66,8 @@ class Batch:
     """vpods with a write whose outcome is unknown: their reservations must not be released."""
     stale: set[str] = field(default_factory=set)
     """vpods that have changed since the decision. Whoever saw the change has queued them again."""
+    refused: dict[str, str] = field(default_factory=dict)
+    """vpod key -> what the API server forbids to write for it, and why."""
 
 
 class Committer:
@@ -87,6 +92,8 @@ class Committer:
         self.write_status: StatusWriter = vpod_status
         """How statuses are written; replaced where there are other kinds than VPods."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self.refusals = WriteRefusals(metrics)
+        self.own_writes = OwnWrites()
         self.untold = UntoldMoves()
         self.proofs = Proofs(clock)
         self._status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
@@ -220,10 +227,13 @@ class Committer:
                 return
             change, patch = asked, ledger_patch(pod, pod.ledger, slots)
         try:
-            async with self._slots:
-                sent_at = self._clock()
-                reply = await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)
-            self._written(reply, sent_at)
+            with self.own_writes.sending(pod.uid, written_text(patch)):
+                async with self._slots:
+                    sent_at = self._clock()
+                    reply = await self._api.patch(
+                        PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
+                    )
+                self._written(reply, sent_at)
         except ApiError as error:
             await self._ledger_failed(pod, batch, change, error)
 
@@ -232,6 +242,9 @@ class Committer:
     ) -> None:
         """Find out what is there now. Without an answer to that, the ledger as we know it is in doubt."""
         known: AdapterPod | None = None
+        if isinstance(error, Forbidden):
+            vpods = [self._caches.vpods.latest(key) for key in change]
+            batch.refused.update(dict.fromkeys(change, self.refusals.ledger(pod, vpods, error)))
         if isinstance(error, (Invalid, Conflict)):
             self._metrics.ledger_conflicts.inc()
         if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
@@ -302,6 +315,8 @@ class Committer:
             self._caches.vpods.written(write.decode(reply))
         except ApiError as error:
             batch.failed[key] = str(error)
+            if isinstance(error, Forbidden):
+                self.refusals.status(vpod, error)
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
             if isinstance(error, (OutcomeUnknown, Conflict)):
@@ -315,7 +330,8 @@ class Committer:
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
-        return self.write_status(vpod, self.untold.telling(decision), target, self._now())
+        told = as_refused(self.untold.telling(decision), batch.refused.get(decision.vpod))
+        return self.write_status(vpod, told, target, self._now())
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""

@@ -4,11 +4,13 @@
 
     apiVersion: config.vreplica.dev/v1alpha1
     kind: VReplicaSchedulerConfiguration
-    server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, tls: {certFile: "", keyFile: "", clientCAFile: ""}}
+    server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, shutdownDelaySeconds: 0, healthPort: 0, insecure: false,
+             tls: {certFile: "", keyFile: "", clientCAFile: "", allowedClients: []}}
     leaderElection: {leaderElect: true, resourceNamespace: vreplica-system, resourceName: vreplica-scheduler,
                      leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2}
-    clientConnection: {kubeconfig: "", context: "", qps: 200, burst: 400}
+    clientConnection: {kubeconfig: "", context: "", qps: 1000, burst: 2000}
     mode: active                  # shadow: decide beside another scheduler, write nothing, report the differences
+    schedulerNames: [vreplica-scheduler, default-scheduler]    # only pods of these schedulers are bound here
     profiles: []                  # beside the built-in ones; each is read by core.policy, see docs/profiles.md
 
 Everything but apiVersion and kind has a default. An unknown field, a wrong type or a value out of its range is an
@@ -24,28 +26,45 @@ from typing import Final
 import yaml
 
 from extender.core.errors import InvalidObject
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, LEASE_NAME
+from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, LEASE_NAME, SCHEDULER_NAMES
+from extender.core.reading import refuse_strange
+from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 PROFILES_MAX: Final = 100
+ALLOWED_CLIENTS_MAX: Final = 100
+SCHEDULER_NAMES_MAX: Final = 32
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsConfig:
-    """Serving certificate; with ``client_ca_file`` only clients with a certificate of that CA are served."""
+    """Serving certificate; with ``client_ca_file`` only clients with a certificate of that CA are served.
+
+    ``allowed_clients``: of those, only the ones with such a common name or subjectAltName; empty: all of them.
+    """
 
     cert_file: str = ""
     key_file: str = ""
     client_ca_file: str = ""
+    allowed_clients: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerConfig:
-    """Where the extender's verbs are served. ``deadline_s`` must stay below kube-scheduler's httpTimeout (5 s)."""
+    """Where the extender's verbs are served. ``deadline_s`` must stay below kube-scheduler's httpTimeout (5 s).
+
+    ``health_port``: health and metrics on loopback over plain HTTP too, for probes, which have no client certificate;
+    0: not. ``shutdown_delay_s``: how long verbs are still answered after SIGTERM. ``insecure``: beyond loopback without
+    client certificates all the same.
+    """
 
     host: str = "127.0.0.1"
     port: int = 10261
     deadline_s: float = 4.0
+    shutdown_delay_s: float = 0.0
+    health_port: int = 0
+    insecure: bool = False
     tls: TlsConfig = field(default_factory=TlsConfig)
 
 
@@ -63,12 +82,12 @@ class LeaderElectionConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientConnectionConfig:
-    """How to reach the API server; an empty kubeconfig is the in-cluster one. qps and burst are requests."""
+    """How to reach the API server; an empty kubeconfig is the in-cluster one. qps and burst are requests, of each lane."""
 
     kubeconfig: str = ""
     context: str = ""
-    qps: float = 200.0
-    burst: int = 400
+    qps: float = QPS_DEFAULT
+    burst: int = BURST_DEFAULT
 
 
 class Mode(StrEnum):
@@ -87,6 +106,8 @@ class Config:
     leader_election: LeaderElectionConfig = field(default_factory=LeaderElectionConfig)
     client_connection: ClientConnectionConfig = field(default_factory=ClientConnectionConfig)
     mode: Mode = Mode.ACTIVE
+    scheduler_names: frozenset[str] = SCHEDULER_NAMES
+    """Profiles of kube-schedulers that call this extender."""
     profiles: tuple[Mapping[str, object], ...] = ()
 
 
@@ -109,6 +130,7 @@ def read_document(path: str) -> object:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError: also a date that does not exist. The parser tells on several lines where it stopped.
         raise InvalidObject(path, "", f"is not YAML: {' '.join(str(error).split())[:300]}") from error
+    refuse_strange(document, path)
     return document
 
 
@@ -127,10 +149,14 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
             host=server.text("host", "127.0.0.1"),
             port=server.whole("port", 10261, 0, 65535),
             deadline_s=server.number("deadlineSeconds", 4.0, 0.1, 60.0),
+            shutdown_delay_s=server.number("shutdownDelaySeconds", 0.0, 0.0, 60.0),
+            health_port=server.whole("healthPort", 0, 0, 65535),
+            insecure=server.flag("insecure", default=False),
             tls=TlsConfig(
                 cert_file=tls.text("certFile", ""),
                 key_file=tls.text("keyFile", ""),
                 client_ca_file=tls.text("clientCAFile", ""),
+                allowed_clients=tls.texts("allowedClients", ALLOWED_CLIENTS_MAX),
             ),
         ),
         leader_election=LeaderElectionConfig(
@@ -144,10 +170,11 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
         client_connection=ClientConnectionConfig(
             kubeconfig=client.text("kubeconfig", ""),
             context=client.text("context", ""),
-            qps=client.number("qps", 200.0, 1.0, 1e6),
-            burst=client.whole("burst", 400, 1, 1_000_000),
+            qps=client.number("qps", QPS_DEFAULT, 1.0, 1e6),
+            burst=client.whole("burst", BURST_DEFAULT, 1, 1_000_000),
         ),
         mode=Mode(root.one_of("mode", [str(mode) for mode in Mode], str(Mode.ACTIVE))),
+        scheduler_names=frozenset(root.texts("schedulerNames", SCHEDULER_NAMES_MAX)) or SCHEDULER_NAMES,
         profiles=root.mappings("profiles", PROFILES_MAX),
     )
     for section in (root, server, tls, election, client):
@@ -162,12 +189,10 @@ def _check(config: Config, subject: str) -> None:
         raise InvalidObject(subject, "server.tls", "certFile and keyFile go together")
     if tls.client_ca_file and not tls.cert_file:
         raise InvalidObject(subject, "server.tls.clientCAFile", "needs certFile and keyFile")
-    if not tls.client_ca_file and config.server.host not in {"127.0.0.1", "::1", "localhost"}:
-        raise InvalidObject(
-            subject,
-            "server.host",
-            "beyond loopback the extender must be served with TLS and client certificates: set server.tls",
-        )
+    if tls.allowed_clients and not tls.client_ca_file:
+        raise InvalidObject(subject, "server.tls.allowedClients", "needs clientCAFile")
+    if config.server.host not in LOOPBACK and not config.server.insecure:
+        _check_closed(tls, subject)
     if election.lease_duration_s <= election.renew_deadline_s:
         raise InvalidObject(
             subject, "leaderElection.leaseDurationSeconds", "must be greater than renewDeadlineSeconds"
@@ -175,6 +200,23 @@ def _check(config: Config, subject: str) -> None:
     if election.renew_deadline_s <= 1.2 * election.retry_period_s:
         raise InvalidObject(
             subject, "leaderElection.renewDeadlineSeconds", "must be greater than 1.2 retryPeriodSeconds"
+        )
+
+
+def _check_closed(tls: TlsConfig, subject: str) -> None:
+    """Beyond loopback: who reaches bind may bind pods, and a CA signs for more clients than ours."""
+    if not tls.client_ca_file:
+        raise InvalidObject(
+            subject,
+            "server.host",
+            "beyond loopback the extender must be served with TLS and client certificates: set server.tls "
+            "(or server.insecure, where nobody else reaches that address)",
+        )
+    if not tls.allowed_clients:
+        raise InvalidObject(
+            subject,
+            "server.tls.allowedClients",
+            "beyond loopback must name the clients (common name or subjectAltName of kube-scheduler's certificate)",
         )
 
 
@@ -231,6 +273,19 @@ class _Section:
         if value not in known:
             raise InvalidObject(self._subject, self._field(name), f"must be one of {', '.join(known)}")
         return value
+
+    def texts(self, name: str, items_max: int) -> tuple[str, ...]:
+        value = self._take(name)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or len(value) > items_max:
+            raise InvalidObject(self._subject, self._field(name), f"must be a list of at most {items_max}")
+        for index, item in enumerate(value):
+            if not isinstance(item, str) or not item:
+                raise InvalidObject(
+                    self._subject, f"{self._field(name)}[{index}]", "must be a string, not empty"
+                )
+        return tuple(value)
 
     def mappings(self, name: str, items_max: int) -> tuple[Mapping[str, object], ...]:
         value = self._take(name)

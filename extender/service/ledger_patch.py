@@ -1,11 +1,14 @@
 """What a commit writes, as values: which part of a decision may be published, and the patch of a pod's ledger."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from extender.core.ledger import Ledger, Share, encode_ledger, ledger_slots
 from extender.core.model import AdapterPod, placement_order
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.kube.api import Obj
+
+_PLACEMENTS_PATH: Final = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.replace("/", "~1")
 
 
 def publishable(
@@ -41,7 +44,7 @@ def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
     total = ledger_slots(ledger)
     if total > slots and total > ledger_slots(pod.ledger):
         raise OverflowError(f"ledger of {total} slots is over the pod's {slots}")
-    path = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.replace("/", "~1")
+    path = _PLACEMENTS_PATH
     patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
     if pod.ledger_text is None:
         # There is no text to compare with, so compare the version: nobody else may have begun a ledger.
@@ -60,6 +63,11 @@ def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
             }
         )
     return patch
+
+
+def written_text(patch: list[Obj]) -> str:
+    """The ledger's text that a ``ledger_patch`` writes."""
+    return str(next(op["value"] for op in patch if op["op"] == "add" and op["path"] == _PLACEMENTS_PATH))
 
 
 def covers(ledger: Ledger, change: Mapping[str, Share]) -> bool:

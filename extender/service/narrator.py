@@ -8,6 +8,7 @@ from extender.core.model import VPod
 from extender.core.names import API_VERSION
 from extender.core.plan import Decision
 from extender.core.pool_state import PoolState
+from extender.core.reasons import ConflictReason
 from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics
 
@@ -48,6 +49,16 @@ class Narrator:
     def would_move(self, vpod: VPod, note: str) -> None:
         """Tell what an evictor in a dry run would do."""
         self._event(vpod, EventType.NORMAL, "WouldMove", "Moving", note)
+
+    def write_refused(self, regarding: ObjectReference, note: str) -> None:
+        """Tell on an object that the API server forbids a write; the ``Tell`` of ``WriteRefusals``."""
+        self._recorder.event(
+            regarding,
+            type=EventType.WARNING,
+            reason=str(ConflictReason.WRITE_REFUSED),
+            action="Writing",
+            note=f"{note}; check the roles of the scheduler service's ServiceAccount, and admission policies and webhooks",
+        )
 
     def _event(self, vpod: VPod, kind: EventType, reason: str, action: str, note: str) -> None:
         if vpod.source:

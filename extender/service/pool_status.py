@@ -79,6 +79,20 @@ def _readiness(state: PoolState) -> tuple[bool, str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was made of a pool as it was at ``revision``, with that many ``foreign`` replicas."""
+
+    state: PoolState
+    revision: tuple[int, int]
+    foreign: int | None
+    numbers: dict[str, int]
+    conditions: list[PoolCondition]
+
+    def holds(self, state: PoolState, revision: tuple[int, int], foreign: int | None) -> bool:
+        return self.state is state and (self.revision, self.foreign) == (revision, foreign)
+
+
+@dataclass(frozen=True, slots=True)
 class _Told:
     """What the API server is known to have: our ``plain`` status, in these versions of the object."""
 
@@ -106,6 +120,8 @@ class PoolStatusWriter:
         self._more_conditions = more_conditions
         self._told: dict[str, _Told] = {}
         """By pool key."""
+        self._seen: dict[str, _Seen] = {}
+        """By pool key."""
 
     async def run(self) -> None:
         """Look at all pools each period."""
@@ -115,21 +131,20 @@ class PoolStatusWriter:
             pools = self._caches.pools.list()
             for pool in pools:
                 await self._write(pool)
-            for key in self._told.keys() - {pool.key for pool in pools}:
-                del self._told[key]
+            for gone in (self._told.keys() | self._seen.keys()) - {pool.key for pool in pools}:
+                self._told.pop(gone, None)
+                self._seen.pop(gone, None)
             await asyncio.sleep(PERIOD_S)
 
     async def _write(self, pool: AdapterPool) -> None:
         state = self._caches.state.pools.get(pool.key)
         if state is None:
             return
-        conditions = pool_conditions(
-            state, partial(self._caches.state.selects, pool.key), foreign=self._foreign().get(pool.key)
-        )
-        conditions += self._more_conditions(pool)
+        seen = self._look(state, self._foreign().get(pool.key))
+        conditions = [*seen.conditions, *self._more_conditions(pool)]
         plain: Obj = {
             "observedGeneration": pool.generation,
-            **pool_numbers(state),
+            **seen.numbers,
             "conditions": [list(condition) for condition in conditions],
         }
         told = self._told.get(pool.key)
@@ -147,6 +162,17 @@ class PoolStatusWriter:
             log.info("status of pool %s was not written: %s", pool.key, error)
         else:
             self._told[pool.key] = _Told(pool.uid, frozenset({version, pool.resource_version}), plain)
+
+    def _look(self, state: PoolState, foreign: int | None) -> _Seen:
+        """The pool as it is; looked at once a change, not once a period: with thousands of vpods that takes its time."""
+        revision = self._caches.state.revision_of(state)
+        seen = self._seen.get(state.key)
+        if seen is None or not seen.holds(state, revision, foreign):
+            allows = partial(self._caches.state.selects, state.key)
+            conditions = pool_conditions(state, allows, foreign=foreign)
+            seen = _Seen(state, revision, foreign, pool_numbers(state), conditions)
+            self._seen[state.key] = seen
+        return seen
 
     async def _publish(self, pool: AdapterPool, plain: Obj) -> str:
         """Make the stored status say ``plain``; the version of the object that does.

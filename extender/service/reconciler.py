@@ -2,7 +2,9 @@
 
 - a pod that slipped past the webhook, or was bound by another scheduler: it has no slots annotation and no ledger;
   it gets both, with what vpods already publish there;
-- a ledger that cannot be read: rewritten from the statuses;
+- a ledger that cannot be read, or that somebody has taken away: rewritten from the statuses;
+- a slots annotation that is not what the pod requests (which nobody can change): written again from the request;
+- a ledger that another has written, or that differs as we begin to lead: told (``ForeignWrites``), and decided again;
 - a ledger and a status that differ, a claim of a vpod that is gone: the vpod is decided again;
 - a reservation that no write confirmed: dropped.
 
@@ -12,19 +14,21 @@ Every repair is counted and told in an event.
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet
+from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.node_level.carry import standing_of
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import slots_of
 from extender.kube.api import PODS, Api, ApiError, PatchType
-from extender.kube.events import EventRecorder, EventType, ObjectReference
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.ledger_patch import ledger_patch
+from extender.service.foreign_writes import FOREIGN_WRITE, ForeignWrites
+from extender.service.ledger_patch import ledger_patch, written_text
 from extender.service.queue import VPodQueues
 
 log: Final = logging.getLogger(__name__)
@@ -44,18 +48,18 @@ class Reconciler:
         caches: Caches,
         queues: VPodQueues,
         *,
-        recorder: EventRecorder,
+        foreign: ForeignWrites,
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
         self._api = api
         self._caches = caches
         self._queues = queues
-        self._recorder = recorder
         self._metrics = metrics
         self._clock = clock
         self._wake = asyncio.Event()
         self._running = False
+        self._foreign = foreign
         self._broken: dict[str, AdapterPod] = {}
         """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
         caches.pods.add_event_handler(self._pod_changed)
@@ -63,7 +67,7 @@ class Reconciler:
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
     def _pod_changed(self, _old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if new is not None and _needs_repair(new):
+        if new is not None and self._needs_repair(new):
             self._wake.set()
             if self._running:
                 self._broken[new.uid] = new
@@ -81,6 +85,7 @@ class Reconciler:
         """Reconcile on events and each period, until cancelled."""
         self._running = True
         try:
+            self._foreign.begin()
             while True:
                 await self.reconcile()
                 try:
@@ -91,6 +96,7 @@ class Reconciler:
                 await asyncio.sleep(SETTLE_S)
         finally:
             self._running = False
+            self._foreign.end()
             self._broken.clear()
 
     async def run_expiry(self) -> None:
@@ -111,7 +117,7 @@ class Reconciler:
         self.expire_reservations()
         self._requeue_differences()
         for pod in list(self._caches.pods.list()):
-            if _needs_repair(pod):
+            if self._needs_repair(pod):
                 self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
         self._tell_repaired()
@@ -141,13 +147,12 @@ class Reconciler:
         slots = slots_of(self._caches.state, pod)
         standing = standing_of(pool, pod.name, slots)
         ledger = standing if pod.ledger_error or pod.ledger_text is None else dict(pod.ledger)
+        stamped = pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
         try:
-            patch = ledger_patch(pod, ledger, slots)
-            self._caches.pods.written(
-                pod_from(
-                    await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)
-                )
-            )
+            patch = ledger_patch(stamped, ledger, pod.slots_request or slots)
+            with self._foreign.own.sending(pod.uid, written_text(patch)):
+                reply = await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)
+                self._caches.pods.written(pod_from(reply))
         except (ApiError, LedgerTooLarge, OverflowError) as error:
             log.warning("pod %s was not repaired, trying again: %s", pod.key, error)
 
@@ -156,28 +161,41 @@ class Reconciler:
             known = self._caches.pods.get(pod.key)
             if known is None or known.uid != uid:
                 del self._broken[uid]
-            elif not _needs_repair(known):
+            elif not self._needs_repair(known):
                 del self._broken[uid]
                 self._tell(pod, len(known.ledger))
 
     def _tell(self, pod: AdapterPod, vpods: int) -> None:
-        kind = str(ConflictReason.LEDGER_UNREADABLE) if pod.ledger_error else "WebhookBypassed"
-        self._metrics.repairs.labels(kind).inc()
-        log.info("pod %s repaired: %s", pod.key, kind)
-        self._recorder.event(
-            ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
-            type=EventType.WARNING,
-            reason=kind,
-            action="Repairing",
-            note=f"annotations written again with {vpods} vpods' placements; "
-            + (
-                pod.ledger_error
-                or f"the pod was bound by {pod.scheduler_name} without passing through the webhook"
-            ),
+        kind, why = self._what_was_wrong(pod)
+        self._foreign.tell(pod, kind, f"annotations written again with {vpods} vpods' placements; {why}")
+
+    def _needs_repair(self, pod: AdapterPod) -> bool:
+        """Whether a bound pod's annotations are not as our bind writes them."""
+        if not pod.node or pod.assumed or pod.finished or pod.deleting:
+            return False
+        return (
+            pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error) or self._slots_differ(pod)
         )
 
+    def _slots_differ(self, pod: AdapterPod) -> bool:
+        """Whether the slots annotation says neither what the webhook had the pod request nor what the pool has a pod."""
+        pool = self._caches.state.pools.get(pod.pool)
+        per_pod = pool.pool.slots_per_pod if pool is not None and pool.pool is not None else None
+        return bool(pod.slots_request) and pod.slots not in {pod.slots_request, per_pod}
 
-def _needs_repair(pod: AdapterPod) -> bool:
-    """Whether a bound pod's annotations are not as our bind writes them."""
-    standing = bool(pod.node) and not (pod.assumed or pod.finished or pod.deleting)
-    return standing and (pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error))
+    def _what_was_wrong(self, pod: AdapterPod) -> tuple[str, str]:
+        """(kind, in words). What requests slots has passed through the webhook: nobody can add that later."""
+        if pod.ledger_error:
+            return str(ConflictReason.LEDGER_UNREADABLE), pod.ledger_error
+        if self._slots_differ(pod):
+            said = "is missing" if pod.slots is None else f"said {pod.slots}"
+            return (
+                str(ConflictReason.SLOTS_MISMATCH),
+                f"annotation {SLOTS_ANNOTATION} {said}, and the pod requests {pod.slots_request}",
+            )
+        if pod.slots_request and pod.ledger_text is None:
+            return FOREIGN_WRITE, f"annotation {PLACEMENTS_ANNOTATION} was taken away by another writer"
+        return (
+            "WebhookBypassed",
+            f"the pod was bound by {pod.scheduler_name} without passing through the webhook",
+        )

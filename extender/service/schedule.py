@@ -31,6 +31,7 @@ from extender.core.model import VPod, object_key
 from extender.core.names import GROUP
 from extender.core.plan import Decision
 from extender.core.reading import Json, count, placements_from
+from extender.core.shown import shown
 from extender.service.caches import Caches
 from extender.service.placer import NotCommitted
 from extender.service.sources import ForeignSources
@@ -169,7 +170,7 @@ def _vpod(root: object) -> VPod:
         raise InvalidObject(_SUBJECT, "vpod.group", f"{GROUP} is ours: a VPod is placed by creating it")
     deleted = vpod.get("deleted", False)
     if not isinstance(deleted, bool):
-        raise InvalidObject(_SUBJECT, "vpod.deleted", f"must be true or false, not {deleted!r:.50}")
+        raise InvalidObject(_SUBJECT, "vpod.deleted", f"must be true or false, not {shown(deleted)}")
     listed = vpod.get("placements")
     if isinstance(listed, list) and len(listed) > PLACEMENTS_MAX:
         raise InvalidObject(
@@ -204,6 +205,6 @@ def _text(section: Json, field: str, form: "re.Pattern[str]", default: str = "")
     value = section.get(field.rpartition(".")[2], default or None)
     if not isinstance(value, str) or not form.fullmatch(value):
         raise InvalidObject(
-            _SUBJECT, field, "is required" if value is None else f"is not a valid name: {value!r:.80}"
+            _SUBJECT, field, "is required" if value is None else f"is not a valid name: {shown(value, 80)}"
         )
     return value

@@ -1,47 +1,73 @@
 """The extender's HTTP server: verbs, ``/v1/schedule``, health, metrics and state (aiohttp).
 
-Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many run at once: over it
-the answer is a quick 503, which kube-scheduler retries, instead of a queue that makes every answer late. Until the
-caches are synced every verb answers 503 too: an answer from half a picture would be a wrong one.
+Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many run at once
+(``overload``): over it the answer is a quick 503, which kube-scheduler retries. Slow and idle connections are the
+listener's business (``kube.serving``), who may connect at all is ``tls``'s. Until the caches are synced every verb
+answers 503 too: an answer from half a picture would be a wrong one.
+
+A bind that is not done by its deadline is answered 200 with ``Error``, because kube-scheduler would lose the text of a
+504; filter cannot be late but by its own body, and the other answers have no ``Error`` to put it in: 504.
 A body that does not say it is JSON is refused: a page in a browser beside us could post any other kind to loopback.
-Idle connections are kept for longer than the 90 s after which Go's client closes them itself.
+
+Stopping: ``/readyz`` says no at once, verbs are answered for ``shutdown_delay_s`` more (a Service's endpoints take a
+moment to forget us), then refused; those in flight are finished; then the sockets are closed.
 """
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 import orjson
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 from extender.core.errors import WireError
-from extender.core.wire import BODY_BYTES_MAX
+from extender.core.wire import encode_binding_result
+from extender.kube.serving import Listener
 from extender.metrics import Metrics
-from extender.service.config import ServerConfig
+from extender.service.config import LOOPBACK, ServerConfig
+from extender.service.overload import (
+    BIND,
+    FILTER,
+    OVERLOAD_RETRY_S,
+    PREEMPT,
+    PRIORITIZE,
+    SCHEDULE,
+    Gate,
+    Overloaded,
+)
 from extender.service.schedule import ScheduleRefused
+from extender.service.tls import ServingCertificate, is_allowed
 from extender.service.verbs import ERROR, ExtenderVerbs
 
 log: Final = logging.getLogger(__name__)
 
-KEEPALIVE_TIMEOUT_S: Final = 130.0
-VERBS_IN_FLIGHT_MAX: Final = 256
-SHUTDOWN_TIMEOUT_S: Final = 10.0
+DRAIN_TIMEOUT_S: Final = 10.0
+"""Longer than any deadline that kube-scheduler's default httpTimeout allows."""
 
 Verb = Callable[[bytes], Awaitable[tuple[bytes, str]]]
 
 
 class Health:
-    """What the probes answer. ``ready`` gives the reasons why not, none when ready."""
+    """What the probes answer. ``not_ready`` gives the reasons why not, none when ready."""
 
     def __init__(self, not_ready: Callable[[], list[str]]) -> None:
         self._not_ready = not_ready
         self.stopping = False
+        """Send no new requests here; they are still answered."""
+        self.draining = False
+        """New requests are refused."""
 
     def problems(self) -> list[str]:
         """Why requests should not be sent here."""
         return ["shutting down"] if self.stopping else self._not_ready()
+
+    def refusal(self) -> str:
+        """Why a verb is not answered now; "" if it is."""
+        if self.draining:
+            return "shutting down"
+        return next(iter(self._not_ready()), "")
 
 
 class ExtenderServer:
@@ -63,75 +89,135 @@ class ExtenderServer:
         self._health = health
         self._metrics = metrics
         self._describe_state = describe_state
-        self._in_flight = 0
-        self._runner: web.AppRunner | None = None
-        self.requests: dict[str, int] = {"filter": 0, "prioritize": 0, "bind": 0, "preempt": 0}
+        self._listener = Listener()
+        self._health_listener = Listener()
+        self._reloading: asyncio.Task[None] | None = None
+        self.gate = Gate()
+        self.requests: dict[str, int] = {FILTER: 0, PRIORITIZE: 0, BIND: 0, PREEMPT: 0}
         """Requests received, by verb."""
         self.url = ""
+        self.health_url = ""
+        """Of the listener on loopback that serves health and metrics alone; "" without one."""
+        self._add_metrics()
 
     async def start(self) -> None:
         """Listen. Raises OSError where the port is taken, ssl.SSLError for certificates that do not load."""
-        app = web.Application(client_max_size=BODY_BYTES_MAX)
-        app.router.add_post("/v1/filter", self._handler("filter", _at_once(self._verbs.filter)))
-        app.router.add_post("/v1/prioritize", self._handler("prioritize", _at_once(self._verbs.prioritize)))
-        app.router.add_post("/v1/preempt", self._handler("preempt", _at_once(self._verbs.preempt)))
-        app.router.add_post("/v1/bind", self._handler("bind", self._verbs.bind))
-        if self._schedule is not None:
-            app.router.add_post("/v1/schedule", self._handler("schedule", self._schedule))
+        config = self._config
+        certificate = ServingCertificate(config.tls) if config.tls.cert_file else None
+        if certificate is None and config.host not in LOOPBACK:
+            log.warning(
+                "INSECURE: the extender is served without TLS on %s: whoever reaches it may bind pods",
+                config.host,
+            )
+        app = self._application()
+        app.middlewares.append(self._only_allowed_clients)
+        context = certificate.context if certificate else None
+        port = await self._listener.start(app, config.host, config.port, tls=context)
+        self.url = f"{'https' if context else 'http'}://{config.host}:{port}"
+        if certificate is not None:
+            self._reloading = asyncio.create_task(certificate.run(), name="certificate reload")
+        if config.health_port:
+            health = web.Application()
+            self._add_health(health)
+            port = await self._health_listener.start(health, "127.0.0.1", config.health_port, tls=None)
+            self.health_url = f"http://127.0.0.1:{port}"
+
+    async def stop(self) -> None:
+        """Unready; refuse what is new after the delay; let what runs finish (``DRAIN_TIMEOUT_S`` at most); close."""
+        self._health.stopping = True
+        if self.url and self._config.shutdown_delay_s:
+            await asyncio.sleep(self._config.shutdown_delay_s)
+        self._health.draining = True
+        if not await self.gate.drained(DRAIN_TIMEOUT_S):
+            log.warning("requests still run after %g s: %s", DRAIN_TIMEOUT_S, dict(+self.gate.in_flight))
+        if self._reloading is not None:
+            self._reloading.cancel()
+        await self._listener.stop()
+        await self._health_listener.stop()
+
+    def _application(self) -> web.Application:
+        app = web.Application()
+        for name, verb in (
+            (FILTER, _at_once(self._verbs.filter)),
+            (PRIORITIZE, _at_once(self._verbs.prioritize)),
+            (PREEMPT, _at_once(self._verbs.preempt)),
+            (BIND, self._verbs.bind),
+            (SCHEDULE, self._schedule),
+        ):
+            if verb is not None:
+                app.router.add_post(f"/v1/{name}", self._handler(name, verb))
+        self._add_health(app)
+        app.router.add_get("/state.json", self._render_state)
+        return app
+
+    def _add_health(self, app: web.Application) -> None:
         app.router.add_get("/livez", self._livez)
         app.router.add_get("/healthz", self._livez)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._render_metrics)
-        app.router.add_get("/state.json", self._render_state)
-        self._runner = web.AppRunner(
-            app, access_log=None, keepalive_timeout=KEEPALIVE_TIMEOUT_S, shutdown_timeout=SHUTDOWN_TIMEOUT_S
-        )
-        await self._runner.setup()
-        context = tls_context(self._config)
-        site = web.TCPSite(self._runner, self._config.host, self._config.port, ssl_context=context)
-        await site.start()
-        port = self._runner.addresses[0][1]
-        self.url = f"{'https' if context else 'http'}://{self._config.host}:{port}"
-
-    async def stop(self) -> None:
-        """Refuse what is new, let what runs finish (``SHUTDOWN_TIMEOUT_S`` at most), close."""
-        self._health.stopping = True
-        if self._runner is not None:
-            await self._runner.cleanup()
 
     def _handler(self, name: str, verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             self.requests[name] = self.requests.get(name, 0) + 1
-            problems = self._health.problems()
-            if problems or self._in_flight >= VERBS_IN_FLIGHT_MAX:
-                return _text(503, problems[0] if problems else "too many requests at once; try again")
-            if request.content_type != "application/json":
-                return _text(415, "the body must be application/json")
             loop = asyncio.get_running_loop()
             started, status = loop.time(), ERROR
-            self._in_flight += 1
+            if refused := self._refusal(request):
+                return refused
+            read = False
             try:
-                async with asyncio.timeout(self._config.deadline_s):
-                    body, status = await verb(await request.read())
-                return web.Response(body=body, content_type="application/json")
+                with self.gate.admit(name) as admission:
+                    async with asyncio.timeout(self._config.deadline_s):
+                        body = await admission.read(request.content, request.content_length)
+                        read = True
+                        answer, status = await verb(body)
+                return web.Response(body=answer, content_type="application/json")
+            except Overloaded as error:
+                return _text(request, 503, str(error), _retry_after(OVERLOAD_RETRY_S))
             except WireError as error:
-                return _text(error.status, str(error), _retry_after(error))
-            except web.HTTPRequestEntityTooLarge:
-                return _text(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+                return _text(request, error.status, str(error), _retry_after(_seconds_of(error)))
+            except (web.RequestPayloadError, ConnectionError) as error:
+                return _text(request, 400, f"the body is broken: {error}")
             except TimeoutError:
-                return _text(504, f"not answered within {self._config.deadline_s:g} s")
+                return self._late(request, name, read=read)
             finally:
-                self._in_flight -= 1
                 self._metrics.verb(name, status, loop.time() - started)
 
         return handle
 
-    async def _livez(self, _request: web.Request) -> web.Response:
-        return _text(200, "ok")
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        """The answer to a request that is not even read, None if it is to be."""
+        if problem := self._health.refusal():
+            return _text(request, 503, problem, _retry_after(OVERLOAD_RETRY_S), close=self._health.draining)
+        if request.content_type != "application/json":
+            return _text(request, 415, "the body must be application/json")
+        if "Content-Encoding" in request.headers:
+            return _text(request, 415, "the body must not be encoded: kube-scheduler does not compress it")
+        return None
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
+    def _late(self, request: web.Request, name: str, *, read: bool) -> web.Response:
+        message = f"not answered within {self._config.deadline_s:g} s"
+        if name == BIND and read:
+            note = f"bind {message}; whether it is done shows in the pod"
+            return web.Response(body=encode_binding_result(note), content_type="application/json")
+        return _text(request, 504, message)
+
+    @web.middleware
+    async def _only_allowed_clients(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        tls = self._config.tls
+        if tls.allowed_clients:
+            certificate = request.get_extra_info("peercert")
+            if not is_allowed(certificate, tls):
+                return _text(
+                    request, 403, "the name in the client certificate is not in server.tls.allowedClients"
+                )
+        return await handler(request)
+
+    async def _livez(self, request: web.Request) -> web.Response:
+        return _text(request, 200, "ok")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
         problems = self._health.problems()
-        return _text(503, "\n".join(problems)) if problems else _text(200, "ok")
+        return _text(request, 503 if problems else 200, "\n".join(problems) or "ok")
 
     async def _render_metrics(self, _request: web.Request) -> web.Response:
         body = self._metrics.render()
@@ -141,19 +227,25 @@ class ExtenderServer:
         body = orjson.dumps(self._describe_state(request.query))
         return web.Response(body=body, content_type="application/json")
 
-
-def tls_context(config: ServerConfig) -> ssl.SSLContext | None:
-    """TLS 1.2 or later, with client certificates required where a CA for them is configured."""
-    tls = config.tls
-    if not tls.cert_file:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(tls.cert_file, tls.key_file)
-    if tls.client_ca_file:
-        context.load_verify_locations(tls.client_ca_file)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
+    def _add_metrics(self) -> None:
+        metrics, listener = self._metrics, self._listener
+        metrics.gauge("connections", "Open connections", "", lambda: {"": float(listener.connections)})
+        metrics.gauge(
+            "requests_in_flight", "Requests being answered, by verb", "verb", lambda: self.gate.in_flight
+        )
+        metrics.gauge(
+            "request_bodies_bytes",
+            "Bytes of request bodies in memory",
+            "",
+            lambda: {"": float(self.gate.bodies.bytes_used)},
+        )
+        metrics.counter(
+            "requests_turned_away",
+            "Requests answered 503 for being too many or too large together, by verb",
+            "verb",
+            lambda: self.gate.turned_away,
+        )
+        metrics.counter("connections_cut", "Connections cut, by reason", "reason", lambda: listener.cut)
 
 
 def _at_once(verb: Callable[[bytes], tuple[bytes, str]]) -> Verb:
@@ -163,11 +255,23 @@ def _at_once(verb: Callable[[bytes], tuple[bytes, str]]) -> Verb:
     return run
 
 
-def _retry_after(error: WireError) -> dict[str, str]:
-    if isinstance(error, ScheduleRefused) and error.retry_after_s is not None:
-        return {"Retry-After": str(error.retry_after_s)}
-    return {}
+def _seconds_of(error: WireError) -> int | None:
+    return error.retry_after_s if isinstance(error, ScheduleRefused) else None
 
 
-def _text(status: int, text: str, headers: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(status=status, text=text + "\n", headers=headers)
+def _retry_after(seconds: int | None) -> dict[str, str]:
+    return {} if seconds is None else {"Retry-After": str(seconds)}
+
+
+def _text(
+    request: web.Request,
+    status: int,
+    text: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    close: bool = False,
+) -> web.Response:
+    response = web.Response(status=status, text=text + "\n", headers=headers)
+    if close or not request.content.is_eof():  # the rest of the body is not wanted
+        response.force_close()
+    return response

@@ -10,6 +10,7 @@ from extender.core.model import Condition, VPod
 from extender.core.plan import Decision
 from extender.core.reasons import ConflictReason
 from extender.kube.api import VPODS, Obj, Resource
+from extender.kube.events import clean_note
 
 SCHEDULED: Final = "Scheduled"
 MOVED: Final = "Moved"
@@ -44,7 +45,7 @@ def vpod_status(
 
 def timestamp(now: float) -> str:
     """RFC 3339 of epoch seconds, whole seconds, as metav1.Time."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(now, UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
 def scheduled_condition(decision: Decision, published: int) -> Condition:
@@ -58,8 +59,10 @@ def scheduled_condition(decision: Decision, published: int) -> Condition:
         explanation.outcome()
         if decision.left
         else f"{missing} of {explanation.wanted} vreplicas are not written yet"
+        + (f": {explanation.detail}" if explanation.detail else "")
     )
-    return Condition(SCHEDULED, "False", str(reason), message[:_MESSAGE_CHARS_MAX])
+    # A plugin, or the API server, may have had its say in it.
+    return Condition(SCHEDULED, "False", str(reason), clean_note(message))
 
 
 def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> Obj | None:

@@ -5,15 +5,15 @@ kube-scheduler loses the body of every answer that is not 200, so what it and it
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from extender.core.decode import node_from, pod_from
 from extender.core.ledger import EMPTY_LEDGER
-from extender.core.model import Node
+from extender.core.model import AdapterPod, Node
 from extender.core.names import POOL_LABEL
 from extender.core.node_level.exposure import prioritize_nodes
-from extender.core.verbs import preempt_nodes
+from extender.core.verbs import NodeVerdicts, filter_nodes, preempt_nodes
 from extender.core.wire import (
     SCORE_MAX,
     FilterArgs,
@@ -27,7 +27,7 @@ from extender.core.wire import (
     encode_preemption_result,
 )
 from extender.kube.api import ApiError
-from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.kube.events import EventRecorder, EventType, ObjectReference, clean_note
 from extender.metrics import Metrics
 from extender.service.binder import BindRefused, PodBinder, VReplicaBinder
 from extender.service.caches import Caches
@@ -67,7 +67,7 @@ class ExtenderVerbs:
         if not _is_adapter(args.pod):
             return encode_filter_result(args, args.names, {}, {}), SUCCESS
         pod = pod_from(args.pod)
-        verdicts = self._binder.find(pod, args.names, self._lookup(args))
+        verdicts = self._find(pod, args.names, self._lookup(args))
         for reason in {*verdicts.failed.values(), *verdicts.unresolvable.values()}:
             refused = [*verdicts.failed.values(), *verdicts.unresolvable.values()].count(reason)
             self._metrics.refused(reason, refused)
@@ -86,7 +86,7 @@ class ExtenderVerbs:
         pod, lookup = pod_from(args.pod), self._lookup(args)
         decisions = self._binder.decisions(pod.uid)
         if not decisions:  # another replica has filtered
-            self._binder.find(pod, args.names, lookup)
+            self._find(pod, args.names, lookup)
             decisions = self._binder.decisions(pod.uid)
         carry = next((decision.carry for decision in decisions.values()), None)
         ledger = carry.ledger if carry is not None else EMPTY_LEDGER
@@ -111,7 +111,7 @@ class ExtenderVerbs:
                 action="Binding",
                 note=f"bind to node {args.node} refused: {error}",
             )
-            return encode_binding_result(str(error)[:1024]), ERROR
+            return encode_binding_result(clean_note(str(error))), ERROR
         self.binds += 1
         return encode_binding_result(), SUCCESS
 
@@ -124,6 +124,14 @@ class ExtenderVerbs:
         else:
             chosen = {name: victims for name, victims in args.victims.items() if victims.uids}
         return encode_preemption_result(args, chosen), SUCCESS if chosen else UNSCHEDULABLE
+
+    def _find(
+        self, pod: AdapterPod, nodes: Sequence[str], lookup: Callable[[str], Node | None]
+    ) -> NodeVerdicts:
+        """A pool that does not exist has nothing for the pod to carry, and its name, any text, is not remembered."""
+        if pod.pool not in self._caches.state.pools:
+            return filter_nodes(self._caches.state, pod, nodes, lookup)
+        return self._binder.find(pod, nodes, lookup)
 
     def _lookup(self, args: FilterArgs) -> Callable[[str], Node | None]:
         """Nodes as kube-scheduler sent them, which it did unless nodeCacheCapable; else as we know them."""

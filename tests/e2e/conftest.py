@@ -17,6 +17,8 @@ from tests.e2e.backend import Backend
 from tests.e2e.build import ControlPlaneUnavailable, ready_binaries
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.embedded import EmbeddedBackend
+from tests.e2e.forks import Forks
+from tests.e2e.processes import Processes
 from tests.e2e.real import RealBackend
 
 TEST_TIMEOUT_S: Final = 180
@@ -45,6 +47,15 @@ def pytest_runtest_makereport(
                 report.sections.append(("logs of the back end", value.log_tails()))
                 break
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_programs() -> Iterator[None]:
+    """Our own programs need no interpreter and no imports of their own at each start."""
+    with Forks() as forks:
+        Processes.forks = forks
+        yield
+        Processes.forks = None
 
 
 @pytest.fixture(scope="session")

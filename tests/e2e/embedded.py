@@ -6,7 +6,7 @@ is the name of the user. It stores RBAC objects and Deployments without acting o
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -28,15 +28,21 @@ from tests.e2e.processes import VENV_BIN, Probe, Process, Processes, free_port
 HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
 """On a node of the embedded cluster, value ``stopped``: its kubelet stand-in is silent until the annotation goes."""
 
+CLUSTER: Final = (VENV_BIN / "vreplica", "cluster")
+
 
 class EmbeddedBackend:
-    """An embedded cluster for one scenario; an async context manager."""
+    """An embedded cluster for one scenario; an async context manager.
 
-    def __init__(self, scenario_dir: Path) -> None:
+    ``program``: what is run as the cluster, with the options of ``vreplica cluster``.
+    """
+
+    def __init__(self, scenario_dir: Path, program: Sequence[str | Path] = CLUSTER) -> None:
         self._dir = scenario_dir
+        self._program = program
         self._processes = Processes(scenario_dir / "logs")
         self._configs: list[Path] = []
-        self._cluster: Process | None = None
+        self.cluster: Process | None = None
         self._api: KubeApi | None = None
         self._nodes = 0
 
@@ -46,7 +52,7 @@ class EmbeddedBackend:
     async def __aexit__(self, *_: object) -> None:
         if self._api is not None:
             await self._api.close()
-        self._processes.stop_all()
+        self._processes.stop_all(timeout_s=0.0)
 
     @property
     def name(self) -> Literal["real", "embedded"]:
@@ -86,7 +92,7 @@ class EmbeddedBackend:
         self._add_config(content)
 
     def _add_config(self, content: Obj) -> None:
-        if self._cluster is not None:
+        if self.cluster is not None:
             raise RuntimeError("the embedded cluster takes its schedulers at its start: start them first")
         self._configs.append(write_json(self._dir / f"scheduler-{len(self._configs)}.json", content))
 
@@ -95,12 +101,12 @@ class EmbeddedBackend:
         if self._api is not None:
             return self._api
         port = free_port()
-        arguments: list[str | Path] = [VENV_BIN / "vreplica", "cluster", "--port", str(port)]
+        arguments: list[str | Path] = [*self._program, "--port", str(port)]
         arguments += ["--kubeconfig-out", self.kubeconfig]
         for config in self._configs:
             arguments += ["--scheduler-config", config]
-        self._cluster = self._processes.start("cluster", arguments)
-        await self._cluster.ready(Probe(f"http://127.0.0.1:{port}/readyz"))
+        self.cluster = self._processes.start("cluster", arguments)
+        await self.cluster.ready(Probe(f"http://127.0.0.1:{port}/readyz"))
         self._api = await KubeApi.connect(kubeconfig=str(self.kubeconfig), qps=1000.0, burst=2000)
         return self._api
 

@@ -8,7 +8,6 @@ for; a program that ends while it is waited for fails the wait at once, with the
 ``Processes`` itself never blocks: it starts, signals and polls. What waits is ``async``.
 """
 
-import asyncio
 import contextlib
 import os
 import random
@@ -21,10 +20,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import aiohttp
 
+from tests.e2e.forks import PROGRAMS, Fork, Forks
 from tests.e2e.waiting import NotYet, eventually
 
 STOP_TIMEOUT_S: Final = 15.0
@@ -85,7 +85,9 @@ class Probe:
 class Process:
     """One running program. Made by ``Processes.start``."""
 
-    def __init__(self, name: str, popen: "subprocess.Popen[bytes]", log: Path, owner: "Processes") -> None:
+    def __init__(
+        self, name: str, popen: "subprocess.Popen[bytes] | Fork", log: Path, owner: "Processes"
+    ) -> None:
         self.name = name
         self.log = log
         self._popen = popen
@@ -179,6 +181,9 @@ class Process:
 class Processes:
     """A set of programs that end together; logs as ``log_dir/NAME.log`` (``NAME.2.log`` for its second start)."""
 
+    forks: ClassVar[Forks | None] = None
+    """Where the programs that it knows come from, if anywhere: conftest.py sets it for the suite."""
+
     def __init__(self, log_dir: Path) -> None:
         self.log_dir = log_dir
         log_dir.mkdir(parents=True, exist_ok=True)
@@ -193,19 +198,30 @@ class Processes:
         self._starts[name] = self._starts.get(name, 0) + 1
         suffix = "" if self._starts[name] == 1 else f".{self._starts[name]}"
         log = self.log_dir / f"{name}{suffix}.log"
-        with log.open("ab") as out:
-            popen = subprocess.Popen(
-                [str(arg) for arg in args],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(env or {})},
-                start_new_session=True,
-            )
+        popen = self._forked(args, log, env or {}) or self._opened(args, log, env or {})
         process = Process(name, popen, log, self)
         self._running.append(process)
         self._tell_reaper(f"+{process.pid}")
         return process
+
+    def _forked(self, args: Sequence[str | Path], log: Path, env: Mapping[str, str]) -> Fork | None:
+        program = Path(args[0])
+        if self.forks is None or program.parent != VENV_BIN or program.name not in PROGRAMS:
+            return None
+        return self.forks.start(program.name, [str(arg) for arg in args[1:]], log, env)
+
+    def _opened(
+        self, args: Sequence[str | Path], log: Path, env: Mapping[str, str]
+    ) -> "subprocess.Popen[bytes]":
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                [str(arg) for arg in args],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **env},
+                start_new_session=True,
+            )
 
     @property
     def running(self) -> tuple[Process, ...]:
@@ -284,8 +300,3 @@ async def start_webhook(
     process = processes.start("webhook", [VENV_BIN / "vreplica-webhook", *args])
     await process.ready(probe, timeout_s)
     return process
-
-
-async def all_ended(processes: Sequence[Process], timeout_s: float = STOP_TIMEOUT_S) -> None:
-    """Terminates several at once."""
-    await asyncio.gather(*(process.terminate(timeout_s) for process in processes))

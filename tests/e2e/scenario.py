@@ -70,6 +70,8 @@ class Setup:
     """kube-scheduler as its own ServiceAccount and with its lease, as deployed; on the real back end only."""
     election: Mapping[str, float] = field(default_factory=dict)
     """Replaces fields of leaderElection."""
+    watch_timeout_s: float = 300.0
+    """How long one watch of the watcher lasts: as long as the scenario, where the history is compacted in between."""
 
 
 class System:
@@ -108,13 +110,25 @@ class System:
             await self._stack.aclose()
 
     async def _install(self) -> None:
-        backend = self.backend
         self._audited_from = len(self._audit())
-        await self._start_schedulers()
+        scheduling = asyncio.create_task(self._start_schedulers(), name="schedulers")
+        try:
+            if self.backend.name == "embedded":  # takes them before it starts
+                await scheduling
+            await self._start_ours()
+            await scheduling
+        finally:
+            scheduling.cancel()
+            await asyncio.gather(scheduling, return_exceptions=True)
         log.info("schedulers started")
+
+    async def _start_ours(self) -> None:
+        backend = self.backend
         await backend.apply([MANIFESTS / "base"], without("Deployment"))
         log.info("manifests applied")
-        self.watcher = Watcher(backend.api, slots_per_pod=SLOTS_PER_POD)
+        self.watcher = Watcher(
+            backend.api, slots_per_pod=SLOTS_PER_POD, watch_timeout_s=self.setup.watch_timeout_s
+        )
         await self.watcher.start()
         self._stack.push_async_callback(self.watcher.stop)
         self.raw = await self._stack.enter_async_context(RawHttp(backend.kubeconfig))
@@ -158,12 +172,16 @@ class System:
         if self.setup.default_scheduler:
             await self.backend.start_scheduler(DEFAULT_SCHEDULER)
 
+    async def kubeconfig_for(self, account: str) -> Path:
+        """With what a new process of ours reaches the API server."""
+        return await self.backend.token_for(account)
+
     async def replica(self, url: str = "") -> Replica:
         """A replica of the service with the shipped configuration, not started."""
         url = url or f"http://127.0.0.1:{free_port()}"
         (config,) = load(MANIFESTS / "base" / "service-config.yaml")
         config["server"]["port"] = int(url.rpartition(":")[2])
-        config["clientConnection"]["kubeconfig"] = str(await self.backend.token_for(SERVICE_ACCOUNT))
+        config["clientConnection"]["kubeconfig"] = str(await self.kubeconfig_for(SERVICE_ACCOUNT))
         config["leaderElection"].update(self.setup.election)
         self._replicas += 1
         return Replica(write_json(self._directory / f"service-{self._replicas}.json", config), url)
@@ -194,7 +212,7 @@ class System:
         replaced = {"--config": None, "--port": port, "--shutdown-delay-seconds": "0"}
         kept = [argument for argument in arguments if argument.partition("=")[0] not in replaced]
         kept += [f"{name}={value}" for name, value in replaced.items() if value is not None]
-        kubeconfig = await self.backend.token_for(WEBHOOK_ACCOUNT)
+        kubeconfig = await self.kubeconfig_for(WEBHOOK_ACCOUNT)
         kept += ["--host=127.0.0.1", f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
         if self.setup.legacy:
             kept.append("--scheduler-name=default-scheduler")
@@ -375,6 +393,10 @@ class System:
     def audit(self) -> list[dict[str, Any]]:
         """What ServiceAccounts asked of the real API server in this scenario."""
         return self._audit()[self._audited_from :]
+
+    def forget_audit(self) -> None:
+        """What was refused up to now was meant to be."""
+        self._audited_from = len(self._audit())
 
     def nothing_forbidden(self) -> None:
         """AssertionError where RBAC refused a request of ours."""

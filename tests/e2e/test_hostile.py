@@ -9,13 +9,15 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
+from extender.core.ledger import Share, encode_ledger
+from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SCHEDULER_NAME, SLOTS_ANNOTATION
 from extender.core.wire import BODY_BYTES_MAX
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NODES,
     PODS,
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
@@ -26,8 +28,8 @@ from extender.kube.api import (
 )
 from tests.e2e.backend import Backend
 from tests.e2e.objects import pod
-from tests.e2e.scenario import POOL, System
-from tests.e2e.waiting import eventually
+from tests.e2e.scenario import POOL, SLOTS_PER_POD, System
+from tests.e2e.waiting import NotYet, eventually
 
 VERBS: Final = ("/v1/filter", "/v1/prioritize", "/v1/bind", "/v1/preempt")
 STORED: Final = (
@@ -40,6 +42,7 @@ STORED: Final = (
     VALIDATING_WEBHOOKS,
     VPODS,
 )
+POLICY_BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
 WEBHOOK_BODY_BYTES_MAX: Final = 3 * 1024 * 1024
 
 MALFORMED: Final[dict[str, bytes]] = {
@@ -246,4 +249,109 @@ async def test_the_ledger_is_not_for_people_to_write(backend: Backend, tmp_path:
                 await backend.api.patch(PODS, namespace, adapter.name, patch, patch_type=PatchType.MERGE)
             assert refused.value.status in {400, 403, 422}
             assert annotation in refused.value.message
+        # A pod that is created with a made-up ledger is stamped with what its ordinal has, and that is nothing.
+        made_up = pod(namespace, f"{POOL}-7")
+        made_up["metadata"] |= {
+            "labels": {POOL_LABEL: POOL},
+            "annotations": {PLACEMENTS_ANNOTATION: '{"a/b":20}', SLOTS_ANNOTATION: "1000"},
+        }
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        stamped = await system.raw.request("POST", path, made_up, query={"dryRun": "All"})
+        assert stamped.body["metadata"]["annotations"] == {
+            PLACEMENTS_ANNOTATION: "{}",
+            SLOTS_ANNOTATION: str(SLOTS_PER_POD),
+        }
         assert await system.settled(pods=1) == [adapter]
+
+
+async def test_a_bind_of_anything_but_a_waiting_adapter_pod_of_ours_binds_nothing(
+    backend: Backend, tmp_path: Path
+):
+    async with System(backend, tmp_path) as system, aiohttp.ClientSession() as session:
+        nodes = await backend.add_nodes(2)
+        namespace = await system.pool()
+        await system.vpods(2, 8)
+        (adapter,) = await system.settled(pods=1)
+        node = adapter.node
+        (cordoned,) = (name for name in nodes if name != node)
+        await backend.api.patch(
+            NODES, "", cordoned, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
+        )
+        tenant = await backend.namespace("tenant")
+        labels = {"labels": {POOL_LABEL: POOL}}
+        made_up = {"annotations": {PLACEMENTS_ANNOTATION: '{"a/b":20}', SLOTS_ANNOTATION: "1000"}}
+        namesake = await _made(backend, pod(tenant, adapter.name, schedulerName=SCHEDULER_NAME), labels)
+        batch = await _made(backend, pod(namespace, "batch-0", schedulerName="batch-scheduler"), labels)
+        orphan = await _made(backend, pod(namespace, "orphan-7", schedulerName=SCHEDULER_NAME), labels)
+        plain = await _made(backend, pod(namespace, "plain-0", schedulerName="nobody"), made_up)
+        refused = {
+            "a tenant's pod of the same name": ({**namesake, "Node": node}, "PoolNotFound"),
+            "its UID with our namespace": ({**namesake, "PodNamespace": namespace}, "PodChanged"),
+            "another scheduler's pod": (batch, "OtherScheduler"),
+            "a pod that no StatefulSet owns": (orphan, "StatefulSetNotFound"),
+            "a pod without the label, with a ledger": (plain, "OtherScheduler"),
+            "a pod that is bound, to another node": (
+                {"PodNamespace": namespace, "PodName": adapter.name, "PodUID": adapter.uid, "Node": cordoned},
+                "PodAlreadyBound",
+            ),
+            "a node that is not there": ({**batch, "Node": "node-999"}, "OtherScheduler"),
+        }
+        sender = Sender(system, session)
+        for what, (bind, reason) in refused.items():
+            status, text = await sender.post("/v1/bind", _json({"Node": node, **bind}))
+            assert status == 200, f"{what}: {status} {text[:200]}"
+            assert json.loads(text)["Error"].startswith(reason), f"{what}: {text[:200]}"
+        for bind in (namesake, batch, orphan, plain):
+            left = await backend.api.get(PODS, bind["PodNamespace"], bind["PodName"])
+            assert "nodeName" not in left["spec"], bind
+            await backend.api.delete(PODS, bind["PodNamespace"], bind["PodName"], grace_period_s=0)
+        assert await system.settled(pods=1) == [adapter]
+
+
+async def _made(backend: Backend, obj: Obj, metadata: Obj) -> dict[str, str]:
+    """Creates a pod; how a bind would name it."""
+    obj["metadata"] |= metadata
+    stored = (await backend.apply([obj]))[0]["metadata"]
+    return {"PodNamespace": stored["namespace"], "PodName": stored["name"], "PodUID": stored["uid"]}
+
+
+async def test_a_ledger_that_was_forged_while_nothing_guarded_it_is_told_and_put_right(
+    backend: Backend, tmp_path: Path
+):
+    async with System(backend, tmp_path) as system:
+        await backend.add_nodes(1)
+        namespace = await system.pool()
+        await system.vpods(2, 8)
+        (adapter,) = await system.settled(pods=1)
+        forged = encode_ledger({**adapter.ledger, "tenant/ghost": Share(3)})
+        patch = {"metadata": {"annotations": {PLACEMENTS_ANNOTATION: forged}}}
+
+        async def refusal() -> str:
+            try:
+                await backend.api.patch(PODS, namespace, adapter.name, patch, patch_type=PatchType.MERGE)
+            except ApiError as error:
+                return error.message
+            return "none"
+
+        async def refused_by(guard: str) -> bool:
+            said = await refusal()
+            if guard not in said:
+                raise NotYet(said)
+            return True
+
+        # Each guard alone: the policy (which the embedded cluster does not obey), then the webhook, then none.
+        if backend.name == "real":
+            assert "ValidatingAdmissionPolicy" in await refusal()
+        await system.raw.delete(f"{POLICY_BINDINGS}/vreplica-ledger")
+        await eventually(lambda: refused_by("pods.validate.vreplica.dev"), 10.0, "the webhook refuses it")
+        assert (await system.adapters())[0]["metadata"]["annotations"][
+            PLACEMENTS_ANNOTATION
+        ] == encode_ledger(adapter.ledger)
+        assert system.webhook is not None
+        await system.webhook.kill()
+        assert await refusal() == "none"
+        await system.event(namespace, adapter.name, "ForeignWrite", "tenant/ghost 0 -> 3")
+        (again,) = await system.settled(pods=1)
+        assert again.ledger == adapter.ledger
+        metrics = (await system.service.get("/metrics"))[1]
+        assert 'vreplica_scheduler_repairs_total{kind="ForeignWrite"} 1.0' in metrics

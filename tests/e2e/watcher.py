@@ -73,13 +73,21 @@ class _World:
     wanted: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     """vpod UID -> generation -> spec.vreplicas."""
 
+    def copy(self) -> "_World":
+        """To go on from without changing this one."""
+        wanted = defaultdict(dict, {uid: dict(known) for uid, known in self.wanted.items()})
+        return _World(dict(self.pods), dict(self.ordinals), dict(self.vpods), wanted)
+
 
 class Watcher:
     """Follows VPods, adapter pods, StatefulSets from ``start`` to ``stop``. ``slots_per_pod``: of all pools of the scenario."""
 
-    def __init__(self, api: Api, *, slots_per_pod: int) -> None:
+    def __init__(self, api: Api, *, slots_per_pod: int, watch_timeout_s: float = 300.0) -> None:
         self._api = api
         self._slots = slots_per_pod
+        self._watch_timeout_s = watch_timeout_s
+        self._forgotten = _World()
+        self._forgotten_to = self._mark = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.versions: list[Version] = []
         self.may_lack_ledger = False
@@ -123,19 +131,50 @@ class Watcher:
 
     async def check(self) -> None:
         """Waits for the watches to have caught up and checks I1, I2, I4; AssertionError with each breach."""
-        await self.catch_up()
-        breaches = list(self._breaches())
+        breaches = await self.breaches()
         assert not breaches, f"{len(breaches)} breaches, the first: " + "\n".join(breaches[:10])
+
+    async def breaches(self) -> list[str]:
+        """Each breach so far, which begins with what it is of ("I1: ..."); for a scenario that brings some about."""
+        await self.catch_up()
+        return list(self._breaches(self._forgotten.copy(), self.versions))
+
+    async def forget(self) -> None:
+        """What has been so far is not checked any more, only what follows from what stands now."""
+        await self.catch_up()
+        for _ in self._breaches(self._forgotten, self.versions):
+            pass
+        self._forgotten_to = self._mark = max((version.number for version in self.versions), default=0)
+        self.versions.clear()
+
+    async def check_and_forget(self) -> int:
+        """As ``check``, of what was there at the call before this one, which is then forgotten; how many versions that was.
+
+        For histories that are too long to keep. The calls must be so far apart that no watch lags behind for as long.
+        """
+        await self.catch_up()
+        old = [version for version in self.versions if version.number <= self._mark]
+        self.versions = [version for version in self.versions if version.number > self._mark]
+        self._forgotten_to = self._mark
+        self._mark = max((version.number for version in self.versions), default=self._mark)
+        breaches = list(self._breaches(self._forgotten, old))
+        assert not breaches, f"{len(breaches)} breaches, the first: " + "\n".join(breaches[:10])
+        return len(old)
 
     async def _follow(self, resource: Resource, options: ListOptions, version: str) -> None:
         while True:
-            async for event in self._api.watch(resource, options, resource_version=version):
+            async for event in self._api.watch(
+                resource, options, resource_version=version, timeout_s=self._watch_timeout_s
+            ):
                 version = str(event.object["metadata"]["resourceVersion"])
                 if event.type is not WatchEventType.BOOKMARK:
                     self._record(resource, event.object, gone=event.type is WatchEventType.DELETED)
 
     def _record(self, resource: Resource, obj: Obj, *, gone: bool) -> None:
-        self.versions.append(Version(int(obj["metadata"]["resourceVersion"]), resource, obj, gone))
+        version = Version(int(obj["metadata"]["resourceVersion"]), resource, obj, gone)
+        if version.number <= self._forgotten_to:
+            raise RuntimeError(f"{version} came after what followed it had been checked")
+        self.versions.append(version)
 
     async def catch_up(self) -> None:
         """Returns when all that is stored now is among the versions. Raises TimeoutError."""
@@ -150,18 +189,18 @@ class Watcher:
             for obj in (await self._api.list_page(resource, options, limit=0)).items:
                 metadata = obj["metadata"]
                 key = f"{metadata['namespace']}/{metadata['name']}"
-                if (resource.kind, key, int(metadata["resourceVersion"])) not in seen:
+                number = int(metadata["resourceVersion"])
+                if number > self._forgotten_to and (resource.kind, key, number) not in seen:
                     raise NotYet(f"not seen: {resource.kind} {key}")
         return True
 
-    def _breaches(self) -> Iterable[str]:
-        world = _World()
+    def _breaches(self, world: _World, versions: Iterable[Version]) -> Iterable[str]:
         changed = {
             PODS: self._pod_changed,
             VPODS: self._vpod_changed,
             STATEFULSETS: self._stateful_set_changed,
         }
-        for version in sorted(self.versions, key=lambda version: version.number):
+        for version in sorted(versions, key=lambda version: version.number):
             yield from changed[version.resource](world, version)
 
     def _pod_changed(self, world: _World, version: Version) -> Iterable[str]:

@@ -59,7 +59,17 @@ async def test_a_pause_holds_everyone_even_the_one_who_waits_already():
     bucket.pause(5)
     bucket.pause(1)
     await waiting
-    assert asyncio.get_running_loop().time() - began == pytest.approx(5.05)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(5.15), "the pause, and the next token"
+
+
+async def test_after_a_pause_those_who_waited_come_at_the_rate_and_not_in_a_burst():
+    bucket, log = TokenBucket(qps=10, burst=100), list[tuple[str, float]]()
+    began = asyncio.get_running_loop().time()
+    await bucket.acquire()
+    bucket.pause(5)
+    await asyncio.gather(*(take(bucket, "x", log) for _ in range(4)))
+    assert [round(at - began, 3) for _, at in log] == [5.0, 5.1, 5.2, 5.3]
+    assert bucket.waited_s == pytest.approx(5.0 + 5.1 + 5.2 + 5.3)
 
 
 async def test_a_pause_is_never_longer_than_its_limit():

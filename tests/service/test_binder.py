@@ -242,7 +242,6 @@ async def test_a_binding_that_was_lost_is_sent_again():
 @pytest.mark.parametrize(
     "error",
     [
-        pytest.param(Forbidden(403, "Forbidden", "no"), id="forbidden"),
         pytest.param(TooManyRequests(429, "TooManyRequests", "later"), id="too-many-requests"),
         pytest.param(ApiError(500, "InternalError", "etcd"), id="internal-error"),
     ],
@@ -256,6 +255,19 @@ async def test_a_binding_that_the_api_server_refuses_is_undone_exactly(error: Ap
     world.api.fail("bind", "pods", before=error)
     with pytest.raises(type(error)):
         await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
+    assert world.digest() == before
+    assert await world.node_of(0) == ""
+
+
+async def test_a_binding_that_is_forbidden_is_undone_exactly_and_says_so():
+    world = await World.create()
+    await world.vpod("a", 3)
+    uid = await a_pending_pod(world)
+    before = world.digest()
+    world.api.fail("bind", "pods", before=Forbidden(403, "Forbidden", "policy says no"))
+    with pytest.raises(BindRefused, match="policy says no") as refused:
+        await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
+    assert refused.value.reason is ConflictReason.WRITE_REFUSED
     assert world.digest() == before
     assert await world.node_of(0) == ""
 

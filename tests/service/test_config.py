@@ -32,7 +32,8 @@ def test_every_field_is_read():
     document = yaml.safe_load(f"""
         apiVersion: {CONFIG_API_VERSION}
         kind: {CONFIG_KIND}
-        server: {{host: 0.0.0.0, port: 1, deadlineSeconds: 2.5, tls: {{certFile: c, keyFile: k, clientCAFile: ca}}}}
+        server: {{host: 0.0.0.0, port: 1, deadlineSeconds: 2.5, shutdownDelaySeconds: 7, healthPort: 2, insecure: true,
+                  tls: {{certFile: c, keyFile: k, clientCAFile: ca, allowedClients: [a, b]}}}}
         leaderElection: {{leaderElect: false, resourceNamespace: n, resourceName: r,
                           leaseDurationSeconds: 30, renewDeadlineSeconds: 20, retryPeriodSeconds: 4}}
         clientConnection: {{kubeconfig: f, context: x, qps: 1.5, burst: 3}}
@@ -41,7 +42,10 @@ def test_every_field_is_read():
     """)
     read = config_from(document)
     assert (read.server.host, read.server.port, read.server.deadline_s) == ("0.0.0.0", 1, 2.5)
-    assert read.server.tls == TlsConfig(cert_file="c", key_file="k", client_ca_file="ca")
+    assert (read.server.shutdown_delay_s, read.server.health_port, read.server.insecure) == (7, 2, True)
+    assert read.server.tls == TlsConfig(
+        cert_file="c", key_file="k", client_ca_file="ca", allowed_clients=("a", "b")
+    )
     election = read.leader_election
     assert (election.leader_elect, election.resource_namespace, election.resource_name) == (False, "n", "r")
     assert (election.lease_duration_s, election.renew_deadline_s, election.retry_period_s) == (30, 20, 4)
@@ -68,6 +72,10 @@ def test_every_field_is_read():
         ("server.deadlineSeconds", 0),
         ("server.deadlineSeconds", float("nan")),
         ("server.deadlineSeconds", float("inf")),
+        ("server.shutdownDelaySeconds", -1),
+        ("server.insecure", "yes"),
+        ("server.tls.allowedClients", "kube-scheduler"),
+        ("server.tls.allowedClients", ["x"] * 101),
         ("leaderElection.leaderElect", "yes"),
         ("leaderElection.leaseDurationSeconds", 15.5),
         ("clientConnection.qps", 0),
@@ -95,6 +103,24 @@ def test_a_wrong_value_is_refused_by_its_name(path, value):
             id="a CA without a certificate",
         ),
         pytest.param(
+            "server",
+            {"tls": {"certFile": "c", "keyFile": "k", "allowedClients": ["a"]}},
+            "server.tls.allowedClients",
+            id="names of clients that need no certificate",
+        ),
+        pytest.param(
+            "server",
+            {"host": "0.0.0.0", "tls": {"certFile": "c", "keyFile": "k", "clientCAFile": "ca"}},
+            "server.tls.allowedClients",
+            id="open to all clients of a CA",
+        ),
+        pytest.param(
+            "server",
+            {"tls": {"certFile": "c", "keyFile": "k", "clientCAFile": "ca", "allowedClients": ["a", ""]}},
+            "server.tls.allowedClients[1]",
+            id="a client without a name",
+        ),
+        pytest.param(
             "server", {"host": "0.0.0.0"}, "server.host", id="open to all without client certificates"
         ),
         pytest.param(
@@ -118,6 +144,10 @@ def test_what_does_not_go_together_is_refused(section, fields, named):
     with pytest.raises(InvalidObject) as caught:
         config_from({**HEAD, section: fields})
     assert caught.value.field == named
+
+
+def test_beyond_loopback_without_tls_is_for_those_who_say_that_it_is_insecure():
+    assert config_from({**HEAD, "server": {"host": "0.0.0.0", "insecure": True}}).server.insecure
 
 
 @pytest.mark.parametrize(

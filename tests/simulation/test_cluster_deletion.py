@@ -83,13 +83,16 @@ async def test_a_pod_being_deleted_cannot_be_bound():
 
 
 @pytest.mark.parametrize(
-    "preconditions",
-    [pytest.param(Preconditions(uid="x"), id="uid"), pytest.param(Preconditions("", "1"), id="version")],
+    ("preconditions", "words"),
+    [
+        pytest.param(Preconditions(uid="x"), "the UID in the precondition", id="uid"),
+        pytest.param(Preconditions("", "1"), "the ResourceVersion in the precondition", id="version"),
+    ],
 )
-async def test_a_failed_precondition_deletes_nothing(preconditions):
+async def test_a_failed_precondition_deletes_nothing(preconditions, words):
     cluster = a_cluster()
     made = await cluster.create(PODS, NS, a_pod())
-    with pytest.raises(Conflict, match="Precondition failed"):
+    with pytest.raises(Conflict, match=words):
         await cluster.delete(PODS, NS, "p", preconditions=preconditions)
     fitting = Preconditions(made["metadata"]["uid"], made["metadata"]["resourceVersion"])
     await cluster.delete(PODS, NS, "p", preconditions=fitting)

@@ -168,7 +168,7 @@ async def test_a_watch_streams_lines_until_its_timeout():
         await wire.cluster.create(PODS, NS, a_pod())
         await wire.cluster.delete(PODS, NS, "p")
         quiet = await lines(wire, PATH, resourceVersion=since, timeoutSeconds="0.05")
-        assert [line["type"] for line in quiet] == ["ADDED", "DELETED"]
+        assert [line["type"] for line in quiet] == ["ADDED", "MODIFIED", "DELETED"]
         marked = await lines(
             wire, PATH, resourceVersion=since, timeoutSeconds="0.05", allowWatchBookmarks="true"
         )

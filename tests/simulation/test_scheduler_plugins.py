@@ -272,6 +272,14 @@ def test_least_allocated_is_the_mean_of_the_free_shares_in_whole_points():
     assert NodeResourcesFitScore().score(CycleState(), pod, a_node()) == 68
 
 
+def test_a_pods_own_requests_count_on_its_node_but_not_when_it_is_scored_itself():
+    """1.36's NodeResourcesFit scores a pending pod by its containers alone; seen on kube-scheduler 1.36.3."""
+    own = a_pod(resources={"requests": {"cpu": "2", "memory": "4Gi"}})
+    assert (own.requests.milli_cpu, own.requests.memory) == (2000, 4 * 2**30)
+    assert NodeResourcesFitScore().score(CycleState(), own, a_node()) == 97
+    assert NodeResourcesFitScore().score(CycleState(), a_pod("q"), a_node(own)) == 47
+
+
 @pytest.mark.parametrize(
     ("running", "pod", "expected"),
     [

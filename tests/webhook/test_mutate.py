@@ -91,6 +91,12 @@ def test_what_a_client_wrote_into_our_annotations_is_overwritten_and_theirs_stay
     assert pod["metadata"]["annotations"] == {PLACEMENTS: "{}", SLOTS: "20", "team": "x~/y"}
 
 
+def test_a_pod_that_is_created_on_a_node_gets_no_ledger_there_it_would_count_at_once():
+    pod = stamped(a_pod(nodeName="n", annotations={PLACEMENTS: '{"t/x":9}'}), standing={"t/a": Share(3)})
+    assert pod["metadata"]["annotations"] == {SLOTS: "20"}
+    assert pod["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "20"}
+
+
 def test_without_a_known_pool_the_pod_still_comes_to_us_with_no_slots_and_a_warning():
     pod = a_pod(annotations={SLOTS: "99", PLACEMENTS: '{"t/a":1}'})
     mutation = mutate(pod, None)

@@ -8,6 +8,8 @@ import aiohttp
 import orjson
 import pytest
 
+from extender.kube.serving import ConnectionLimits
+from tests.support.service import until
 from tests.webhook.builders import (
     PLACEMENTS,
     a_namespace,
@@ -71,7 +73,7 @@ async def test_a_pod_is_patched_and_a_bad_vpod_denied():
         ),
         pytest.param(b"{", JSON, 400, "not JSON", id="bad JSON"),
         pytest.param(b"{}", JSON, 400, "AdmissionReview", id="something else"),
-        pytest.param(b"x" * 2001, JSON, 413, "longer than 2000 bytes", id="too long"),
+        pytest.param(b"x" * 2001, JSON, 413, "larger than 2000 bytes", id="too long"),
         pytest.param(
             b"junk", {**JSON, "Content-Encoding": "gzip"}, 400, "Content-Encoding", id="an encoding"
         ),
@@ -91,6 +93,38 @@ async def test_a_chunked_body_has_the_same_limit():
 
     async with serving(body_bytes_max=2000) as (_, client):
         assert (await post(client, "/mutate", chunks()))[0] == 413
+
+
+async def test_bodies_over_the_limit_of_all_together_are_refused_and_the_next_one_passes():
+    async with serving(bodies_bytes_max=5000) as (server, client):
+        assert client._base_url is not None
+        _, writer = await asyncio.open_connection("127.0.0.1", client._base_url.port)
+        writer.write(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n")
+        writer.write(b"Content-Length: 4900\r\n\r\n" + b" " * 4800)
+        await until(lambda: _is(server._bodies.bytes_used == 4800), timeout_s=15)
+        async with client.post("/mutate", data=b" " * 300, headers=JSON) as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+            assert "in memory already" in await response.text()
+        writer.close()
+        await writer.wait_closed()
+        await until(lambda: _is(server._bodies.bytes_used == 0), timeout_s=15)
+        assert (await post(client, "/mutate", review(a_pod())))[0] == 200
+
+
+async def _is(value: bool) -> bool:
+    return value
+
+
+async def test_a_slow_head_is_cut():
+    async with serving() as (server, client):
+        server._listener.limits = ConnectionLimits(head_timeout_s=0.1)
+        assert client._base_url is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", client._base_url.port)
+        writer.write(b"POST /mutate HT")
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        assert server._listener.cut == {"slow head": 1}
+        writer.close()
 
 
 async def test_a_body_with_broken_chunks_is_refused():

@@ -106,8 +106,8 @@ class TestPods:
             pytest.param(
                 {PLACEMENTS: '{"tenant-a/orders":2}'},
                 {"nodeName": "n"},
-                "",
-                id="bound with what the statuses say",
+                "spec.nodeName",
+                id="bound with what the statuses say: the service writes it",
             ),
         ],
     )

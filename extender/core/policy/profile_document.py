@@ -26,6 +26,7 @@ from extender.core.policy.arguments import arguments_from
 from extender.core.policy.framework import Weighted
 from extender.core.policy.profile import Profile, Rules, Ties
 from extender.core.policy.registry import BUILT_IN_PLUGINS, Maker, PluginFactory, Registry
+from extender.core.shown import shown
 
 WEIGHT_MAX: Final = 100
 PLUGINS_MAX: Final = 50
@@ -44,7 +45,7 @@ def profile_from(document: Mapping[str, object], registry: Registry = BUILT_IN_P
     """Read a profile. Raises InvalidObject naming the field, and what is known where a name is not."""
     name = document.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidObject("profile", "name", f"must be a text that is not empty, not {name!r:.50}")
+        raise InvalidObject("profile", "name", f"must be a text that is not empty, not {shown(name)}")
     reader = _Reader(f"profile {name}", registry)
     reader.only(document, "", _KNOWN)
     return Profile(
@@ -90,12 +91,14 @@ class _Reader:
         if raw is None:
             return Rules()
         if not isinstance(raw, Mapping):
-            raise InvalidObject(self.subject, "rules", f"must be an object, not {raw!r:.50}")
+            raise InvalidObject(self.subject, "rules", f"must be an object, not {shown(raw)}")
         known = {_camel(one.name): one.name for one in fields(Rules)}
         self.only(raw, "rules", tuple(known))
         for key, value in raw.items():
             if not isinstance(value, bool):
-                raise InvalidObject(self.subject, f"rules.{key}", f"must be true or false, not {value!r:.50}")
+                raise InvalidObject(
+                    self.subject, f"rules.{key}", f"must be true or false, not {shown(value)}"
+                )
         return Rules(**{known[key]: value for key, value in raw.items()})
 
     def ties(self, raw: object) -> Ties:
@@ -103,7 +106,7 @@ class _Reader:
         if raw is None:
             return Ties.LOWEST_ORDINAL
         if not isinstance(raw, str) or raw not in list(Ties):
-            raise InvalidObject(self.subject, "ties", f"must be one of {', '.join(Ties)}, not {raw!r:.50}")
+            raise InvalidObject(self.subject, "ties", f"must be one of {', '.join(Ties)}, not {shown(raw)}")
         return Ties(raw)
 
     def plugins(
@@ -122,7 +125,7 @@ class _Reader:
         for index, item in enumerate(raw):
             field = f"{where}[{index}]"
             if not isinstance(item, Mapping):
-                raise InvalidObject(self.subject, field, f"must be an object, not {item!r:.50}")
+                raise InvalidObject(self.subject, field, f"must be an object, not {shown(item)}")
             weighted = where in ("scores", "deschedulers")
             self.only(item, field, ("name", "weight", "args") if weighted else ("name", "args"))
             name = item.get("name")
@@ -142,7 +145,7 @@ class _Reader:
         if factory is None or role(factory) is None:
             known = ", ".join(sorted(one.name for one in self.registry.values() if role(one) is not None))
             problem = "is not known" if factory is None else f"is no {_ROLES[where]}"
-            raise InvalidObject(self.subject, f"{field}.name", f"{name!r:.50} {problem} (known: {known})")
+            raise InvalidObject(self.subject, f"{field}.name", f"{shown(name)} {problem} (known: {known})")
         return factory
 
     def _weight(self, raw: object, field: str) -> int:
@@ -150,7 +153,7 @@ class _Reader:
             return 1
         if type(raw) is not int or not 0 <= raw <= WEIGHT_MAX:
             raise InvalidObject(
-                self.subject, field, f"must be an integer from 0 to {WEIGHT_MAX}, not {raw!r:.50}"
+                self.subject, field, f"must be an integer from 0 to {WEIGHT_MAX}, not {shown(raw)}"
             )
         return raw
 

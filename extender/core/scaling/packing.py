@@ -205,6 +205,9 @@ def to_replace(state: PoolState) -> frozenset[str]:
     for a further one. And of those that are bound no more are replaced than there are pods at work: where adapters do
     not get Ready at all, more of them help nobody, and each would be taken for lost in its turn.
     """
+    draining = [pod.name for pod in state.pods.values() if pod.draining]
+    if not state.abandoned:
+        return frozenset(draining)
     lost = [pod.name for pod in state.members() if pod.abandoned and pod.bound and not pod.draining]
     working = sum(1 for pod in state.members() if pod.bound and not pod.leaving)
-    return frozenset({*(pod.name for pod in state.pods.values() if pod.draining), *lost[:working]})
+    return frozenset({*draining, *lost[:working]})

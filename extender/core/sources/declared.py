@@ -20,6 +20,7 @@ from extender.core.errors import InvalidObject
 from extender.core.model import AdapterPool, Path, Source, SourcePaths, ordinal_of
 from extender.core.names import GROUP
 from extender.core.reading import Json, mapping, selector_from
+from extender.core.shown import shown
 
 SOURCES_MAX: Final = 16
 """Of one pool."""
@@ -137,7 +138,7 @@ def _source(item: object) -> Source:
     base = _preset(item) if item.get("preset") is not None else _place(item)
     write_status = item.get("writeStatus", True)
     if not isinstance(write_status, bool):
-        raise InvalidObject("", "writeStatus", f"must be true or false, not {write_status!r:.50}")
+        raise InvalidObject("", "writeStatus", f"must be true or false, not {shown(write_status)}")
     return replace(base, selector=selector_from(mapping(item, "labelSelector")), write_status=write_status)
 
 
@@ -146,7 +147,7 @@ def _preset(item: Json) -> Source:
     found = PRESETS.get(name) if isinstance(name, str) else None
     if found is None:
         raise InvalidObject(
-            "", "preset", f"{name!r:.80} is not known; known are {', '.join(sorted(PRESETS))}"
+            "", "preset", f"{shown(name, 80)} is not known; known are {', '.join(sorted(PRESETS))}"
         )
     stray = [field for field in (*_PLACE, "paths") if field in item]
     if stray:
@@ -195,13 +196,15 @@ def _path(raw: Json, field: str, *, below_status: bool = False) -> Path:
     steps = tuple(value.split(".")) if isinstance(value, str) else ()
     if not 1 <= len(steps) <= PATH_STEPS_MAX or not all(_STEP.fullmatch(step) for step in steps):
         raise InvalidObject(
-            "", f"paths.{field}", f"must be keys with dots between them (as spec.replicas), not {value!r:.80}"
+            "",
+            f"paths.{field}",
+            f"must be keys with dots between them (as spec.replicas), not {shown(value, 80)}",
         )
     if below_status and (len(steps) < 2 or steps[0] != "status" or steps[1] == "conditions"):
         raise InvalidObject(
             "",
             f"paths.{field}",
-            f"must be below status and not its conditions: we write it, not {value!r:.80}",
+            f"must be below status and not its conditions: we write it, not {shown(value, 80)}",
         )
     return steps
 
@@ -209,7 +212,7 @@ def _path(raw: Json, field: str, *, below_status: bool = False) -> Path:
 def _entry_key(raw: Json, field: str, default: str) -> str:
     value = raw.get(field, default)
     if not isinstance(value, str) or not _STEP.fullmatch(value):
-        raise InvalidObject("", f"paths.{field}", f"must be one key, not {value!r:.80}")
+        raise InvalidObject("", f"paths.{field}", f"must be one key, not {shown(value, 80)}")
     return value
 
 

@@ -184,6 +184,10 @@ class Admission:
         """There is any configuration at all: the quick way out for every write when there is none."""
         return bool(self._mutating.entries or self._validating.entries)
 
+    def validates(self) -> bool:
+        """There is a validating webhook."""
+        return bool(self._validating.entries)
+
     async def mutate(self, at: Attributes) -> Obj | None:
         """The object after all mutating webhooks: ``at.object`` itself or a new one. Raises ApiError on refusal."""
         if not self._mutating.entries or _exempt(at):
@@ -195,7 +199,7 @@ class Admission:
             if self._matches(hook, current):
                 current = await self._mutate_once(hook, current)
                 called[key] = current.object or {}
-        for key, hook in hooks:
+        for key, hook in hooks if called else ():
             changed_since = key in called and not same_json(called[key], current.object or {})
             if hook.reinvoke and changed_since and self._matches(hook, current):
                 current = await self._mutate_once(hook, current)

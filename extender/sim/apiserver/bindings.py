@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from extender.kube.api import PODS, Binding, Conflict, Obj
-from extender.sim.apiserver.statuses import bad_request, conflict
+from extender.sim.apiserver.statuses import bad_request, conflict, precondition_failed
 from extender.sim.apiserver.store import Entry
 from extender.sim.apiserver.strategy import rfc3339
 
@@ -52,14 +52,11 @@ def bound(entry: Entry, binding: Binding, now_s: float) -> Obj:
     """The pod as it is stored when bound. Raises Conflict."""
     pod = entry.copy()
     metadata = pod["metadata"]
-    if not binding.node:
-        raise bad_request("target.name: Required value")
     if binding.uid and binding.uid != entry.uid:
-        why = f"Precondition failed: UID in precondition: {binding.uid}, UID in object meta: {entry.uid}"
-        raise _refused(binding, why)
+        raise precondition_failed(PODS, entry.key, "UID", binding.uid, entry.uid)
     if binding.resource_version and binding.resource_version != str(entry.version):
-        versions = f"{binding.resource_version}, ResourceVersion in object meta: {entry.version}"
-        raise _refused(binding, f"Precondition failed: ResourceVersion in precondition: {versions}")
+        found = str(entry.version)
+        raise precondition_failed(PODS, entry.key, "ResourceVersion", binding.resource_version, found)
     if metadata.get("deletionTimestamp"):
         raise _refused(binding, f"pod {binding.name} is being deleted, cannot be assigned to a host")
     if node := pod["spec"].get("nodeName"):
@@ -69,6 +66,7 @@ def bound(entry: Entry, binding: Binding, now_s: float) -> Obj:
     pod["spec"]["nodeName"] = binding.node
     if binding.annotations:
         metadata.setdefault("annotations", {}).update(binding.annotations)
+    pod.setdefault("status", {}).pop("nominatedNodeName", None)
     _set_scheduled(pod, rfc3339(now_s))
     return pod
 
@@ -76,7 +74,12 @@ def bound(entry: Entry, binding: Binding, now_s: float) -> Obj:
 def _set_scheduled(pod: Obj, when: str) -> None:
     conditions = pod.setdefault("status", {}).setdefault("conditions", [])
     kept = [condition for condition in conditions if condition.get("type") != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": when}
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": when,
+    }
     pod["status"]["conditions"] = [*kept, scheduled]
 
 

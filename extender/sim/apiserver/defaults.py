@@ -19,6 +19,7 @@ from extender.kube.api import (
     Forbidden,
     Obj,
 )
+from extender.sim.apiserver import encoding
 from extender.sim.apiserver.registry import DEPLOYMENTS
 from extender.sim.apiserver.statuses import forbidden
 
@@ -39,7 +40,6 @@ def pod_spec_defaults(spec: Obj) -> None:
     spec.setdefault("securityContext", {})
     if not spec.get("schedulerName"):
         spec["schedulerName"] = DEFAULT_SCHEDULER_NAME
-    spec.setdefault("enableServiceLinks", True)
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
         _container_defaults(container)
 
@@ -47,9 +47,7 @@ def pod_spec_defaults(spec: Obj) -> None:
 def _container_defaults(container: Obj) -> None:
     image = str(container.get("image", ""))
     tag = image.rpartition("/")[2].partition(":")[2]
-    resources = container.setdefault("resources", {})
-    for name, amount in (resources.get("limits") or {}).items():
-        resources.setdefault("requests", {}).setdefault(name, amount)
+    container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     container.setdefault("imagePullPolicy", "Always" if tag in ("", "latest") else "IfNotPresent")
@@ -58,7 +56,14 @@ def _container_defaults(container: Obj) -> None:
 
 
 def _pod(obj: Obj) -> None:
-    pod_spec_defaults(obj.setdefault("spec", {}))
+    """What is defaulted in pods and not in the templates of pods: SetDefaults_Pod."""
+    spec = obj.setdefault("spec", {})
+    pod_spec_defaults(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        resources = container["resources"]
+        for name, amount in (resources.get("limits") or {}).items():
+            resources.setdefault("requests", {}).setdefault(name, amount)
 
 
 def _stateful_set(obj: Obj) -> None:
@@ -142,9 +147,10 @@ _DEFAULTS: Final[Mapping[tuple[str, str], Callable[[Obj], None]]] = {
 
 
 def apply(key: tuple[str, str], obj: Obj) -> None:
-    """Defaults of a built-in kind by its group and plural; in place."""
+    """Defaults of a built-in kind by its group and plural, and the form in which its type is stored; in place."""
     if (default := _DEFAULTS.get(key)) is not None:
         default(obj)
+    encoding.as_stored(key, obj)
 
 
 def taint_until_ready(node: Obj) -> None:
@@ -193,12 +199,21 @@ def resolve_priority(pod: Obj, priority_class: PriorityClassOf) -> None:
         if found is not None:
             spec["priorityClassName"] = found["metadata"]["name"]
     if spec.get("priority") not in (None, value):
-        why = f"the integer value of priority ({spec['priority']}) must not be provided in pod spec"
-        raise forbidden(PODS, pod["metadata"].get("name", ""), why)
+        computed = f"priority admission controller computed {value} from the given PriorityClass name"
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; {computed}"
+        )
+        raise forbidden(PODS, _called(pod), why)
     spec["priority"] = value
     spec.setdefault("preemptionPolicy", policy)
 
 
+def _called(pod: Obj) -> str:
+    """Its name, or what its name will begin with."""
+    metadata = pod["metadata"]
+    return str(metadata.get("name") or metadata.get("generateName") or "")
+
+
 def _no_class(pod: Obj, name: str) -> Forbidden:
     why = f"no PriorityClass with name {name} was found"
-    return forbidden(PODS, pod["metadata"].get("name", ""), why)
+    return forbidden(PODS, _called(pod), why)

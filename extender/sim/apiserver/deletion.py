@@ -6,57 +6,73 @@ delete, never lengthened.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 
-from extender.kube.api import NAMESPACES, PODS, Obj, Preconditions, Resource
+from extender.kube.api import NAMESPACES, PODS, Obj, Preconditions
+from extender.sim.apiserver.intake import Target
 from extender.sim.apiserver.registry import Kind
-from extender.sim.apiserver.statuses import not_the_one_to_delete
+from extender.sim.apiserver.statuses import conflict, not_the_one_to_delete
 from extender.sim.apiserver.store import Entry
 from extender.sim.apiserver.strategy import rfc3339
 
 FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
-def check_preconditions(resource: Resource, entry: Entry, preconditions: Preconditions | None) -> None:
+def check_preconditions(target: Target, entry: Entry, preconditions: Preconditions | None) -> None:
     """Raises Conflict where the stored object is not the one meant."""
     if preconditions is None:
         return
-    if preconditions.uid and preconditions.uid != entry.uid:
-        raise not_the_one_to_delete(resource, entry.key[1], "UID", preconditions.uid, entry.uid)
-    wanted, found = preconditions.resource_version, str(entry.version)
-    if wanted and wanted != found:
-        raise not_the_one_to_delete(resource, entry.key[1], "ResourceVersion", wanted, found)
+    for what, wanted, found in (
+        ("UID", preconditions.uid, entry.uid),
+        ("ResourceVersion", preconditions.resource_version, str(entry.version)),
+    ):
+        if not wanted or wanted == found:
+            continue
+        if target.kind.resource == NAMESPACES:  # its deletion is a registry of its own, with other words
+            failed = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            raise conflict(NAMESPACES, entry.key[1], failed)
+        raise not_the_one_to_delete(target.kind.resource, entry.key[1], what, wanted, found)
 
 
 def pod_grace_s(pod: Mapping[str, Any], asked_s: int | None) -> int:
-    """Grace of a pod's delete: what was asked, else the pod's own; none where no kubelet would end it."""
+    """Grace of a pod's first delete: what was asked, else the pod's own; none where no kubelet would end it."""
     grace_s = asked_s if asked_s is not None else int(pod["spec"].get("terminationGracePeriodSeconds") or 0)
     if not pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in FINISHED:
         return 0
-    return max(grace_s, 0)
+    return grace_s if grace_s >= 0 else 1
 
 
-def marked(kind: Kind, entry: Entry, grace_period_s: int | None, now_s: float) -> Obj | None:
-    """The object with its deletion marked, or None when it goes at once."""
+def marked(kind: Kind, entry: Entry, grace_period_s: int | None, now_s: float) -> tuple[Obj, bool]:
+    """The object with its deletion marked, and whether it goes at once. A negative grace counts as 1 s.
+
+    A pod is marked also where it goes at once: watches see it MODIFIED with its deletionTimestamp, then DELETED.
+    """
     obj = entry.copy()
+    asked_s = 1 if grace_period_s is not None and grace_period_s < 0 else grace_period_s
+    waits, graceful = _waits_for_finalizers(kind, obj), kind.resource == PODS
     metadata = obj["metadata"]
-    grace_s = pod_grace_s(obj, grace_period_s) if kind.resource == PODS else 0
-    waits = _waits_for_finalizers(kind, obj)
     if metadata.get("deletionTimestamp"):
         left_s = int(metadata.get("deletionGracePeriodSeconds") or 0)
-        if grace_s >= left_s and (grace_s > 0 or waits):
-            return obj
-        if grace_s == 0 and not waits:
-            return None
-    elif grace_s == 0 and not waits:
-        return None
+        if left_s == 0:
+            return obj, not waits
+        if asked_s is None or asked_s >= left_s:
+            return obj, False
+        began_s = datetime.fromisoformat(metadata["deletionTimestamp"]).timestamp() - left_s
+        metadata["deletionTimestamp"] = rfc3339(began_s + asked_s)
+        metadata["deletionGracePeriodSeconds"] = asked_s
+        return obj, asked_s == 0 and not waits
+    grace_s = pod_grace_s(obj, asked_s) if graceful else 0
+    if not waits and not graceful:
+        return obj, True
     metadata["deletionTimestamp"] = rfc3339(now_s + grace_s)
-    metadata["deletionGracePeriodSeconds"] = grace_s
-    if "generation" in metadata:
+    if metadata.get("generation"):
         metadata["generation"] += 1
     if kind.resource == NAMESPACES:
         obj.setdefault("status", {})["phase"] = "Terminating"
-    return obj
+    else:
+        metadata["deletionGracePeriodSeconds"] = grace_s
+    return obj, grace_s == 0 and not waits
 
 
 def _waits_for_finalizers(kind: Kind, obj: Obj) -> bool:

@@ -1,12 +1,12 @@
 """What a request brings, made ours: copied, decoded, checked against the URL, and turned into a change of an object."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
 
-from extender.kube.api import ApiError, Obj, PatchType
+from extender.kube.api import Obj, PatchType
 from extender.sim.apiserver import shapes, statuses, validation
 from extender.sim.apiserver.admission import ADMIN, User
 from extender.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
@@ -52,12 +52,20 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
     resource = kind.resource
     if not isinstance(new, dict) or not isinstance(new.setdefault("metadata", {}), dict):
         raise statuses.bad_request("the object provided is unrecognized: it has no metadata")
-    for field, wanted in (("apiVersion", resource.api_version), ("kind", resource.kind)):
-        if new.setdefault(field, wanted) != wanted:
-            words = f"the object provided is unrecognized (must be of type {resource.kind})"
-            raise statuses.bad_request(f"{words}: {field} is {new[field]!r}, wanted {wanted!r}")
-    if not kind.custom:
-        without_nulls(new)
+    if new.setdefault("apiVersion", resource.api_version) != resource.api_version:
+        if not kind.custom:
+            words = f"cannot be handled as a {resource.kind}: no such kind is registered"
+            raise statuses.bad_request(f'{resource.kind} in version "{new["apiVersion"]}" {words}')
+        words = f"does not match the expected API version ({resource.api_version})"
+        raise statuses.bad_request(f"the API version in the data ({new['apiVersion']}) {words}")
+    if new.setdefault("kind", resource.kind) != resource.kind:
+        if kind.custom:
+            found = f'kind: Invalid value: "{new["kind"]}": must be {resource.kind}'
+            other = replace(resource, kind=str(new["kind"]))
+            raise statuses.invalid(other, str(new["metadata"].get("name") or ""), [found])
+        words = f'{new["kind"]} in version "{resource.version}" cannot be handled as a {resource.kind}'
+        raise statuses.bad_request(words)
+    without_nulls(new["metadata"] if kind.custom else new)
     if problem := shapes.problem(kind, new):
         words = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         raise statuses.bad_request(f"{words}: {problem}")
@@ -78,6 +86,9 @@ def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> l
     """
     resource, (namespace, name) = target.kind.resource, target.key
     if patched:
+        if target.kind.custom and not (isinstance(new.get("metadata"), dict) and new["metadata"].get("name")):
+            why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            raise statuses.bad_request(why)
         _check_patched(target, before, new)
     metadata = new["metadata"]
     uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
@@ -85,7 +96,7 @@ def check_wanted(target: Target, before: Entry, new: Obj, *, patched: bool) -> l
         raise statuses.precondition_failed(resource, target.key, "UID", uid, before.uid)
     if metadata.get("name") != name:
         raise statuses.other_name(metadata.get("name"), name)
-    if metadata.get("namespace", namespace) != namespace:
+    if target.kind.resource.namespaced and metadata.get("namespace", namespace) != namespace:
         raise statuses.other_namespace()
     if version not in ("", "0"):
         if not version.isascii() or not version.isdigit():
@@ -106,7 +117,8 @@ def _check_patched(target: Target, before: Entry, new: Obj) -> None:
     for field, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
         if new.get(field) != wanted and target.kind.custom:
             found = f'{field}: Invalid value: "{new.get(field)}": must be {wanted}'
-            raise statuses.invalid(resource, target.key[1], [found])
+            other = replace(resource, kind=str(new.get("kind")))
+            raise statuses.invalid(other, target.key[1], [found])
         if new.get(field) != wanted:
             raise statuses.undecodable_patch(f"no kind {new.get('kind')!r} is registered for {wanted!r}")
     if not isinstance(new.get("metadata"), dict):
@@ -122,8 +134,7 @@ def own_request(value: Any) -> Any:
     except TypeError as problem:
         raise statuses.bad_request(f"the object provided is not JSON: {problem}") from problem
     if len(raw) > OBJECT_BYTES_MAX:
-        words = f"Request entity too large: limit is {OBJECT_BYTES_MAX}"
-        raise ApiError(413, "RequestEntityTooLarge", words)
+        raise statuses.too_large(f"limit is {OBJECT_BYTES_MAX}")
     return orjson.loads(raw)
 
 
@@ -138,11 +149,13 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
     elif not isinstance(patch, dict):
         raise statuses.bad_request("error decoding patch: a merge patch is an object")
     raw = orjson.dumps(patch)
-    nulls = b"null" in raw and not kind.custom
+    nulls = b"null" in raw or patch_type == PatchType.JSON  # an operation without a value adds null
 
     def change(obj: Obj) -> Obj:
         changed = apply(obj, orjson.loads(raw))
-        return without_nulls(changed) if nulls else changed
+        if nulls:
+            without_nulls(changed.get("metadata") if kind.custom else changed)
+        return changed
 
     return change
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from extender.kube.api import Obj
-from extender.sim.apiserver.statuses import bad_request, unprocessable_patch
+from extender.sim.apiserver.statuses import too_large, unprocessable_patch
 
 OPERATIONS_MAX: Final = 10_000
 """As the API server's limit of operations in one JSON patch."""
@@ -20,14 +20,14 @@ _ABSENT: Final = object()
 def json_patch(document: Obj, operations: Sequence[Mapping[str, Any]]) -> Obj:
     """Apply every operation in order. Raises Invalid (422) for a failing ``test`` or a path that is not there."""
     if len(operations) > OPERATIONS_MAX:
-        raise bad_request(
-            f"the JSON patch has {len(operations)} operations, at most {OPERATIONS_MAX} are allowed"
+        raise too_large(
+            f"The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {len(operations)}"
         )
     root: Any = document
     for operation in operations:
         apply = _OPERATIONS.get(str(operation.get("op")))
         if apply is None:
-            raise bad_request(f"Unexpected kind: {operation.get('op')}")
+            raise unprocessable_patch(f"Unexpected kind: {operation.get('op')}")
         root = apply(root, operation)
     if not isinstance(root, dict):
         raise unprocessable_patch("the document is no longer an object")
@@ -37,16 +37,13 @@ def json_patch(document: Obj, operations: Sequence[Mapping[str, Any]]) -> Obj:
 def _pointer(operation: Mapping[str, Any], member: str = "path") -> list[str]:
     text = operation.get(member)
     if not isinstance(text, str) or (text and not text.startswith("/")):
-        raise bad_request(
-            f"error decoding patch: {member!r} of {operation.get('op')!r} is not a JSON pointer"
-        )
+        raise unprocessable_patch(f"{member!r} of {operation.get('op')!r} is not a JSON pointer")
     return [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")[1:]]
 
 
 def _value(operation: Mapping[str, Any]) -> Any:
-    if "value" not in operation:
-        raise bad_request(f"error decoding patch: {operation.get('op')!r} needs a value")
-    return operation["value"]
+    """An absent value is null."""
+    return operation.get("value")
 
 
 def _index(container: list[Any], step: str, *, past_end: bool) -> int:
@@ -113,13 +110,17 @@ def _remove(root: Any, operation: Mapping[str, Any]) -> Any:
 
 
 def _replace(root: Any, operation: Mapping[str, Any]) -> Any:
+    """A member that is not there is added: evanphx/json-patch v4, which the API server uses, does not look."""
     steps, value = _pointer(operation), _value(operation)
-    _must(root, steps)
     if not steps:
         return value
     container = _must(root, steps[:-1])
-    key: Any = steps[-1] if isinstance(container, dict) else _index(container, steps[-1], past_end=False)
-    container[key] = value
+    if isinstance(container, dict):
+        container[steps[-1]] = value
+    elif isinstance(container, list):
+        container[_index(container, steps[-1], past_end=False)] = value
+    else:
+        raise unprocessable_patch(f"nothing can be replaced at /{'/'.join(steps)}")
     return root
 
 
@@ -140,6 +141,8 @@ def _copy(root: Any, operation: Mapping[str, Any]) -> Any:
 
 def _test(root: Any, operation: Mapping[str, Any]) -> Any:
     steps = _pointer(operation)
+    if steps:
+        _must(root, steps[:-1])
     found = _look_up(root, steps)
     wanted = operation.get("value")
     # An absent value equals null here, as in the evanphx/json-patch library that the API server uses.
@@ -197,7 +200,6 @@ MERGE_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "topologySpreadConstraints": ("topologyKey",),
     "schedulingGates": ("name",),
     "ownerReferences": ("uid",),
-    "taints": ("key",),
     "addresses": ("type",),
     "webhooks": ("name",),
     "secrets": ("name",),
@@ -242,7 +244,7 @@ def _merge_field(document: Obj, key: str, value: Any) -> None:
             document[key] = strategic_merge_patch(current if isinstance(current, dict) else {}, value)
     elif isinstance(value, list) and key in _SET_LISTS:
         present = current or []
-        document[key] = present + [item for item in value if item not in present]
+        document[key] = _woven([item for item in present if item not in value], value, present)
     elif isinstance(value, list) and _merge_key(key, value) is not None:
         document[key] = _merge_list(key, current or [], value)
     else:
@@ -263,16 +265,27 @@ def _merge_list(field: str, current: list[Any], patch: list[Any]) -> list[Any]:
         return patch
     if any(item.get("$patch") == "replace" for item in patch):
         return [item for item in patch if "$patch" not in item]
-    merged = list(current)
+    merged = {item.get(key): item for item in current}
     for item in patch:
-        places = [at for at, present in enumerate(merged) if present.get(key) == item.get(key)]
         if item.get("$patch") == "delete":
-            merged = [present for present in merged if present.get(key) != item.get(key)]
-        elif places:
-            merged[places[0]] = strategic_merge_patch(merged[places[0]], item)
+            merged.pop(item.get(key), None)
         else:
-            merged.append(strategic_merge_patch({}, item))
-    return merged
+            merged[item.get(key)] = strategic_merge_patch(merged.get(item.get(key), {}), item)
+    named = [item.get(key) for item in patch if item.get(key) in merged]
+    kept = [item.get(key) for item in current if item.get(key) in merged and item.get(key) not in named]
+    return [merged[name] for name in _woven(kept, named, [item.get(key) for item in current])]
+
+
+def _woven(kept: Sequence[Any], named: Sequence[Any], before: Sequence[Any]) -> list[Any]:
+    """What was left alone and what the patch names, in one order: apimachinery's mergeSortedSlice.
+
+    Both keep their own order. Of their heads the kept one is first only where both were there before, and it in front.
+    """
+    left, right, woven = list(kept), list(named), []
+    while left and right:
+        first = right[0] in before and before.index(left[0]) < before.index(right[0])
+        woven.append((left if first else right).pop(0))
+    return [*woven, *left, *right]
 
 
 def _order(document: Obj, field: str, order: Sequence[Any]) -> None:

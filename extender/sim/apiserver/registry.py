@@ -33,6 +33,9 @@ PRIORITYCLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
 PODDISRUPTIONBUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+PERSISTENTVOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+PERSISTENTVOLUMECLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+STORAGECLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 _RBAC: Final = ("rbac.authorization.k8s.io", "v1")
 _ADMISSION: Final = ("admissionregistration.k8s.io", "v1")
 
@@ -79,7 +82,18 @@ class Kind:
 
 
 _WITH_STATUS: Final = frozenset(
-    {PODS, NODES, NAMESPACES, STATEFULSETS, DEPLOYMENTS, SERVICES, CRDS, PODDISRUPTIONBUDGETS}
+    {
+        PODS,
+        NODES,
+        NAMESPACES,
+        STATEFULSETS,
+        DEPLOYMENTS,
+        SERVICES,
+        CRDS,
+        PODDISRUPTIONBUDGETS,
+        PERSISTENTVOLUMES,
+        PERSISTENTVOLUMECLAIMS,
+    }
 )
 _WITH_GENERATION: Final = frozenset(
     {PODS, STATEFULSETS, DEPLOYMENTS, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PODDISRUPTIONBUDGETS}
@@ -99,6 +113,9 @@ _SHORT_NAMES: Final[Mapping[Resource, tuple[str, ...]]] = {
     CRDS: ("crd", "crds"),
     PRIORITYCLASSES: ("pc",),
     PODDISRUPTIONBUDGETS: ("pdb",),
+    PERSISTENTVOLUMES: ("pv",),
+    PERSISTENTVOLUMECLAIMS: ("pvc",),
+    STORAGECLASSES: ("sc",),
 }
 BUILT_IN: Final[tuple[Resource, ...]] = (
     PODS,
@@ -118,6 +135,9 @@ BUILT_IN: Final[tuple[Resource, ...]] = (
     VALIDATING_WEBHOOKS,
     PRIORITYCLASSES,
     PODDISRUPTIONBUDGETS,
+    PERSISTENTVOLUMES,
+    PERSISTENTVOLUMECLAIMS,
+    STORAGECLASSES,
     Resource(*_RBAC, "roles", "Role"),
     Resource(*_RBAC, "rolebindings", "RoleBinding"),
     Resource(*_RBAC, "clusterroles", "ClusterRole", namespaced=False),

@@ -31,6 +31,7 @@ _TYPES: Final[Mapping[type, str]] = {
     list: "array",
     dict: "object",
 }
+_ANYTHING: Final[Mapping[str, Any]] = {_PRESERVE: True}
 _METADATA_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata"})
 
 
@@ -75,6 +76,26 @@ def _prune_mapping(value: dict[str, Any], schema: Schema, *, is_root: bool) -> N
             prune(value[name], additional, is_root=False)
         elif not keeps_unknown:
             del value[name]
+
+
+def new_problems(obj: dict[str, Any], old: dict[str, Any] | None, schema: Schema) -> Iterator[str]:
+    """As ``problems`` of a whole object, but for fields that ``old`` has just so: those were looked at when they came.
+
+    So does the API server (CRDValidationRatcheting): an object that became invalid by a new schema can still be changed.
+    """
+    properties = schema.get("properties") or {}
+    same = [
+        name
+        for name in properties
+        if old is not None and name in obj and _identical(obj[name], old.get(name))
+    ]
+    if same:
+        schema = {**schema, "properties": {**properties, **dict.fromkeys(same, _ANYTHING)}}
+    yield from problems(obj, schema)
+
+
+def _identical(left: object, right: object) -> bool:
+    return left == right and orjson.dumps(left) == orjson.dumps(right)
 
 
 def problems(value: Any, schema: Schema, path: str = "") -> Iterator[str]:
@@ -199,8 +220,17 @@ def _object(value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
         if name in properties:
             if path or name not in _METADATA_FIELDS:
                 yield from problems(item, properties[name], f"{prefix}{name}")
+            elif name == "metadata":
+                yield from _names(item, properties[name])
         elif isinstance(additional, dict):
             yield from problems(item, additional, f"{prefix}{name}")
+
+
+def _names(metadata: dict[str, Any], schema: Schema) -> Iterator[str]:
+    """All that a schema may restrict in an object's metadata."""
+    for name in ("name", "generateName"):
+        if metadata.get(name) and name in (schema.get("properties") or {}):
+            yield from problems(metadata[name], schema["properties"][name], f"metadata.{name}")
 
 
 def _combinations(value: Any, schema: Schema, path: str) -> Iterator[str]:

@@ -136,7 +136,7 @@ def field_text(obj: Obj, path: str) -> str:
     return str(value)
 
 
-def parse_field_selector(text: str, selectable: tuple[str, ...]) -> list[Predicate]:
+def parse_field_selector(text: str, selectable: tuple[str, ...], *, custom: bool) -> list[Predicate]:
     """``metadata.name=a,spec.nodeName!=b``. Raises ApiError 400 for a field that is not selectable."""
     tests: list[Predicate] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
@@ -145,19 +145,29 @@ def parse_field_selector(text: str, selectable: tuple[str, ...]) -> list[Predica
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         path, operator, value = found.groups()
         if path not in ("metadata.name", "metadata.namespace") and path not in selectable:
-            raise bad_request(f"field label not supported: {path}")
+            raise bad_request(_unknown_field(path, listed=not selectable and not custom))
         tests.append(_field_test(path, value, wanted=operator != "!="))
     return tests
+
+
+def _unknown_field(path: str, *, listed: bool) -> str:
+    """Kinds with selectable fields of their own, and custom ones, do not list what there is."""
+    if not listed:
+        return f"field label not supported: {path}"
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _field_test(path: str, value: str, *, wanted: bool) -> Predicate:
     return lambda obj: (field_text(obj, path) == value) is wanted
 
 
-def compile_options(options: ListOptions, selectable: tuple[str, ...]) -> Predicate | None:
+def compile_options(
+    options: ListOptions, selectable: tuple[str, ...], *, custom: bool = False
+) -> Predicate | None:
     """One predicate for namespace and both selectors; None where everything matches. Raises ApiError 400."""
-    tests = parse_field_selector(options.field_selector, selectable)
-    if by_label := parse_label_selector(options.label_selector):
+    by_label = parse_label_selector(options.label_selector)
+    tests = parse_field_selector(options.field_selector, selectable, custom=custom)
+    if by_label is not None:
         tests.append(lambda obj: by_label(labels_of(obj)))
     if namespace := options.namespace:
         tests.insert(0, lambda obj: obj["metadata"].get("namespace") == namespace)

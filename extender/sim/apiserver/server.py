@@ -18,6 +18,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
+from extender.core.names import ZONE_LABEL
 from extender.kube.api import (
     CRDS,
     NAMESPACES,
@@ -59,6 +60,9 @@ from extender.sim.apiserver.store import Collection, Entry, Key, Store, identica
 from extender.sim.apiserver.watching import View
 
 ATTEMPTS_MAX: Final = 5
+TOPOLOGY_LABELS: Final = (ZONE_LABEL, "topology.kubernetes.io/region")
+_SMALL: Final = frozenset({NODES, NAMESPACES})
+"""Validated whole on every write, as the real one does with all."""
 SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
@@ -78,6 +82,7 @@ class ApiServer:
         self.store = Store(history_events_max)
         self.registry = Registry()
         self.admission = Admission(self.store, lambda: strategy.new_uid(rng), webhook_caller)
+        self._nodes = self.store.collection(NODES.group, NODES.plural)
         self._namespaces = self.store.collection(NAMESPACES.group, NAMESPACES.plural)
         self._priority_classes = self.store.collection(PRIORITYCLASSES.group, PRIORITYCLASSES.plural)
         for name in SYSTEM_NAMESPACES:
@@ -96,7 +101,10 @@ class ApiServer:
         """What a list or watch looks at. Raises NotFound, or ApiError 400 for a selector."""
         kind = self.registry.resolve(resource)
         collection = self.store.collection(*kind.key)
-        return View(self.store, collection, kind.resource, compile_options(options, kind.selectable))
+        matches = compile_options(options, kind.selectable, custom=kind.custom)
+        return View(
+            self.store, collection, kind.resource, matches, options.namespace, bare_items=not kind.custom
+        )
 
     async def list_page(
         self, resource: Resource, options: ListOptions, *, limit: int, continue_token: str
@@ -109,19 +117,21 @@ class ApiServer:
         """All of a kind as it was at a version, as from a cache that lags; None where the history is gone."""
         return watching.list_at(self.view(resource, options), version)
 
-    async def watch(
+    def watch(
         self, resource: Resource, options: ListOptions, *, resource_version: str, timeout_s: float
     ) -> AsyncIterator[WatchEvent]:
         """As ``Api.watch``."""
-        view = self.view(resource, options)
-        async for event in watching.watch(view, resource_version=resource_version, timeout_s=timeout_s):
-            yield event
+
+        def look() -> View:
+            return self.view(resource, options)
+
+        return watching.watch(look, resource_version=resource_version, timeout_s=timeout_s)
 
     def target(self, resource: Resource, namespace: str, name: str, subresource: str = "") -> Target:
         """The named object's place. Raises NotFound for an unknown resource or subresource."""
         kind = self.registry.resolve(resource)
         if (subresource == "status" and not kind.status) or (subresource == "scale" and kind.scale is None):
-            raise statuses.no_such_resource()
+            raise statuses.not_found(resource, name) if kind.custom else statuses.no_such_resource()
         key = (namespace if kind.resource.namespaced else "", name)
         return Target(kind, self.store.collection(*kind.key), key, subresource)
 
@@ -140,6 +150,7 @@ class ApiServer:
         kind = self.registry.resolve(resource)
         new = received(kind, namespace, obj)
         metadata = new["metadata"]
+        metadata.pop("uid", None)
         names_version = str(metadata.get("resourceVersion") or "0").strip("0").isdigit()
         self._check_namespace(kind, metadata.get("namespace", ""))
         self._fill_in(kind, new)
@@ -165,8 +176,9 @@ class ApiServer:
         collection = self.store.collection(*kind.key)
         if names_version:
             raise statuses.version_on_create()
-        if key in collection.entries:
-            raise statuses.already_exists(kind.resource, key[1])
+        if (there := collection.entries.get(key)) is not None:
+            leaving = "deletionTimestamp" in there.obj["metadata"]
+            raise statuses.already_exists(kind.resource, key[1], leaving=leaving)
         if request.dry_run:
             return new
         entry = self._put(kind, collection, key, new, None)
@@ -192,6 +204,17 @@ class ApiServer:
         if kind.resource == PODS:
             defaults.default_tolerations(obj)
             defaults.resolve_priority(obj, self._priority_class)
+            self._inherit_topology(obj)
+
+    def _inherit_topology(self, pod: Obj) -> None:
+        """PodTopologyLabels: a pod carries the zone and region of the node that it is put on."""
+        node = self._nodes.entries.get(("", pod["spec"].get("nodeName") or ""))
+        if node is None:
+            return
+        labels = node.obj["metadata"].get("labels") or {}
+        inherited = {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}
+        if inherited:
+            pod["metadata"].setdefault("labels", {}).update(inherited)
 
     def _priority_class(self, name: str) -> Obj | None:
         entries = self._priority_classes.entries
@@ -216,17 +239,19 @@ class ApiServer:
         """Raises Invalid with every problem at once, those ``known`` before included."""
         metadata = new["metadata"]
         found = list(known)
+        found += validation.reference_problems(kind, metadata)
         if old is None:
             found += validation.metadata_problems(kind.resource, metadata)
         else:
             found += validation.map_problems(metadata)
             found += validation.finalizer_problems(old["metadata"], metadata)
         if kind.schema is not None:
-            found += schema.problems(new, kind.schema)
+            found += schema.new_problems(new, old, kind.schema)
         # A write that leaves the spec alone (most do) needs no second look at it.
         if old is None:
             found += validation.object_problems(kind, new)
-        elif "spec" not in new or old.get("spec") != new["spec"]:
+            found += validation.creation_problems(kind, new)
+        elif "spec" not in new or old.get("spec") != new["spec"] or kind.resource in _SMALL:
             found += validation.object_problems(kind, new)
             found += validation.change_problems(kind, old, new)
         if found:
@@ -244,7 +269,9 @@ class ApiServer:
         """As ``Api.update``."""
         await asyncio.sleep(0)
         if target.subresource == "scale":
-            return await self._write_scale(request, target, lambda _: own_request(obj))
+            scale = own_request(obj)
+            subresources.check_sent(scale, target.key[1])
+            return await self._write_scale(request, target, lambda _: own(scale))
         new = received(target.kind, target.key[0], obj)
         if new["metadata"].setdefault("name", target.key[1]) != target.key[1]:
             raise statuses.other_name(new["metadata"]["name"], target.key[1])
@@ -298,6 +325,8 @@ class ApiServer:
         strategy.default_custom(kind, new)
         if not kind.custom:
             defaults.apply(kind.key, new)
+        if kind.resource == PODS and not target.subresource:
+            defaults.default_tolerations(new)
         at = Attributes(
             operation="UPDATE",
             kind=kind,
@@ -309,19 +338,24 @@ class ApiServer:
             subresource=target.subresource,
             dry_run=request.dry_run,
         )
-        if self.admission.active():
-            # Webhooks see the object as it would be stored: a status write cannot show them another spec.
-            _settle(target, before, new)
-            new = await self._mutated(kind, at)
+        # Webhooks see the object as it would be stored: a status write cannot show them another spec.
         _settle(target, before, new)
-        self._validate(kind, before.obj, new, found)
         if self.admission.active():
+            mutated = await self._mutated(kind, at)
+            if mutated is not new:
+                new = mutated
+                _settle(target, before, new)
+        if target.subresource == "status":
+            found = [*found, *validation.status_problems(kind, before.obj, new)]
+        self._validate(kind, before.obj, new, found)
+        if self.admission.validates():
             await self.admission.validate(_with_object(at, new))
         return new
 
     def _store_update(self, target: Target, before: Entry, new: Obj) -> Obj:
         if deletion.is_released(new):
-            return self.remove(target, before).copy()
+            self.remove(target, before)
+            return own(new)  # at the version before: only watches are told that of the removal
         return self._put(target.kind, target.collection, target.key, new, before).copy()
 
     def remove(self, target: Target, before: Entry) -> Entry:
@@ -363,7 +397,7 @@ class ApiServer:
                 wanted = await self._mutated(target.kind, at)
                 await self.admission.validate(_with_object(at, wanted))
             new = before.copy()
-            subresources.set_replicas(target.kind, new, wanted["spec"].get("replicas", 0))
+            subresources.set_replicas(target.kind, new, (wanted.get("spec") or {}).get("replicas") or 0)
             strategy.before_update(target.kind, before.obj, new)
             self._validate(target.kind, before.obj, new)
             if target.collection.entries.get(target.key) is not before:
@@ -388,7 +422,7 @@ class ApiServer:
         await asyncio.sleep(0)
         for _ in range(ATTEMPTS_MAX):
             before = target.entry()
-            deletion.check_preconditions(target.kind.resource, before, preconditions)
+            deletion.check_preconditions(target, before, preconditions)
             if self.admission.active():
                 at = Attributes(
                     operation="DELETE",
@@ -410,13 +444,13 @@ class ApiServer:
         raise statuses.modified(target.kind.resource, target.key[1])
 
     def _delete_now(self, target: Target, before: Entry, grace_period_s: int | None) -> Obj | None:
-        marked = deletion.marked(target.kind, before, grace_period_s, self.now())
-        if marked is None:
-            self.remove(target, before)
-            return None
-        if identical(marked, before.obj):
+        marked, gone = deletion.marked(target.kind, before, grace_period_s, self.now())
+        if not identical(marked, before.obj):
+            before = self._put(target.kind, target.collection, target.key, marked, before)
+        if not gone:
             return before.copy()
-        return self._put(target.kind, target.collection, target.key, marked, before).copy()
+        self.remove(target, before)
+        return None
 
     async def bind(self, request: Request, binding: Binding) -> None:
         """As ``Api.bind``."""
@@ -437,11 +471,11 @@ class ApiServer:
             )
             binding = bindings.from_object(await self._mutated(target.kind, at))
             await self.admission.validate(_with_object(at, bindings.as_object(binding)))
+        if not binding.node:
+            raise statuses.required_target("target.name")
         before = target.entry()
         bound = bindings.bound(before, binding, self.now())
-        found = list(validation.map_problems(bound["metadata"]))
-        if found:
-            raise statuses.invalid(PODS, binding.name, found)
+        self._inherit_topology(bound)
         if not request.dry_run:
             self._put(target.kind, target.collection, target.key, bound, before)
 

@@ -20,14 +20,22 @@ from extender.kube.api import (
     Obj,
 )
 from extender.sim.apiserver import schema
-from extender.sim.apiserver.registry import DEPLOYMENTS, Kind
+from extender.sim.apiserver.registry import CONFIGMAPS, DEPLOYMENTS, Kind
 
 Schema = Mapping[str, Any]
 
 _STRING: Final[Schema] = {"type": "string", "nullable": True}
 _INTEGER: Final[Schema] = {"type": "integer", "nullable": True, "format": "int64"}
 _BOOLEAN: Final[Schema] = {"type": "boolean", "nullable": True}
-_QUANTITY: Final[Schema] = {"x-kubernetes-int-or-string": True}
+_QUANTITY: Final[Schema] = {
+    "x-kubernetes-int-or-string": True,
+    "pattern": r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+|[numkMGTPE]|[KMGTPE]i)?$",
+}
+_MICRO_TIME: Final[Schema] = {
+    "type": "string",
+    "nullable": True,
+    "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)$",
+}
 _STRINGS: Final[Schema] = {"type": "array", "nullable": True, "items": {"type": "string"}}
 _STRING_MAP: Final[Schema] = {
     "type": "object",
@@ -58,10 +66,8 @@ _METADATA: Final = _object(
     labels=_STRING_MAP,
     annotations=_STRING_MAP,
     finalizers=_STRINGS,
-    ownerReferences=_requiring(
-        _list_of(apiVersion=_STRING, kind=_STRING, name=_STRING, uid=_STRING, controller=_BOOLEAN),
-        "uid",
-        "name",
+    ownerReferences=_list_of(
+        apiVersion=_STRING, kind=_STRING, name=_STRING, uid=_STRING, controller=_BOOLEAN
     ),
 )
 _SELECTOR: Final = _object(
@@ -137,9 +143,7 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
             NODES,
             {
                 "spec": _object(
-                    taints=_requiring(
-                        _list_of(key=_STRING, effect=_STRING, timeAdded=_STRING), "key", "effect"
-                    ),
+                    taints=_list_of(key=_STRING, effect=_STRING, value=_STRING, timeAdded=_STRING),
                     unschedulable=_BOOLEAN,
                 ),
                 "status": _object(
@@ -160,8 +164,27 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
                     template=_TEMPLATE,
                     ordinals=_object(start=_INTEGER),
                     updateStrategy=_object(type=_STRING, rollingUpdate=_object(partition=_INTEGER)),
-                )
+                    serviceName=_STRING,
+                    podManagementPolicy=_STRING,
+                    minReadySeconds=_INTEGER,
+                    revisionHistoryLimit=_INTEGER,
+                ),
+                "status": _object(
+                    replicas=_INTEGER,
+                    readyReplicas=_INTEGER,
+                    currentReplicas=_INTEGER,
+                    updatedReplicas=_INTEGER,
+                    availableReplicas=_INTEGER,
+                    observedGeneration=_INTEGER,
+                    currentRevision=_STRING,
+                    updateRevision=_STRING,
+                    conditions=_CONDITIONS,
+                ),
             },
+        ),
+        (
+            CONFIGMAPS,
+            {"data": _STRING_MAP, "binaryData": _STRING_MAP, "immutable": _BOOLEAN},
         ),
         (DEPLOYMENTS, {"spec": _object(replicas=_INTEGER, selector=_SELECTOR, template=_TEMPLATE)}),
         (
@@ -171,21 +194,22 @@ _SHAPES: Final[Mapping[tuple[str, str], Mapping[str, Schema]]] = {
                     holderIdentity=_STRING,
                     leaseDurationSeconds=_INTEGER,
                     leaseTransitions=_INTEGER,
-                    acquireTime=_STRING,
-                    renewTime=_STRING,
+                    acquireTime=_MICRO_TIME,
+                    renewTime=_MICRO_TIME,
                 )
             },
         ),
         (
             EVENTS,
             {
+                "eventTime": _MICRO_TIME,
                 "reason": _STRING,
                 "action": _STRING,
                 "note": _STRING,
                 "reportingController": _STRING,
                 "reportingInstance": _STRING,
                 "regarding": _object(namespace=_STRING, name=_STRING),
-                "series": _object(count=_INTEGER),
+                "series": _object(count=_INTEGER, lastObservedTime=_MICRO_TIME),
             },
         ),
         (

@@ -6,6 +6,7 @@ Users, kubectl and tests match on these texts, so they are those of k8s.io/apima
 from collections.abc import Sequence
 
 from extender.kube.api import (
+    EVENTS,
     NODES,
     AlreadyExists,
     ApiError,
@@ -27,6 +28,8 @@ def qualified_resource(resource: Resource) -> str:
 
 def qualified_kind(resource: Resource) -> str:
     """``Pod``, ``StatefulSet.apps``: a GroupKind as the API server writes it."""
+    if resource == EVENTS:
+        return resource.kind  # stored, and validated, as the core group's
     return f"{resource.kind}.{resource.group}" if resource.group else resource.kind
 
 
@@ -35,14 +38,22 @@ def not_found(resource: Resource, name: str) -> NotFound:
     return NotFound(404, "NotFound", f'{qualified_resource(resource)} "{name}" not found')
 
 
+def required_target(field: str) -> ApiError:
+    """500 without a reason, for a Binding that lacks something."""
+    return ApiError(500, "", f"{field}: Required value")
+
+
 def no_such_resource() -> NotFound:
     """404 for a path that serves nothing, as before a CustomResourceDefinition exists."""
     return NotFound(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: Resource, name: str) -> AlreadyExists:
-    """409 for a create."""
-    return AlreadyExists(409, "AlreadyExists", f'{qualified_resource(resource)} "{name}" already exists')
+def already_exists(resource: Resource, name: str, *, leaving: bool) -> AlreadyExists:
+    """409 for a create; ``leaving``: what is there is being deleted."""
+    still = "object is being deleted: " if leaving else ""
+    return AlreadyExists(
+        409, "AlreadyExists", f'{still}{qualified_resource(resource)} "{name}" already exists'
+    )
 
 
 def conflict(resource: Resource, name: str, why: str) -> Conflict:
@@ -131,6 +142,11 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def too_large(message: str) -> ApiError:
+    """413."""
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {message}")
+
+
 def forbidden(resource: Resource, name: str, why: str) -> Forbidden:
     """403 by a built-in admission plugin."""
     return Forbidden(403, "Forbidden", f'{qualified_resource(resource)} "{name}" is forbidden: {why}')
@@ -157,11 +173,6 @@ def expired_continue() -> Expired:
 def expired_watch(wanted: int, oldest: int) -> Expired:
     """410 for a watch from before the history."""
     return Expired(410, "Expired", f"too old resource version: {wanted} ({oldest})")
-
-
-def version_in_future(wanted: int, current: int) -> ApiError:
-    """504 for a version that does not exist yet."""
-    return ApiError(504, "Timeout", f"Too large resource version: {wanted}, current: {current}")
 
 
 def internal(message: str) -> ApiError:

@@ -23,7 +23,7 @@ _NAME_BASE_LENGTH_MAX: Final = 58
 
 def rfc3339(epoch_s: float) -> str:
     """metav1.Time: whole seconds, UTC."""
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
 def new_uid(rng: Random) -> str:
@@ -59,9 +59,10 @@ def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
         metadata.pop(field, None)
     metadata["uid"] = new_uid(rng)
     metadata["creationTimestamp"] = rfc3339(now_s)
-    metadata.pop("generation", None)
     if kind.counts_generation:
         metadata["generation"] = 1
+    elif not metadata.get("generation"):  # whatever it is: only counting kinds reset it
+        metadata.pop("generation", None)
     for field in ("labels", "annotations", "ownerReferences", "finalizers"):
         if field in metadata and not metadata[field]:
             del metadata[field]
@@ -72,7 +73,18 @@ def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
 
 
 def _pod_status(pod: Obj) -> Obj:
-    return {"phase": "Pending", "qosClass": qos_class(pod)}
+    status = {"phase": "Pending", "qosClass": qos_class(pod)}
+    if not pod["spec"].get("schedulingGates"):
+        return status
+    gated: Obj = {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": pod["metadata"]["creationTimestamp"],
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+    return {**status, "conditions": [gated]}
 
 
 def qos_class(pod: Obj) -> str:
@@ -183,6 +195,8 @@ def before_status_update(kind: Kind, old: Obj, new: Obj) -> None:
             _keep(old, new, field)
     if kind.resource == PODS:
         _keep(old["metadata"], new["metadata"], "ownerReferences")
+        if qos := (old.get("status") or {}).get("qosClass"):
+            new.setdefault("status", {})["qosClass"] = qos
 
 
 def _keep(old: Obj, new: Obj, field: str) -> None:

@@ -10,7 +10,10 @@ from extender.sim.apiserver.statuses import (
     invalid,
     modified,
     no_such_resource,
+    other_name,
     precondition_failed,
+    undecodable_patch,
+    unparsable_version,
 )
 from extender.sim.apiserver.store import Entry
 
@@ -43,27 +46,49 @@ def scale_of(kind: Kind, obj: Obj) -> Obj:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {field: metadata[field] for field in fields if field in metadata},
-        "spec": {"replicas": _at(obj, paths.spec_replicas) or 0},
+        # Go leaves out a zero here, and not in the status.
+        "spec": {"replicas": replicas} if (replicas := _at(obj, paths.spec_replicas)) else {},
         "status": status,
     }
 
 
-def check_scale(kind: Kind, entry: Entry, scale: Obj) -> None:
-    """Preconditions and values of a Scale to be written. Raises Conflict, Invalid, or ApiError 400."""
-    metadata, spec = scale.get("metadata") or {}, scale.get("spec")
+def check_sent(scale: Obj, name: str) -> None:
+    """Raises ApiError 400 for what is no Scale, or another's."""
+    if problem := _type_problem(scale):
+        raise bad_request(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
+    if (found := (scale.get("metadata") or {}).get("name", name)) != name:
+        raise other_name(found, name)
+
+
+def _type_problem(scale: Obj) -> str:
+    metadata, spec = scale.get("metadata") or {}, scale.get("spec") or {}
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
-        raise bad_request(f"expected input object type to be Scale, but {scale.get('kind')}")
-    uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
-    if uid and uid != entry.uid:
-        raise precondition_failed(kind.resource, entry.key, "UID", uid, entry.uid)
-    if version and version != str(entry.version):
-        raise modified(kind.resource, entry.key[1])
-    replicas = spec.get("replicas", 0)
-    if not isinstance(replicas, int) or isinstance(replicas, bool):
-        raise bad_request(f"spec.replicas must be an integer, not {replicas!r}")
+        return "metadata and spec must be objects"
+    replicas = spec.get("replicas")
+    if replicas is not None and (not isinstance(replicas, int) or isinstance(replicas, bool)):
+        return "spec.replicas must be an integer"
+    return ""
+
+
+def check_scale(kind: Kind, entry: Entry, scale: Obj) -> None:
+    """Preconditions and values of a Scale to be written. Raises Conflict, Invalid."""
+    if problem := _type_problem(scale):
+        raise undecodable_patch(problem)
+    metadata, spec = scale.get("metadata") or {}, scale.get("spec") or {}
+    replicas = spec.get("replicas") or 0
     if replicas < 0:
         words = f"spec.replicas: Invalid value: {replicas}: must be greater than or equal to 0"
         raise invalid(_SCALE, entry.key[1], [words])
+    uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
+    if uid and uid != entry.uid:
+        raise precondition_failed(kind.resource, entry.key, "UID", uid, entry.uid)
+    if (name := metadata.get("name", entry.key[1])) != entry.key[1]:
+        raise other_name(name, entry.key[1])
+    if version not in ("", "0"):
+        if not version.isascii() or not version.isdigit():
+            raise unparsable_version(version)
+        if version != str(entry.version):
+            raise modified(kind.resource, entry.key[1])
 
 
 def set_replicas(kind: Kind, obj: Obj, replicas: int) -> None:

@@ -5,31 +5,24 @@ Each check yields problems in Kubernetes' words; the API server raises them all 
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 from extender.kube.api import CRDS, EVENTS, LEASES, NAMESPACES, NODES, PODS, STATEFULSETS, Obj, Resource
-from extender.sim.apiserver.registry import Kind
+from extender.sim.apiserver import events, pods
+from extender.sim.apiserver.names import (
+    LABEL,
+    LABEL_WORDS,
+    QUALIFIED,
+    SUBDOMAIN,
+    SUBDOMAIN_WORDS,
+    is_qualified,
+)
+from extender.sim.apiserver.registry import CONFIGMAPS, Kind
 from extender.sim.apiserver.selectors import label_selector_object
 from extender.sim.apiserver.store import identical
 
-_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_QUALIFIED: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
-_LABEL_WORDS: Final = (
-    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
-    "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_SUBDOMAIN_WORDS: Final = (
-    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
-    "and end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
-    "'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
-)
+_CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 ANNOTATIONS_BYTES_MAX: Final = 256 * 1024
-EVENT_NOTE_BYTES_MAX: Final = 1024
-EVENT_TEXT_CHARACTERS_MAX: Final = 128
 _NAMED_AS_LABEL: Final = frozenset({NAMESPACES})
 _FREELY_NAMED: Final = "rbac.authorization.k8s.io"
 
@@ -40,38 +33,50 @@ def metadata_problems(resource: Resource, metadata: Mapping[str, Any]) -> Iterat
     if not name:
         yield "metadata.name: Required value: name or generateName is required"
     elif resource in _NAMED_AS_LABEL:
-        if len(name) > 63 or not _LABEL.fullmatch(name):
-            yield f'metadata.name: Invalid value: "{name}": {_LABEL_WORDS}'
-    elif resource.group != _FREELY_NAMED and (len(name) > 253 or not _SUBDOMAIN.fullmatch(name)):
-        yield f'metadata.name: Invalid value: "{name}": {_SUBDOMAIN_WORDS}'
+        if len(name) > 63 or not LABEL.fullmatch(name):
+            yield f'metadata.name: Invalid value: "{name}": {LABEL_WORDS}'
+    elif resource.group != _FREELY_NAMED and (len(name) > 253 or not SUBDOMAIN.fullmatch(name)):
+        yield f'metadata.name: Invalid value: "{name}": {SUBDOMAIN_WORDS}'
     yield from map_problems(metadata)
 
 
 def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
     """Labels and annotations, which every write may change."""
     for key, value in (metadata.get("labels") or {}).items():
-        if not _is_qualified(key):
+        if not is_qualified(key):
             yield f'metadata.labels: Invalid value: "{key}": name part must consist of alphanumeric characters'
-        if not isinstance(value, str) or (value and (len(value) > 63 or not _QUALIFIED.fullmatch(value))):
+        if not isinstance(value, str) or (value and (len(value) > 63 or not QUALIFIED.fullmatch(value))):
             yield f'metadata.labels: Invalid value: "{value}": a valid label must be an empty string or consist of'
     size = 0
     for key, value in (metadata.get("annotations") or {}).items():
         if not isinstance(value, str):
             yield f"metadata.annotations: Invalid value: {value!r}: must be a string"
             continue
-        if not _is_qualified(key.lower()):
+        if not is_qualified(key.lower()):
             yield f'metadata.annotations: Invalid value: "{key}": name part must consist of alphanumeric characters'
         size += len(key) + len(value.encode())
     if size > ANNOTATIONS_BYTES_MAX:
         yield f"metadata.annotations: Too long: may not be more than {ANNOTATIONS_BYTES_MAX} bytes"
 
 
-@lru_cache(maxsize=4096)
-def _is_qualified(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    if slash and (not prefix or len(prefix) > 253 or not _SUBDOMAIN.fullmatch(prefix)):
-        return False
-    return 0 < len(name) <= 63 and _QUALIFIED.fullmatch(name) is not None
+def reference_problems(kind: Kind, metadata: Mapping[str, Any]) -> Iterator[str]:
+    """Owner references and finalizers, as far as they are of any kind at all."""
+    for owner in metadata.get("ownerReferences") or ():
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                where = "version" if field == "apiVersion" else field
+                yield f'metadata.ownerReferences.{where}: Invalid value: "": must not be empty'
+    if kind.custom or kind.resource == LEASES:
+        return
+    # Not all: only the older groups' validation looks.
+    for at, finalizer in enumerate(metadata.get("finalizers") or ()):
+        yield from _finalizer(finalizer, f"metadata.finalizers[{at}]")
+
+
+def _finalizer(name: str, path: str) -> Iterator[str]:
+    """Built-in kinds want a domain, but for the names that Kubernetes itself uses."""
+    if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
+        yield f'{path}: Invalid value: "{name}": name is neither a standard finalizer name nor is it fully qualified'
 
 
 def fixed_metadata_problems(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -98,85 +103,17 @@ def object_problems(kind: Kind, obj: Obj) -> Iterator[str]:
     return check(obj) if check is not None else iter(())
 
 
+def creation_problems(kind: Kind, obj: Obj) -> Iterator[str]:
+    """What only a create is asked for."""
+    if kind.resource == PODS:
+        return pods.creation_problems(obj)
+    return events.problems(obj) if kind.resource == EVENTS else iter(())
+
+
 def change_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
     """What may not change between two versions."""
     check = _CHANGE.get(kind.key)
     return check(old, new) if check is not None else iter(())
-
-
-def _containers(spec: Obj, path: str) -> Iterator[str]:
-    containers = spec.get("containers") or []
-    if not containers:
-        yield f"{path}.containers: Required value"
-    seen: set[str] = set()
-    for at, container in enumerate(containers):
-        name = container.get("name") or ""
-        if not name:
-            yield f"{path}.containers[{at}].name: Required value"
-        elif not _LABEL.fullmatch(name):
-            yield f'{path}.containers[{at}].name: Invalid value: "{name}": {_LABEL_WORDS}'
-        elif name in seen:
-            yield f'{path}.containers[{at}].name: Duplicate value: "{name}"'
-        seen.add(name)
-        if not container.get("image"):
-            yield f"{path}.containers[{at}].image: Required value"
-        yield from _extended_resources(container, f"{path}.containers[{at}].resources")
-
-
-def _extended_resources(container: Obj, path: str) -> Iterator[str]:
-    """Extended resources are whole numbers, and requested as much as limited."""
-    resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    for name in sorted({*requests, *limits}):
-        if "/" not in name or name.startswith("kubernetes.io/"):
-            continue
-        if name not in limits:
-            yield f"{path}.limits: Required value: Limit must be set for non overcommitable resources"
-        elif name in requests and str(requests[name]) != str(limits[name]):
-            words = f"must be equal to {name} limit of {limits[name]}"
-            yield f'{path}.requests: Invalid value: "{requests[name]}": {words}'
-        if not str(limits.get(name, "0")).isdigit():
-            yield f'{path}.limits[{name}]: Invalid value: "{limits[name]}": must be an integer'
-
-
-def _pod(pod: Obj) -> Iterator[str]:
-    yield from _containers(pod.get("spec") or {}, "spec")
-
-
-def _pod_change(old: Obj, new: Obj) -> Iterator[str]:
-    """Only images, activeDeadlineSeconds, added tolerations and removed scheduling gates may change."""
-    if identical(old["spec"], new["spec"]):
-        return
-    if old["spec"].get("nodeName", "") != new["spec"].get("nodeName", ""):
-        yield f"spec.nodeName: Forbidden: {_POD_CHANGE_WORDS}"
-        return
-    tolerations = new["spec"].get("tolerations") or []
-    if any(item not in tolerations for item in old["spec"].get("tolerations") or ()):
-        yield "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"
-    gates = old["spec"].get("schedulingGates") or ()
-    if any(item not in gates for item in new["spec"].get("schedulingGates") or ()):
-        yield "spec.schedulingGates: Forbidden: only deletion is allowed, but found new scheduling gate"
-    if not identical(_frozen_part(old["spec"]), _frozen_part(new["spec"])):
-        yield f"spec: Forbidden: {_POD_CHANGE_WORDS}"
-
-
-_POD_CHANGE_WORDS: Final = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-
-
-def _frozen_part(spec: Obj) -> Obj:
-    frozen = {
-        key: value
-        for key, value in spec.items()
-        if key not in ("tolerations", "activeDeadlineSeconds", "schedulingGates")
-    }
-    for field in ("containers", "initContainers"):
-        if field in frozen:
-            frozen[field] = [{**container, "image": ""} for container in frozen[field]]
-    return frozen
 
 
 def _stateful_set(obj: Obj) -> Iterator[str]:
@@ -189,11 +126,21 @@ def _stateful_set(obj: Obj) -> Iterator[str]:
     if spec["podManagementPolicy"] not in ("OrderedReady", "Parallel"):
         yield f"spec.podManagementPolicy: Invalid value: \"{spec['podManagementPolicy']}\": must be 'OrderedReady' or 'Parallel'"
     selector, labels = spec.get("selector"), (spec["template"].get("metadata") or {}).get("labels") or {}
-    if not selector:
+    if selector is None:
         yield "spec.selector: Required value"
-    elif not label_selector_object(selector)(labels):
+    elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        yield "spec.selector: Invalid value: {}: empty selector is invalid for statefulset"
+    if selector is None or not label_selector_object(selector)(labels):
         yield f"spec.template.metadata.labels: Invalid value: {labels}: `selector` does not match template `labels`"
-    yield from _containers(spec["template"].get("spec") or {}, "spec.template.spec")
+    strategy = spec["updateStrategy"].get("type")
+    if strategy not in ("RollingUpdate", "OnDelete"):
+        yield f"spec.updateStrategy: Invalid value: \"{strategy}\": must be 'RollingUpdate' or 'OnDelete'"
+    if (spec.get("minReadySeconds") or 0) < 0:
+        yield f"spec.minReadySeconds: Invalid value: {spec['minReadySeconds']}: must be greater than or equal to 0"
+    template = spec["template"].get("spec") or {}
+    if template.get("restartPolicy") != "Always":
+        yield f'spec.template.spec.restartPolicy: Unsupported value: "{template.get("restartPolicy")}": supported values: "Always"'
+    yield from pods.spec_problems(template, "spec.template.spec")
 
 
 _STATEFUL_SET_MUTABLE: Final = (
@@ -217,52 +164,6 @@ def _stateful_set_change(old: Obj, new: Obj) -> Iterator[str]:
         yield f"spec: Forbidden: updates to statefulset spec for fields other than {fields} are forbidden"
 
 
-def _event(event: Obj) -> Iterator[str]:
-    if not _is_micro_time(event.get("eventTime")):
-        yield "eventTime: Required value"
-    for field in ("reportingController", "reportingInstance", "action", "reason"):
-        value = event.get(field) or ""
-        if not value:
-            yield f"{field}: Required value"
-        elif field != "reportingController" and len(value) > EVENT_TEXT_CHARACTERS_MAX:
-            yield f"{field}: Invalid value: can have at most {EVENT_TEXT_CHARACTERS_MAX} characters"
-    if event.get("reportingController") and not _is_qualified(event["reportingController"]):
-        yield f'reportingController: Invalid value: "{event["reportingController"]}": not a qualified name'
-    if event.get("type") not in ("Normal", "Warning"):
-        yield f'type: Invalid value: "{event.get("type") or ""}": must be one of Normal, Warning'
-    if len((event.get("note") or "").encode()) > EVENT_NOTE_BYTES_MAX:
-        yield f"note: Invalid value: can have at most {EVENT_NOTE_BYTES_MAX} characters"
-    regarding = (event.get("regarding") or {}).get("namespace", "")
-    where = event["metadata"].get("namespace")
-    if regarding and regarding != where:
-        yield f'regarding.namespace: Invalid value: "{regarding}": does not match event.namespace'
-    if not regarding and where not in {"default", "kube-system"}:
-        yield 'regarding.namespace: Invalid value: "": does not match event.namespace'
-
-
-def _is_micro_time(value: object) -> bool:
-    try:
-        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def _event_change(old: Obj, new: Obj) -> Iterator[str]:
-    fixed = (
-        "reportingController",
-        "reportingInstance",
-        "action",
-        "reason",
-        "regarding",
-        "related",
-        "note",
-        "type",
-    )
-    for field in fixed:
-        if not identical(old.get(field), new.get(field)):
-            yield f"{field}: Invalid value: field is immutable"
-
-
 def _lease(lease: Obj) -> Iterator[str]:
     spec = lease.get("spec") or {}
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
@@ -270,9 +171,51 @@ def _lease(lease: Obj) -> Iterator[str]:
         yield f"spec.leaseDurationSeconds: Invalid value: {duration}: must be greater than 0"
     if transitions is not None and transitions < 0:
         yield f"spec.leaseTransitions: Invalid value: {transitions}: must be greater than or equal to 0"
-    for field in ("acquireTime", "renewTime"):
-        if spec.get(field) is not None and not _is_micro_time(spec[field]):
-            yield f'spec.{field}: Invalid value: "{spec[field]}": must be a time with microseconds'
+
+
+def _namespace(obj: Obj) -> Iterator[str]:
+    for finalizer in (obj.get("spec") or {}).get("finalizers") or ():
+        yield from _finalizer(finalizer, "spec.finalizers")
+
+
+def _namespace_status(new: Obj) -> Iterator[str]:
+    wanted = "Terminating" if new["metadata"].get("deletionTimestamp") else "Active"
+    if (phase := (new.get("status") or {}).get("phase")) != wanted:
+        yield f"status.Phase: Invalid value: \"{phase}\": may only be '{wanted}'"
+
+
+def _config_map(obj: Obj) -> Iterator[str]:
+    data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    for field, values in (("data", data), ("binaryData", binary)):
+        for key in values:
+            if len(key) > 253 or not _CONFIG_KEY.fullmatch(key) or key in (".", ".."):
+                yield f'{field}[{key}]: Invalid value: "{key}": a valid config key must consist of alphanumeric characters'
+    for key in data.keys() & binary.keys():
+        yield f'data[{key}]: Invalid value: "{key}": duplicate of key present in binaryData'
+
+
+def _config_map_change(old: Obj, new: Obj) -> Iterator[str]:
+    if not old.get("immutable"):
+        return
+    words = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        yield f"immutable: Forbidden: {words}"
+    for field in ("data", "binaryData"):
+        if (old.get(field) or {}) != (new.get(field) or {}):
+            yield f"{field}: Forbidden: {words}"
+
+
+def _node(obj: Obj) -> Iterator[str]:
+    seen = set()
+    for at, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
+        key, effect = taint.get("key") or "", taint.get("effect") or ""
+        if not is_qualified(key):
+            yield f'metadata.taints[{at}].key: Invalid value: "{key}": name part must consist of alphanumeric characters'
+        if effect not in ("NoSchedule", "PreferNoSchedule", "NoExecute"):
+            yield f'metadata.taints[{at}].effect: Unsupported value: "{effect}": supported values: "NoSchedule"'
+        if (key, effect) in seen:
+            yield f"metadata.taints[{at}]: Duplicate value: {key}:{effect}"
+        seen.add((key, effect))
 
 
 def _definition(definition: Obj) -> Iterator[str]:
@@ -319,22 +262,48 @@ def _node_change(old: Obj, new: Obj) -> Iterator[str]:
             yield f'spec.{field}: Forbidden: node updates may not change {field} except from "" to valid'
 
 
+def status_problems(kind: Kind, old: Obj, new: Obj) -> Iterator[str]:
+    """What may not be written to a status."""
+    if kind.resource == PODS:
+        yield from pods.status_problems(old, new)
+    elif kind.resource == STATEFULSETS:
+        yield from _stateful_set_status(new.get("status") or {})
+    elif kind.resource == NAMESPACES:
+        yield from _namespace_status(new)
+
+
+def _stateful_set_status(status: Obj) -> Iterator[str]:
+    counts = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas")
+    total, ready = status.get("replicas") or 0, status.get("readyReplicas") or 0
+    for field in counts:
+        count = status.get(field) or 0
+        if count < 0:
+            yield f"status.{field}: Invalid value: {count}: must be greater than or equal to 0"
+        if count > total:
+            yield f"status.{field}: Invalid value: {count}: cannot be greater than status.replicas"
+    if (available := status.get("availableReplicas") or 0) > ready:
+        yield f"status.availableReplicas: Invalid value: {available}: cannot be greater than status.readyReplicas"
+
+
 _CONTENT: Final[Mapping[tuple[str, str], Callable[[Obj], Iterator[str]]]] = {
     (resource.group, resource.plural): check
     for resource, check in (
-        (PODS, _pod),
+        (PODS, pods.problems),
         (STATEFULSETS, _stateful_set),
-        (EVENTS, _event),
         (LEASES, _lease),
         (CRDS, _definition),
+        (NODES, _node),
+        (NAMESPACES, _namespace),
+        (CONFIGMAPS, _config_map),
     )
 }
 _CHANGE: Final[Mapping[tuple[str, str], Callable[[Obj, Obj], Iterator[str]]]] = {
     (resource.group, resource.plural): check
     for resource, check in (
-        (PODS, _pod_change),
+        (PODS, pods.change_problems),
         (STATEFULSETS, _stateful_set_change),
-        (EVENTS, _event_change),
+        (EVENTS, events.change_problems),
         (NODES, _node_change),
+        (CONFIGMAPS, _config_map_change),
     )
 }

@@ -8,7 +8,7 @@ merely because nothing of its own changed.
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ import orjson
 
 from extender.kube.api import ListPage, Obj, Resource, WatchEvent, WatchEventType
 from extender.sim.apiserver.selectors import Predicate
-from extender.sim.apiserver.statuses import bad_request, expired_continue, expired_watch, version_in_future
+from extender.sim.apiserver.statuses import bad_request, expired_continue, expired_watch, unparsable_version
 from extender.sim.apiserver.store import Change, Collection, Entry, Key, Store, at_version
 
 BOOKMARK_PERIOD_S: Final = 60.0
@@ -34,14 +34,15 @@ class View:
     collection: Collection
     resource: Resource
     matches: Predicate | None
+    namespace: str = ""
+    bare_items: bool = False
+    """Items of lists come without kind and apiVersion, as those of built-in kinds."""
 
 
 def parse_version(text: str) -> int:
-    """A resourceVersion as a number. Raises ApiError 400."""
+    """A resourceVersion as a number. Raises ApiError 500, as the real one does."""
     if not text.isascii() or not text.isdigit():
-        raise bad_request(
-            f'invalid resource version "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        )
+        raise unparsable_version(text, "resourceVersion")
     return int(text)
 
 
@@ -58,14 +59,25 @@ def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
     items: list[Obj] = []
     last: Key | None = None
     for key in keys:
+        if view.namespace not in ("", key[0]):
+            continue
+        if limit and len(items) == limit and last is not None:
+            # Whether what is left matches is only seen by who asks for it: the next page may be empty.
+            return ListPage(items, str(version), _encode_continue(version, last))
         entry = entries[key]
         if view.matches is not None and not view.matches(entry.obj):
             continue
-        if limit and len(items) == limit and last is not None:
-            return ListPage(items, str(version), _encode_continue(version, last))
-        items.append(entry.copy())
+        items.append(_item(view, entry))
         last = key
     return ListPage(items, str(version))
+
+
+def _item(view: View, entry: Entry) -> Obj:
+    """As in a list: what the list says once, built-in kinds do not repeat in each item."""
+    item = entry.copy()
+    if view.bare_items:
+        del item["kind"], item["apiVersion"]
+    return item
 
 
 def list_at(view: View, version: int) -> ListPage | None:
@@ -74,7 +86,7 @@ def list_at(view: View, version: int) -> ListPage | None:
     if entries is None:
         return None
     found = [entries[key] for key in sorted(entries)]
-    items = [entry.copy() for entry in found if view.matches is None or view.matches(entry.obj)]
+    items = [_item(view, entry) for entry in found if view.matches is None or view.matches(entry.obj)]
     return ListPage(items, str(version))
 
 
@@ -106,27 +118,32 @@ def event_of(change: Change, matches: Predicate | None) -> tuple[WatchEventType,
 def start_of(view: View, resource_version: str) -> tuple[int, list[Entry]]:
     """Cursor of a new watch, and what it reports as ADDED first (for version "" and "0": all that is there).
 
-    Raises Expired, or 504 for a version in the future.
+    A version in the future is waited for: nothing up to it is told. Raises Expired.
     """
     version = parse_version(resource_version) if resource_version else 0
     if version == 0:
         cursor = view.collection.cursor_after(view.store.version)
         entries = [view.collection.entries[key] for key in view.collection.ordered()]
         return cursor or 0, [entry for entry in entries if view.matches is None or view.matches(entry.obj)]
-    if version > view.store.version:
-        raise version_in_future(version, view.store.version)
     cursor = view.collection.cursor_after(version)
     if cursor is None:
         raise expired_watch(version, view.collection.horizon)
     return cursor, []
 
 
-async def watch(view: View, *, resource_version: str, timeout_s: float) -> AsyncIterator[WatchEvent]:
-    """Events until ``timeout_s`` have passed; ends with a bookmark. Raises Expired once overtaken by the history."""
+async def watch(
+    look: Callable[[], View], *, resource_version: str, timeout_s: float
+) -> AsyncIterator[WatchEvent]:
+    """Events until ``timeout_s`` have passed; ends with a bookmark. Raises Expired once overtaken by the history.
+
+    ``look`` gives what is watched, once the first event is asked for; what it raises is raised then.
+    """
+    view = look()
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s
     bookmark_due = loop.time() + BOOKMARK_PERIOD_S
     cursor, present = start_of(view, resource_version)
+    from_version = parse_version(resource_version or "0")
     for entry in present:
         yield WatchEvent(WatchEventType.ADDED, entry.copy())
     told, withdrawals = 0, view.collection.withdrawals
@@ -134,6 +151,8 @@ async def watch(view: View, *, resource_version: str, timeout_s: float) -> Async
         change = _next_change(view, cursor)
         if change is not None:
             cursor += 1
+            if change.version <= from_version:
+                continue
             if (found := event_of(change, view.matches)) is not None:
                 yield WatchEvent(found[0], found[1].copy())
                 told += 1

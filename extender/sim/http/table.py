@@ -302,13 +302,16 @@ def table(
 ) -> Obj:
     """A meta.k8s.io/v1 Table. ``include`` is the query's includeObject: None, Metadata or Object."""
     built_in = _BUILT_IN.get(kind.key, ((_NAME, _AGE), _other))
+    gvk = {"kind": kind.resource.kind, "apiVersion": kind.resource.api_version}  # items of lists come without
     columns, cells = _custom_columns(kind) if kind.custom else built_in
     return {
         "kind": "Table",
         "apiVersion": TABLE_API_VERSION,
         "metadata": dict(metadata),
         "columnDefinitions": [column.as_json() for column in columns],
-        "rows": [{"cells": cells(obj, now_s), "object": _included(obj, include)} for obj in objects],
+        "rows": [
+            {"cells": cells(obj, now_s), "object": _included({**gvk, **obj}, include)} for obj in objects
+        ],
     }
 
 

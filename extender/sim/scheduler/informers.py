@@ -24,7 +24,13 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.sim.scheduler.cache import CacheError, SchedulerCache
-from extender.sim.scheduler.listers import LOOKED_UP, Listers
+from extender.sim.scheduler.listers import (
+    LOOKED_UP,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    Listers,
+)
 from extender.sim.scheduler.queue import SchedulingQueue
 from extender.sim.scheduler.queueing_hints import (
     Action,
@@ -41,6 +47,13 @@ PAGE_ITEMS: Final = 500
 WATCH_TIMEOUT_S: Final = 300.0
 RETRY_INITIAL_S: Final = 0.2
 RETRY_MAX_S: Final = 5.0
+
+_VOLUME_EVENTS: Final = {
+    PERSISTENT_VOLUMES: EventResource.PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIMS: EventResource.PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASSES: EventResource.STORAGE_CLASS,
+}
+"""What refused pods may wait for besides pods and nodes. That one is gone helps nobody."""
 
 Handler = Callable[[Obj | None, Obj | None], None]
 """Gets the object before and after the change; None: it did not exist."""
@@ -161,10 +174,14 @@ class ClusterWatcher:
 
     def _lookup_handler(self, resource: Resource) -> Handler:
         store = self._listers.stores[resource]
+        kind = _VOLUME_EVENTS.get(resource)
 
         def handle(old: Obj | None, new: Obj | None) -> None:
             if new is not None:
                 store[_key(new)] = new
+                if kind is not None:
+                    action = Action.ADD if old is None else Action.UPDATE
+                    self._queue.move_all(ClusterEvent(kind, action, old, new))
             elif old is not None:
                 store.pop(_key(old), None)
 

@@ -1,4 +1,4 @@
-"""What plugins look up besides pods and nodes: namespaces' labels, and the owners from which default spreading comes."""
+"""What plugins look up besides pods and nodes: namespaces' labels, owners from which default spreading comes, and volumes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,19 @@ from extender.sim.scheduler.types import PodInfo, labels_of
 SERVICES: Final = Resource("", "v1", "services", "Service")
 REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
 DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-LOOKED_UP: Final = (NAMESPACES, STATEFULSETS, SERVICES, REPLICASETS, DISRUPTION_BUDGETS)
+PERSISTENT_VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+PERSISTENT_VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+LOOKED_UP: Final = (
+    NAMESPACES,
+    STATEFULSETS,
+    SERVICES,
+    REPLICASETS,
+    DISRUPTION_BUDGETS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    STORAGE_CLASSES,
+)
 """Kinds that are only looked up. A server that does not have one of them is as one without such objects."""
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -43,6 +55,18 @@ class Listers:
             for obj in self.stores[DISRUPTION_BUDGETS].values()
             if text(obj, "metadata", "namespace") == namespace
         ]
+
+    def claim(self, namespace: str, name: str) -> Obj | None:
+        """A PersistentVolumeClaim."""
+        return self.stores[PERSISTENT_VOLUME_CLAIMS].get(object_key(namespace, name))
+
+    def volume(self, name: str) -> Obj | None:
+        """A PersistentVolume."""
+        return self.stores[PERSISTENT_VOLUMES].get(name)
+
+    def storage_class(self, name: str) -> Obj | None:
+        """A StorageClass."""
+        return self.stores[STORAGE_CLASSES].get(name)
 
     def default_selector(self, pod: PodInfo) -> LabelSelector | None:
         """What its Services and its controller select (helper.DefaultSelector); None if that is nothing."""

@@ -15,6 +15,7 @@ from extender.core.model import LabelSelector, SelectorRequirement
 from extender.sim.scheduler.cache import Snapshot
 from extender.sim.scheduler.framework import PROCEED, SKIP, CycleState, PreFilterResult, truncated
 from extender.sim.scheduler.listers import Listers
+from extender.sim.scheduler.taints import untolerated_taint
 from extender.sim.scheduler.types import (
     HOSTNAME_LABEL,
     MAX_NODE_SCORE,
@@ -23,7 +24,6 @@ from extender.sim.scheduler.types import (
     PodInfo,
     Status,
     optional_selector,
-    untolerated_taint,
 )
 
 _MISMATCH: Final = "node(s) didn't match pod topology spread constraints"

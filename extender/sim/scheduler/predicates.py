@@ -1,7 +1,7 @@
 """The filter plugins that look at one node only, in kube-scheduler's default order and with its texts.
 
-Topology spread and inter-pod affinity look at the whole cluster and have modules of their own. Volumes, dynamic resources
-and declared node features are not simulated: pods here have none.
+Topology spread, inter-pod affinity and volumes have modules of their own. Dynamic resources and declared node features are not
+simulated: pods here have none.
 """
 
 from collections.abc import Collection
@@ -11,14 +11,13 @@ from typing import Final
 from extender.sim.scheduler.cache import Snapshot
 from extender.sim.scheduler.framework import PROCEED, SKIP, CycleState, NodeLocalFilter, PreFilterResult
 from extender.sim.scheduler.quantities import is_native_resource
+from extender.sim.scheduler.taints import Taint, untolerated_taint
 from extender.sim.scheduler.types import (
     ALL_ADDRESSES,
     Code,
     NodeInfo,
     PodInfo,
     Status,
-    Taint,
-    untolerated_taint,
 )
 
 _UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")

@@ -9,7 +9,7 @@ budgets, lowest highest priority, lowest sum of priorities, fewest victims, late
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Final
 
@@ -29,6 +29,8 @@ _PRIORITY_OFFSET: Final = 2**31
 _NO_VICTIMS: Final = Status(
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("No preemption victims found for incoming pod",)
 )
+_NO_CYCLE_STATE: Final = Status(Code.ERROR, ("not found",))
+"""Upstream's fwk.ErrNotFound: the plugin's PreFilter has left no state, as another's refused the pod before."""
 PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
@@ -46,6 +48,8 @@ class Preemption:
     status: Status | None
     node: str | None = None
     victims: Victims = NOBODY
+    message: str = ""
+    """What the PostFilter plugins together say, for the pod's condition; only ``run_post_filters`` sets it."""
 
 
 class Preemptor:
@@ -58,6 +62,18 @@ class Preemptor:
         self._nominator = nominator
         self._listers = listers
         self._rng = rng
+
+    async def run_post_filters(
+        self, profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, snapshot: Snapshot
+    ) -> Preemption:
+        """RunPostFilterPlugins: DynamicResources has its say first, and ends it where PreFilter has not come as far as it."""
+        if diagnosis.pre_filter_message:
+            return Preemption(_NO_CYCLE_STATE, message=_NO_CYCLE_STATE.message)
+        found = await self.preempt(profile, state, pod, diagnosis.statuses, snapshot)
+        if found.status is None:
+            return found
+        reasons = () if found.status.code is Code.ERROR else profile.post_filter_reasons
+        return replace(found, message=", ".join((*reasons, f"preemption: {found.status.message}")))
 
     async def preempt(
         self, profile: Profile, state: CycleState, pod: PodInfo, statuses: NodeStatuses, snapshot: Snapshot

@@ -21,6 +21,7 @@ from extender.sim.scheduler.predicates import (
     TaintToleration as TaintTolerationFilter,
 )
 from extender.sim.scheduler.types import MAX_NODE_SCORE, NodeInfo, PodInfo
+from extender.sim.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
 
 
 def normalized(scores: list[int], *, reverse: bool = False) -> list[int]:
@@ -49,8 +50,8 @@ class NodeResourcesFit:
         del state
         allocatable = node.view.allocatable
         shares = [
-            _free_share(node.non_zero_milli_cpu + pod.non_zero.milli_cpu, allocatable.milli_cpu),
-            _free_share(node.non_zero_memory + pod.non_zero.memory, allocatable.memory),
+            _free_share(node.non_zero_milli_cpu + pod.scored.milli_cpu, allocatable.milli_cpu),
+            _free_share(node.non_zero_memory + pod.scored.memory, allocatable.memory),
         ]
         counted = [share for share in shares if share is not None]
         return sum(counted) // len(counted) if counted else 0
@@ -220,7 +221,7 @@ def default_profile(
     ignored_resources: Collection[str] = (),
     percentage_of_nodes_to_score: int | None = None,
 ) -> Profile:
-    """kube-scheduler 1.36's default plugins, in its order, less those for volumes and claims."""
+    """kube-scheduler 1.36's default plugins, in its order, less those for volume limits and dynamic resources."""
     spread, affinity = PodTopologySpread(listers), InterPodAffinity(listers)
     filters: list[FilterPlugin] = [
         NodeUnschedulable(),
@@ -229,6 +230,9 @@ def default_profile(
         NodeAffinityFilter(),
         NodePorts(),
         NodeResourcesFitFilter(ignored_resources),
+        VolumeRestrictions(listers),
+        VolumeBinding(listers),
+        VolumeZone(listers),
         spread,
         affinity,
     ]

@@ -133,8 +133,12 @@ def _container_requests(container: Json, non_missing: Mapping[str, int]) -> Nano
     return {**non_missing, **resource_list(mapping(container, "resources", "requests"))}
 
 
-def pod_requests(pod: Json, *, non_zero: bool = False) -> Nanos:
-    """What a pod asks for, nano units. ``non_zero``: with the defaults that scoring assumes where nothing is asked for."""
+def pod_requests(pod: Json, *, non_zero: bool = False, pod_level: bool = True) -> Nanos:
+    """What a pod asks for, nano units.
+
+    ``non_zero``: with the defaults that scoring assumes where a container asks for nothing. ``pod_level`` False leaves the
+    requests of the pod itself (spec.resources) out.
+    """
     non_missing = _NON_MISSING if non_zero else {}
     total: Nanos = {}
     for container in mappings(pod, "spec", "containers"):
@@ -151,7 +155,7 @@ def pod_requests(pod: Json, *, non_zero: bool = False) -> Nanos:
             _add(requests, sidecars)
         _raise_to(init_peak, requests)
     _raise_to(total, init_peak)
-    for name, value in mapping(pod, "spec", "resources", "requests").items():
+    for name, value in mapping(pod, "spec", "resources", "requests").items() if pod_level else ():
         if name in {"cpu", "memory"} or name.startswith("hugepages-"):
             total[name] = nanos(value)
     _add(total, resource_list(mapping(pod, "spec", "overhead")))

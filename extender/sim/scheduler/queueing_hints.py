@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 from typing import Final
 
+from extender.core.decode import text
+from extender.kube.api import Obj
 from extender.sim.scheduler.predicates import insufficient_resources
-from extender.sim.scheduler.types import NodeInfo, NodeView, PodInfo, untolerated_taint
+from extender.sim.scheduler.taints import untolerated_taint
+from extender.sim.scheduler.types import NodeInfo, NodeView, PodInfo
+from extender.sim.scheduler.volumes import WAIT_FOR_FIRST_CONSUMER, volume_topology
 
 EXTENDER: Final = "Extender"
 SCHEDULING_GATES: Final = "SchedulingGates"
@@ -23,7 +27,9 @@ class EventResource(Enum):
     NODE = auto()
     ASSIGNED_POD = auto()
     UNSCHEDULED_POD = auto()
-    OTHER = auto()
+    PERSISTENT_VOLUME = auto()
+    PERSISTENT_VOLUME_CLAIM = auto()
+    STORAGE_CLASS = auto()
     WILDCARD = auto()
 
 
@@ -44,7 +50,8 @@ class Action(Flag):
     UPDATE_POD_TOLERATION = auto()
 
 
-Thing = PodInfo | NodeView | None
+Thing = PodInfo | NodeView | Obj | None
+"""Volumes, claims and classes come as the API's objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +162,48 @@ def _runs(pod: PodInfo, event: ClusterEvent) -> bool:
     )
 
 
+def _same_claim_freed(pod: PodInfo, event: ClusterEvent) -> bool:
+    old = event.old
+    return (
+        isinstance(old, PodInfo)
+        and old.namespace == pod.namespace
+        and not set(pod.claims).isdisjoint(old.claims)
+    )
+
+
+def _its_claim(pod: PodInfo, event: ClusterEvent) -> bool:
+    if not isinstance(event.new, dict):
+        return False
+    return (
+        text(event.new, "metadata", "namespace") == pod.namespace
+        and text(event.new, "metadata", "name") in pod.claims
+    )
+
+
+def _class_reaches_further(_pod: PodInfo, event: ClusterEvent) -> bool:
+    old, new = event.old, event.new
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return True
+    return old.get("allowedTopologies") != new.get("allowedTopologies")
+
+
+def _class_waits(_pod: PodInfo, event: ClusterEvent) -> bool:
+    return isinstance(event.new, dict) and text(event.new, "volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER
+
+
+def _volume_moved(_pod: PodInfo, event: ClusterEvent) -> bool:
+    old, new = event.old, event.new
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return True
+    return volume_topology(old) != volume_topology(new)
+
+
 _PODS: Final = frozenset({EventResource.ASSIGNED_POD, EventResource.UNSCHEDULED_POD})
 _NODES: Final = frozenset({EventResource.NODE})
+_VOLUMES: Final = frozenset({EventResource.PERSISTENT_VOLUME})
+_CLAIMS: Final = frozenset({EventResource.PERSISTENT_VOLUME_CLAIM})
+_CLASSES: Final = frozenset({EventResource.STORAGE_CLASS})
+_ADDED_OR_CHANGED: Final = Action.ADD | Action.UPDATE
 _Registration = tuple[frozenset[EventResource], Action, Hint]
 # Plugins that watch added nodes but not taints are asked on a taint's change as well: the node may have been added tainted.
 _TAINT_CHANGED: Final[_Registration] = (_NODES, Action.UPDATE_NODE_TAINT, _always)
@@ -181,6 +228,26 @@ REGISTRATIONS: Final[dict[str, tuple[_Registration, ...]]] = {
         (_PODS, Action.DELETE, _held_room),
         (_PODS, Action.UPDATE_POD_SCALE_DOWN, _runs),
         (_NODES, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE, _node_big_enough),
+        _TAINT_CHANGED,
+    ),
+    "VolumeRestrictions": (
+        (_PODS, Action.DELETE, _same_claim_freed),
+        (_CLAIMS, Action.ADD, _its_claim),
+        (_NODES, Action.ADD, _always),
+        _TAINT_CHANGED,
+    ),
+    "VolumeBinding": (
+        (_CLASSES, _ADDED_OR_CHANGED, _class_reaches_further),
+        (_CLAIMS, _ADDED_OR_CHANGED, _its_claim),
+        (_VOLUMES, _ADDED_OR_CHANGED, _always),
+        (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
+        _TAINT_CHANGED,
+    ),
+    "VolumeZone": (
+        (_CLASSES, Action.ADD, _class_waits),
+        (_CLAIMS, _ADDED_OR_CHANGED, _its_claim),
+        (_VOLUMES, _ADDED_OR_CHANGED, _volume_moved),
+        (_NODES, Action.ADD | Action.UPDATE_NODE_LABEL, _always),
         _TAINT_CHANGED,
     ),
     "PodTopologySpread": (

@@ -210,18 +210,15 @@ class Scheduler:
         """Try to preempt; puts its message into ``error``. Returns the new nomination, None: as it was."""
         newest = self.watcher.pods.get(pod.key)
         if newest is None:
-            found = Preemption(Status(Code.ERROR, (f'pod "{pod.name}" not found',)))
+            status = Status(Code.ERROR, (f'preemption: pod "{pod.name}" not found',))
+            found = Preemption(status, message=status.message)
         else:
-            found = await self.preemptor.preempt(profile, state, newest, error.diagnosis.statuses, snapshot)
-        status = found.status
-        if status is None:
+            found = await self.preemptor.run_post_filters(profile, state, newest, error.diagnosis, snapshot)
+        error.diagnosis.post_filter_message = found.message
+        if found.status is None:
             await self._prepare(found, pod)
-            return found.node
-        if status.code is Code.ERROR:
-            error.diagnosis.post_filter_message = f"preemption: {status.message}"
+        elif found.status.code is Code.ERROR:
             return None
-        reasons = (*profile.post_filter_reasons, f"preemption: {status.message}")
-        error.diagnosis.post_filter_message = ", ".join(reasons)
         return found.node
 
     async def _prepare(self, preemption: Preemption, pod: PodInfo) -> None:

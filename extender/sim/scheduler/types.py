@@ -4,7 +4,7 @@
 are assumed to run, on it; its sums are kept as pods come and go, and a cycle works on clones (see scheduler_cache).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import count
@@ -15,6 +15,7 @@ from extender.core.model import LabelSelector, object_key
 from extender.kube.api import Obj
 from extender.sim.scheduler.node_affinity import RequiredNodeAffinity
 from extender.sim.scheduler.quantities import Resources, pod_requests, resource_list, resources_of
+from extender.sim.scheduler.taints import Taint, Toleration
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MAX_NODE_SCORE: Final = 100
@@ -52,50 +53,6 @@ class Status:
     def rejected(self) -> bool:
         """The pod does not fit, as opposed to something being broken."""
         return self.code in {Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE}
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """A v1.Toleration. ``operator`` "" is Equal."""
-
-    key: str
-    operator: str
-    value: str
-    effect: str
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A v1.Taint."""
-
-    key: str
-    value: str
-    effect: str
-
-    def tolerated_by(self, tolerations: Iterable[Toleration]) -> bool:
-        """Whether any of these tolerations tolerates it (TolerationsTolerateTaint)."""
-        return any(self._tolerated(toleration) for toleration in tolerations)
-
-    def _tolerated(self, toleration: Toleration) -> bool:
-        if toleration.effect and toleration.effect != self.effect:
-            return False
-        if toleration.key and toleration.key != self.key:
-            return False
-        if toleration.operator in {"", "Equal"}:
-            return toleration.value == self.value
-        return toleration.operator == "Exists"
-
-
-DO_NOT_SCHEDULE_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
-
-
-def untolerated_taint(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
-    """The first taint that keeps a pod with these tolerations away; None if there is none."""
-    tolerations = tuple(tolerations)
-    for taint in taints:
-        if taint.effect in DO_NOT_SCHEDULE_EFFECTS and not taint.tolerated_by(tolerations):
-            return taint
-    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +110,14 @@ class PodInfo:
     start_time: str
     requests: Resources
     non_zero: Resources
+    """With what scoring assumes where nothing is asked for: what the pod counts for on its node."""
+    scored: Resources
+    """As ``non_zero`` without spec.resources: what NodeResourcesFit scores a pending pod by (1.36 leaves the gate out there)."""
     tolerations: tuple[Toleration, ...]
     node_affinity: RequiredNodeAffinity
     host_ports: tuple[HostPort, ...]
+    claims: tuple[str, ...]
+    """Names of the PersistentVolumeClaims, in spec.volumes' order."""
     required_affinity: tuple[AffinityTerm, ...]
     required_anti_affinity: tuple[AffinityTerm, ...]
     preferred_affinity: tuple[AffinityTerm, ...]
@@ -222,6 +184,12 @@ def pod_info(obj: Obj) -> PodInfo:
     metadata = mapping(obj, "metadata")
     namespace = text(metadata, "namespace")
     priority = mapping(obj, "spec").get("priority")
+    non_zero = resources_of(pod_requests(obj, non_zero=True))
+    without_its_own = (
+        resources_of(pod_requests(obj, non_zero=True, pod_level=False))
+        if mapping(obj, "spec", "resources")
+        else non_zero
+    )
     return PodInfo(
         obj=obj,
         namespace=namespace,
@@ -237,13 +205,19 @@ def pod_info(obj: Obj) -> PodInfo:
         deleting=bool(metadata.get("deletionTimestamp")),
         start_time=text(obj, "status", "startTime"),
         requests=resources_of(pod_requests(obj)),
-        non_zero=resources_of(pod_requests(obj, non_zero=True)),
+        non_zero=non_zero,
+        scored=without_its_own,
         tolerations=tuple(
             Toleration(text(t, "key"), text(t, "operator"), text(t, "value"), text(t, "effect"))
             for t in mappings(obj, "spec", "tolerations")
         ),
         node_affinity=RequiredNodeAffinity.of_pod(obj),
         host_ports=_host_ports(obj),
+        claims=tuple(
+            text(volume, "persistentVolumeClaim", "claimName")
+            for volume in mappings(obj, "spec", "volumes")
+            if volume.get("persistentVolumeClaim")
+        ),
         required_affinity=_terms(obj, "podAffinity", "required", namespace),
         required_anti_affinity=_terms(obj, "podAntiAffinity", "required", namespace),
         preferred_affinity=_terms(obj, "podAffinity", "preferred", namespace),

@@ -1,0 +1,80 @@
+"""``FencedApi``: an ``Api`` whose writes are the leader's alone, and are refused here once we no longer lead.
+
+A process that was frozen for longer than its lease goes on where it stood when it wakes: between what it has read and
+what it writes, while another leads. Compare-and-swap catches what has changed in the very object, and not what has
+changed beside it: a StatefulSet is of the same version as before, and the pods that are to go carry vreplicas by now.
+So what only the leader may write is asked for right before it is sent. Nothing can come between the question and the
+first byte but the freeze itself, for as long as the API server's answer to a client that has just woken.
+"""
+
+from collections.abc import Callable
+
+from extender.kube.api import Api, ApiError, Binding, Obj, PatchType, Preconditions, Resource
+from extender.kube.read_only import ReadOnlyApi
+
+
+class NotLeading(ApiError):
+    """A write of a replica that does not lead any more. It had no effect; who leads does what has to be done."""
+
+    def __init__(self) -> None:
+        super().__init__(409, "NotLeading", "not written: this replica no longer leads")
+
+
+class FencedApi(ReadOnlyApi):
+    """Reads go to ``api``, and writes while ``leading()``; else they raise NotLeading."""
+
+    def __init__(self, api: Api, *, leading: Callable[[], bool]) -> None:
+        super().__init__(api)
+        self._leading = leading
+
+    def _check(self) -> None:
+        if not self._leading():
+            raise NotLeading
+
+    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        """See Api. Raises NotLeading."""
+        self._check()
+        return await self._api.create(resource, namespace, obj)
+
+    async def update(
+        self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
+    ) -> Obj:
+        """See Api. Raises NotLeading."""
+        self._check()
+        return await self._api.update(resource, namespace, name, obj, subresource=subresource)
+
+    async def patch(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        patch: list[Obj] | Obj,
+        *,
+        patch_type: PatchType,
+        subresource: str = "",
+    ) -> Obj:
+        """See Api. Raises NotLeading."""
+        self._check()
+        return await self._api.patch(
+            resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
+        )
+
+    async def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        *,
+        preconditions: Preconditions | None = None,
+        grace_period_s: int | None = None,
+    ) -> None:
+        """See Api. Raises NotLeading."""
+        self._check()
+        await self._api.delete(
+            resource, namespace, name, preconditions=preconditions, grace_period_s=grace_period_s
+        )
+
+    async def bind(self, binding: Binding) -> None:
+        """See Api. Raises NotLeading."""
+        self._check()
+        await self._api.bind(binding)

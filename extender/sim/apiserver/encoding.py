@@ -1,0 +1,161 @@
+"""How Go's types write what they have read: the traces that decoding and encoding leave on an object.
+
+kube-apiserver never stores what it was sent but what its types make of it: quantities come back in canonical form, texts that are
+empty are left out, structures that are no pointers are there although nothing is in them. Clients see that (``1000m`` of cpu is
+read back as ``1``), so the embedded server does the same for the kinds and fields that anything here reads.
+"""
+
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from extender.kube.api import EVENTS, LEASES, NODES, PODS, STATEFULSETS, Obj
+
+_QUANTITY: Final = re.compile(
+    r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE](?P<exponent>[+-]?[0-9]{1,3})|(?P<suffix>[numkMGTPE]|[KMGTPE]i)?)"
+)
+_DECIMAL: Final[Mapping[int, str]] = {
+    18: "E", 15: "P", 12: "T", 9: "G", 6: "M", 3: "k", 0: "", -3: "m", -6: "u", -9: "n",
+}  # fmt: skip
+_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+_POWERS: Final = {suffix: power for power, suffix in _DECIMAL.items()}
+_NODE_INFO: Final = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
+@lru_cache(maxsize=4096)
+def canonical_quantity(text: str) -> str:
+    """A quantity as resource.Quantity writes it: 1000m is 1, 0.1 is 100m, 1024Mi is 1Gi. Raises ValueError for what is none."""
+    value, found = amount(text), _QUANTITY.fullmatch(text.strip())
+    if found is not None and (found["suffix"] or "").endswith("i"):
+        return _decimal(value) if abs(value) < 1024 else _binary(value)
+    return _exponential(value) if found is not None and found["exponent"] is not None else _decimal(value)
+
+
+@lru_cache(maxsize=4096)
+def amount(text: str) -> Fraction:
+    """How much a quantity is. Raises ValueError for what is none."""
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no quantity")
+    number, suffix = Fraction(found["number"]), found["suffix"] or ""
+    if suffix.endswith("i"):
+        return number * 1024 ** _BINARY.index(suffix)
+    power = _POWERS[suffix] if found["exponent"] is None else int(found["exponent"])
+    return number * Fraction(10) ** power
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    """To whole nanos, away from zero."""
+    nanos = abs(value) * 10**9
+    whole = -(-nanos.numerator // nanos.denominator)
+    return Fraction(whole if value >= 0 else -whole, 10**9)
+
+
+def _largest(value: Fraction) -> int:
+    """The greatest of the decimal powers that leaves a whole number."""
+    value = _rounded_up(value)
+    return next((power for power in _DECIMAL if (value / Fraction(10) ** power).denominator == 1), -9)
+
+
+def _decimal(value: Fraction) -> str:
+    if not value:
+        return "0"
+    power = _largest(value)
+    return f"{int(_rounded_up(value) / Fraction(10) ** power)}{_DECIMAL[power]}"
+
+
+def _exponential(value: Fraction) -> str:
+    if not value:
+        return "0"
+    power = _largest(value)
+    return f"{int(_rounded_up(value) / Fraction(10) ** power)}" + (f"e{power}" if power else "")
+
+
+def _binary(value: Fraction) -> str:
+    if value.denominator != 1:
+        return _decimal(value)
+    whole, power = int(value), 0
+    while whole % 1024 == 0 and power < len(_BINARY) - 1:
+        whole, power = whole // 1024, power + 1
+    return f"{whole}{_BINARY[power]}"
+
+
+def _canonical(amounts: object) -> None:
+    """Quantities by name, in place; what is none was refused before."""
+    if isinstance(amounts, dict):
+        for name, amount in amounts.items():
+            if isinstance(amount, str | int | float) and not isinstance(amount, bool):
+                amounts[name] = canonical_quantity(str(amount))
+
+
+def _containers(spec: Obj) -> None:
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        resources = container.get("resources") or {}
+        for part in ("limits", "requests"):
+            _canonical(resources.get(part))
+
+
+def _timed(obj: Obj, *times: str) -> None:
+    """Times of conditions that are not set are null, not absent."""
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        for when in times:
+            condition.setdefault(when, None)
+
+
+def _without_empty(obj: Obj, *fields: str) -> None:
+    for field in fields:
+        if field in obj and not obj[field]:
+            del obj[field]
+
+
+def as_stored(key: tuple[str, str], obj: Obj) -> None:
+    """An object of a built-in kind as its type writes it; in place. What it is given was found well-typed."""
+    if key == _PODS:
+        spec = obj.get("spec") or {}
+        _containers(spec)
+        if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+            spec["terminationGracePeriodSeconds"] = 1
+        _without_empty(spec, "schedulingGates", "tolerations", "nodeSelector")
+        _timed(obj, "lastProbeTime", "lastTransitionTime")
+    elif key == _NODES:
+        status = obj.setdefault("status", {})
+        _canonical(status.get("capacity"))
+        _canonical(status.get("allocatable"))
+        status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {"Port": 0})
+        _timed(obj, "lastHeartbeatTime", "lastTransitionTime")
+        info = status.setdefault("nodeInfo", {})
+        for field in _NODE_INFO:
+            info.setdefault(field, "")
+    elif key == _STATEFULSETS:
+        _containers(((obj.get("spec") or {}).get("template") or {}).get("spec") or {})
+        status = obj.setdefault("status", {})
+        status.setdefault("replicas", 0)
+        status.setdefault("availableReplicas", 0)
+        _timed(obj, "lastTransitionTime")
+    elif key == ("", "configmaps"):
+        _without_empty(obj, "data", "binaryData")
+    elif key == _LEASES:
+        obj.setdefault("spec", {})
+    elif key == _EVENTS:
+        obj.setdefault("deprecatedSource", {})
+        obj.setdefault("deprecatedFirstTimestamp", None)
+        obj.setdefault("deprecatedLastTimestamp", None)
+        _without_empty(obj, "note", "reason", "action", "type", "reportingController", "reportingInstance")
+
+
+_PODS, _NODES, _STATEFULSETS, _LEASES, _EVENTS = (
+    (resource.group, resource.plural) for resource in (PODS, NODES, STATEFULSETS, LEASES, EVENTS)
+)

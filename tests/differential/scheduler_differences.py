@@ -1,0 +1,46 @@
+"""What the embedded kube-scheduler does otherwise on purpose, or cannot do: named rows with a reason."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tests.differential.scheduler_cases import SchedulerCase, pod_key, waits_for_first_consumer
+from tests.differential.scheduler_compare import Mismatch
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One listed difference. ``covers`` tells whether a mismatch in a case is an instance of it."""
+
+    name: str
+    reason: str
+    covers: Callable[[SchedulerCase, Mismatch], bool]
+
+
+def _names_a_waiting_claim(case: SchedulerCase, mismatch: Mismatch) -> bool:
+    pod = next(pod for pod in case.pending if pod_key(pod) == mismatch.pod)
+    return waits_for_first_consumer(case, pod)
+
+
+DIFFERENCES: Final[tuple[Difference, ...]] = (
+    Difference(
+        "WaitForFirstConsumer",
+        "Nothing provisions volumes in the embedded cluster: a claim that waits for its first consumer would wait for ever, "
+        "so its pod fits nowhere there (node(s) didn't find available persistent volumes to bind).",
+        _names_a_waiting_claim,
+    ),
+)
+
+NOT_DRAWN: Final = (
+    "disks named in the pod itself (gcePersistentDisk, awsElasticBlockStore, iscsi, rbd) and generic ephemeral volumes",
+    "CSI drivers' volume limits (NodeVolumeLimits), storage capacity",
+    "ResourceClaims (DynamicResources), declared node features, pod groups",
+    "ReplicationControllers as owners from which default spreading comes",
+    "pods that are being resized in place (containers' resources in their status)",
+)
+"""What kube-scheduler looks at and the embedded one does not; no generated cluster has it."""
+
+
+def listed(case: SchedulerCase, mismatch: Mismatch) -> str | None:
+    """The name of the difference that covers a mismatch; None if it is a bug."""
+    return next((row.name for row in DIFFERENCES if row.covers(case, mismatch)), None)

@@ -1,0 +1,315 @@
+"""The shipped ValidatingAdmissionPolicies on the real API server: what nobody but the service writes, webhook or not.
+
+Here no webhook runs and none is registered: the API server decides alone. That the service, the controllers and the
+kubelets are not hindered is what every other scenario shows, for the policies are part of what all of them install.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pytest
+
+from extender.core.names import API_VERSION, PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
+from extender.kube.api import Obj
+from tests.e2e.objects import MANIFESTS, pod, stateful_set, without
+from tests.e2e.raw import Answer, RawHttp
+from tests.e2e.real import RealBackend
+from tests.e2e.scenario import POOL, SERVICE_ACCOUNT, adapter_pool
+from tests.e2e.waiting import NotYet, eventually
+
+MERGE: Final = "application/merge-patch+json"
+LEDGER: Final = '{"tenant/a":3}'
+FORGED: Final = '{"tenant/a":20}'
+POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+NO_WEBHOOK: Final = without("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A cluster with the policies in force, one bound adapter pod, and three who ask for things."""
+
+    namespace: str
+    node: str
+    admin: RawHttp
+    service: RawHttp
+    tenant: RawHttp
+    """Has the role ``admin`` in the namespace, as a team that owns it."""
+
+    @property
+    def pods(self) -> str:
+        """URL of the namespace's pods."""
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    def url(self, name: str = f"{POOL}-0", subresource: str = "") -> str:
+        """URL of one pod."""
+        return f"{self.pods}/{name}" + (f"/{subresource}" if subresource else "")
+
+
+@pytest.fixture
+async def guarded(real: RealBackend) -> AsyncIterator[Guarded]:
+    """The cluster of these tests."""
+    await real.apply([MANIFESTS / "base"], NO_WEBHOOK)
+    namespace = await real.namespace("adapters")
+    (node,) = await real.add_nodes(1)
+    await real.apply([_role_binding(namespace)])
+    async with AsyncExitStack() as stack:
+        service, tenant = [
+            await stack.enter_async_context(RawHttp(await real.token_for(account)))
+            for account in (SERVICE_ACCOUNT, f"{namespace}/{await _account(real, namespace)}")
+        ]
+        there = Guarded(namespace, node, real.raw, service, tenant)
+        await eventually(lambda: _in_force(there), 15.0, "the policies are in force")
+        created = await real.raw.post(there.pods, adapter(there))
+        assert created.status == 201, created
+        bound = await service.post(there.url(subresource="binding"), binding(there, ledger=LEDGER))
+        assert bound.status == 201, bound
+        yield there
+
+
+async def _in_force(there: Guarded) -> bool:
+    """The API server takes up new policies once a second."""
+    answer = await there.admin.request(
+        "POST",
+        there.pods,
+        adapter(there, "probe", {PLACEMENTS_ANNOTATION: LEDGER}, nodeName=there.node),
+        query={"dryRun": "All"},
+    )
+    if answer.status != 403:
+        raise NotYet(f"{answer.status} {answer.message}")
+    for policy in (await there.admin.get(POLICIES)).body["items"]:
+        if policy["metadata"]["generation"] != policy.get("status", {}).get("observedGeneration"):
+            raise NotYet(f"{policy['metadata']['name']} is not checked yet")
+    return True
+
+
+async def _account(real: RealBackend, namespace: str) -> str:
+    """The namespace's own ServiceAccount, which a controller makes."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+
+    async def made() -> str:
+        answer = await real.raw.get(path)
+        if answer.status != 200:
+            raise NotYet(f"{answer.status}")
+        return "default"
+
+    return await eventually(made, 15.0, "the namespace has its ServiceAccount")
+
+
+def _role_binding(namespace: str) -> Obj:
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "team", "namespace": namespace},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+    }
+
+
+def adapter(
+    there: Guarded, name: str = f"{POOL}-0", annotations: dict[str, str] | None = None, **spec: Any
+) -> Obj:
+    """An adapter pod that no webhook has stamped."""
+    obj = pod(there.namespace, name, **spec)
+    obj["metadata"] |= {"labels": {POOL_LABEL: POOL}, "annotations": annotations or {}}
+    return obj
+
+
+def binding(there: Guarded, name: str = f"{POOL}-0", ledger: str = "") -> Obj:
+    """A Binding, with a ledger or without."""
+    annotations = {PLACEMENTS_ANNOTATION: ledger, SLOTS_ANNOTATION: "20"} if ledger else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": name, "namespace": there.namespace, "annotations": annotations},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": there.node},
+    }
+
+
+async def patch(who: RawHttp, url: str, body: Any, content_type: str = MERGE) -> Answer:
+    """A PATCH."""
+    return await who.request("PATCH", url, body, content_type=content_type)
+
+
+def annotated(**annotations: str | None) -> Obj:
+    """A merge patch."""
+    return {"metadata": {"annotations": annotations}}
+
+
+def refused(answer: Answer, *words: str) -> None:
+    """403, by a policy, in words that name what is wrong."""
+    assert answer.status == 403, f"{answer.status} {answer.message}"
+    for word in ("ValidatingAdmissionPolicy", *words):
+        assert word in answer.message
+
+
+async def stored(there: Guarded, name: str = f"{POOL}-0") -> Obj:
+    """A pod as it stands."""
+    answer = await there.admin.get(there.url(name))
+    assert answer.status == 200, answer
+    body: Obj = answer.body
+    return body
+
+
+async def test_the_expressions_have_the_right_types_for_all_that_they_match(guarded: Guarded):
+    policies = (await guarded.admin.get(POLICIES)).body["items"]
+    assert sorted(policy["metadata"]["name"] for policy in policies) == [
+        "vreplica-ledger",
+        "vreplica-ledger-in-bindings",
+        "vreplica-statuses",
+    ]
+    for policy in policies:
+        assert policy["status"].get("typeChecking", {}) == {}, policy["metadata"]["name"]
+
+
+async def test_an_administrator_cannot_change_the_ledger_of_a_bound_pod_by_any_subresource(guarded: Guarded):
+    before = (await stored(guarded))["metadata"]["annotations"]
+    for key in (PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION):
+        for change in (annotated(**{key: FORGED}), annotated(**{key: None})):
+            for subresource in ("", "status"):
+                refused(await patch(guarded.admin, guarded.url(subresource=subresource), change), key)
+            for subresource in ("resize", "ephemeralcontainers"):
+                # The API server takes nothing but its own fields there, today: what counts is what is stored.
+                await patch(guarded.admin, guarded.url(subresource=subresource), change)
+    assert (await stored(guarded))["metadata"]["annotations"] == before
+
+
+async def test_the_pods_owner_cannot_either_by_no_form_of_a_write(guarded: Guarded):
+    whole = await stored(guarded)
+    whole["metadata"]["annotations"][PLACEMENTS_ANNOTATION] = FORGED
+    del whole["metadata"]["resourceVersion"]  # the pod's kubelet writes meanwhile
+    pointer = "/metadata/annotations/" + PLACEMENTS_ANNOTATION.replace("/", "~1")
+    rows = {
+        "PUT": guarded.tenant.request("PUT", guarded.url(), whole),
+        "merge patch": patch(
+            guarded.tenant, guarded.url(), annotated(**{PLACEMENTS_ANNOTATION: FORGED})
+        ),
+        "JSON patch": patch(
+            guarded.tenant, guarded.url(),
+            [{"op": "replace", "path": pointer, "value": FORGED}], "application/json-patch+json",
+        ),
+        "strategic merge patch": patch(
+            guarded.tenant, guarded.url(), annotated(**{PLACEMENTS_ANNOTATION: FORGED}),
+            "application/strategic-merge-patch+json",
+        ),
+        "all annotations removed": patch(
+            guarded.tenant, guarded.url(), {"metadata": {"annotations": None}}
+        ),
+    }  # fmt: skip
+    for answer in await asyncio.gather(*rows.values()):
+        refused(answer, PLACEMENTS_ANNOTATION)
+    apply = {"apiVersion": "v1", "kind": "Pod", **annotated(**{PLACEMENTS_ANNOTATION: FORGED})}
+    answer = await guarded.tenant.request(
+        "PATCH",
+        guarded.url(),
+        apply,
+        content_type="application/apply-patch+yaml",
+        query={"fieldManager": "team", "force": "true"},
+    )
+    refused(answer, PLACEMENTS_ANNOTATION)
+    assert (await stored(guarded))["metadata"]["annotations"][PLACEMENTS_ANNOTATION] == LEDGER
+
+
+async def test_the_service_may_write_all_of_it(guarded: Guarded):
+    assert (
+        await patch(guarded.service, guarded.url(), annotated(**{PLACEMENTS_ANNOTATION: "{}"}))
+    ).status == 200
+    assert (await stored(guarded))["metadata"]["annotations"][PLACEMENTS_ANNOTATION] == "{}"
+
+
+async def test_whoever_leaves_the_ledger_alone_is_not_hindered(guarded: Guarded):
+    rows: dict[str, tuple[str, Obj]] = {
+        "a kubelet's status": ("status", {"status": {"phase": "Running", "message": "pulled"}}),
+        "a drain": ("", annotated(**{"vreplica.dev/unschedulable": "true"})),
+        "a retry": ("", annotated(**{"vreplica.dev/retry": "1"})),
+        "another label": ("", {"metadata": {"labels": {"team": "x"}}}),
+        "a finalizer": ("", {"metadata": {"finalizers": ["example.com/x"]}}),
+        "no finalizer": ("", {"metadata": {"finalizers": None}}),
+    }
+    for what, (subresource, body) in rows.items():
+        answer = await patch(guarded.admin, guarded.url(subresource=subresource), body)
+        assert answer.status == 200, f"{what}: {answer}"
+
+
+async def test_a_pod_with_a_ledger_joins_no_pool_and_leaves_none(guarded: Guarded):
+    outside = pod(guarded.namespace, "outside-0")
+    outside["metadata"]["annotations"] = {PLACEMENTS_ANNOTATION: FORGED}
+    assert (await guarded.tenant.post(guarded.pods, outside)).status == 201
+    joined = await patch(
+        guarded.tenant, guarded.url("outside-0"), {"metadata": {"labels": {POOL_LABEL: POOL}}}
+    )
+    refused(joined, POOL_LABEL)
+    left = await patch(guarded.tenant, guarded.url(), {"metadata": {"labels": {POOL_LABEL: None}}})
+    refused(left, POOL_LABEL)
+
+
+async def test_a_pod_is_created_with_what_a_webhook_stamps_but_not_on_a_node(guarded: Guarded):
+    stamp = {PLACEMENTS_ANNOTATION: LEDGER, SLOTS_ANNOTATION: "20"}
+    assert (await guarded.tenant.post(guarded.pods, adapter(guarded, "dispatcher-1", stamp))).status == 201
+    bound = await guarded.tenant.post(
+        guarded.pods, adapter(guarded, "dispatcher-2", stamp, nodeName=guarded.node)
+    )
+    refused(bound, "spec.nodeName")
+    for name, harmless in (
+        ("dispatcher-3", {}),
+        ("dispatcher-4", {PLACEMENTS_ANNOTATION: "{}", SLOTS_ANNOTATION: "20"}),
+    ):
+        answer = await guarded.tenant.post(
+            guarded.pods, adapter(guarded, name, harmless, nodeName=guarded.node)
+        )
+        assert answer.status == 201, answer
+
+
+async def test_another_scheduler_binds_a_pod_but_gives_it_no_ledger(guarded: Guarded):
+    for name in ("dispatcher-5", "dispatcher-6"):
+        assert (await guarded.tenant.post(guarded.pods, adapter(guarded, name))).status == 201
+    forged = await guarded.admin.post(
+        guarded.url("dispatcher-5", "binding"), binding(guarded, "dispatcher-5", FORGED)
+    )
+    refused(forged, PLACEMENTS_ANNOTATION)
+    legacy = await guarded.admin.post(
+        f"/api/v1/namespaces/{guarded.namespace}/bindings", binding(guarded, "dispatcher-5", FORGED)
+    )
+    refused(legacy, PLACEMENTS_ANNOTATION)
+    assert "nodeName" not in (await stored(guarded, "dispatcher-5"))["spec"]
+    plain = await guarded.admin.post(guarded.url("dispatcher-6", "binding"), binding(guarded, "dispatcher-6"))
+    assert plain.status == 201, plain
+
+
+async def test_a_statefulsets_controller_is_not_hindered(guarded: Guarded, real: RealBackend):
+    workload = stateful_set(guarded.namespace, "plain", 2, pool="plain")
+    workload["spec"]["template"]["metadata"]["annotations"] = {PLACEMENTS_ANNOTATION: FORGED}
+    await real.apply([workload])
+
+    async def made() -> bool:
+        answer = await guarded.admin.get(guarded.pods, labelSelector="app=plain")
+        return len(answer.body["items"]) == 2
+
+    await eventually(made, 15.0, "two pods of the StatefulSet")
+
+
+@pytest.mark.parametrize("plural", ["vpods", "adapterpools"])
+async def test_a_status_of_ours_is_not_for_others_to_write(guarded: Guarded, plural: str):
+    base = f"/apis/{API_VERSION}/namespaces/{guarded.namespace}/{plural}"
+    obj = adapter_pool(guarded.namespace)
+    if plural == "vpods":
+        spec = {"poolRef": {"namespace": guarded.namespace, "name": POOL}, "vreplicas": 3}
+        obj |= {"kind": "VPod", "spec": spec}
+    # A status that is sent along with a new object is dropped by the API server.
+    made = await guarded.admin.post(base, {**obj, "status": {"observedGeneration": 9}})
+    assert made.status == 201, made
+    assert "status" not in made.body
+    url = f"{base}/{POOL}/status"
+    status = {"status": {"observedGeneration": 7}}
+    by_admin = await patch(guarded.admin, url, status)
+    refused(by_admin, "status of VPods and AdapterPools")
+    by_tenant = await patch(guarded.tenant, url, status)
+    assert by_tenant.status == 403
+    assert "cannot patch resource" in by_tenant.message  # its role has no such right in the first place
+    own = await patch(guarded.service, url, status)
+    assert own.status == 200, own
+    labelled = await patch(guarded.tenant, f"{base}/{POOL}", {"metadata": {"labels": {"team": "x"}}})
+    assert labelled.status == 200, labelled
+    assert labelled.body["status"] == {"observedGeneration": 7}

@@ -1,0 +1,50 @@
+"""All targets by name."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from tests.fuzz.document_targets import (
+    ConfigTarget,
+    KnativeTarget,
+    LedgerTarget,
+    ProfileTarget,
+    QuantityTarget,
+    SchedulerConfigTarget,
+)
+from tests.fuzz.extender_targets import (
+    BindTarget,
+    FilterTarget,
+    PreemptTarget,
+    ScheduleTarget,
+    StateQueryTarget,
+)
+from tests.fuzz.file_targets import ConfigFileTarget, PlanTarget
+from tests.fuzz.object_targets import KINDS, ForeignTarget, LeaseTarget, ObjectTarget
+from tests.fuzz.socket_targets import ExtenderSocketTarget, WebhookSocketTarget
+from tests.fuzz.target import Target
+from tests.fuzz.webhook_targets import ReviewTarget
+
+TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
+    "filter": partial(FilterTarget, "filter"),
+    "prioritize": partial(FilterTarget, "prioritize"),
+    "preempt": partial(PreemptTarget, "preempt"),
+    "bind": partial(BindTarget, "bind"),
+    "schedule": partial(ScheduleTarget, "schedule"),
+    "state-query": partial(StateQueryTarget, "state-query"),
+    "mutate": partial(ReviewTarget, "mutate"),
+    "validate": partial(ReviewTarget, "validate"),
+    "ledger": LedgerTarget,
+    "quantity": QuantityTarget,
+    "config": ConfigTarget,
+    "config-file": ConfigFileTarget,
+    "profile": ProfileTarget,
+    "knative": KnativeTarget,
+    "scheduler-config": SchedulerConfigTarget,
+    "plan": PlanTarget,
+    **{kind: partial(ObjectTarget, kind) for kind in KINDS},
+    "foreign": ForeignTarget,
+    "lease": LeaseTarget,
+    "extender-http": partial(ExtenderSocketTarget, "extender-http"),
+    "webhook-http": WebhookSocketTarget,
+}

@@ -1,0 +1,271 @@
+"""SIGKILL at every await point: ``python -m tests.simulation.await_points [--scenario NAME] [--jobs N] [--seconds S]``.
+
+A scenario runs once undisturbed, and every suspension of a replica's tasks is noted by its ``Place``. Then it runs again
+for each place, and for the first, second and last time that it is reached, with a SIGKILL there. Whatever was half done:
+everything settles, nothing is overcommitted, lost, or moved beyond what the scenario asks for, and the checkers of I1
+to I5 have nothing to say.
+
+Equal seeds give equal runs, so a place is found again. The reverse is checked too: ``unreached`` names every await
+expression of the modules in ``CHECKED`` at which no scenario was suspended.
+"""
+
+import argparse
+import ast
+import asyncio
+import logging
+import multiprocessing
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from extender.core.errors import VReplicaError
+from extender.sim.clock import run_virtual
+from extender.simulation.checkers import Checkers
+from extender.simulation.run import state_problems, wait_settled
+from extender.simulation.world import World
+from tests.simulation.kill_run import Run
+from tests.simulation.kill_scenarios import SCENARIOS
+from tests.simulation.suspensions import ROOT, Expression, Place
+
+SEED: Final = 1
+QUIET_S: Final = 2.0
+
+
+class Kill(NamedTuple):
+    """At the ``occurrence``-th time (from 1) that ``place`` is reached in the scenario."""
+
+    scenario: str
+    place: Place
+    occurrence: int
+
+    def __str__(self) -> str:
+        return f"{self.scenario}: {self.occurrence}. time at {self.place}"
+
+
+@dataclass
+class Result:
+    """What a run came to. ``problems`` empty: it passed."""
+
+    places: Counter[Place] = field(default_factory=Counter)
+    moves: Counter[str] = field(default_factory=Counter)
+    killed: str = ""
+    problems: list[str] = field(default_factory=list)
+
+
+def play(scenario: str, kill: Kill | None = None, reference: Result | None = None) -> Result:
+    """Run a scenario, with a kill or without. ``reference``: the run without, for what may be moved."""
+    result = Result()
+    try:
+        run_virtual(_play(scenario, kill, result))
+    except (VReplicaError, AssertionError) as error:
+        result.problems.append(f"{type(error).__name__}: {error}")
+    if kill is not None and not result.killed:
+        result.problems.append("the place was not reached again")
+    allowed = SCENARIOS[scenario].moves
+    for reason, count in result.moves.items():
+        most = reference.moves[reason] if reference is not None else count
+        if reason not in allowed or count > most:
+            result.problems.append(f"moved {count} for {reason}, and {most} without a kill")
+    return result
+
+
+async def _play(name: str, kill: Kill | None, result: Result) -> None:
+    scenario = SCENARIOS[name]
+    world = World(SEED, scenario.scale)
+    checkers = Checkers(world.trace)
+    world.cluster.server.store.subscribers.append(checkers.on_change)
+
+    def suspended(run: Run, process: str, place: Place) -> None:
+        result.places[place] += 1
+        if kill is not None and place == kill.place and result.places[place] == kill.occurrence:
+            result.killed = process
+            run.kill(process)
+
+    async with world:
+        run = Run(world, checkers, suspended)
+        await scenario.play(run)
+        run.end()
+        result.problems += await wait_settled(world, checkers)
+        await asyncio.sleep(QUIET_S)
+        result.problems += checkers.differences()
+        result.problems += [*checkers.violations, *world.problems]
+        result.problems += [line for replica in world.replicas for line in state_problems(replica)]
+        result.moves.update(checkers.moves)
+
+
+# -- which kills there are ---------------------------------------------------------------------------------------------
+
+
+def occurrences(count: int) -> list[int]:
+    """First, second and last."""
+    return sorted({1, min(2, count), count})
+
+
+def every_kill(references: dict[str, Result]) -> Iterator[Kill]:
+    """One for each place of each scenario, and each of its occurrences that is tried."""
+    for scenario, result in references.items():
+        for place, count in sorted(result.places.items()):
+            for occurrence in occurrences(count):
+                yield Kill(scenario, place, occurrence)
+
+
+def sample(kills: Iterable[Kill], count: int, rng: random.Random) -> list[Kill]:
+    """The first time at each innermost expression in each phase, and ``count`` of the others."""
+    chosen: dict[tuple[Expression, str], Kill] = {}
+    others = []
+    for kill in kills:
+        key = (kill.place.path[-1], kill.place.phase)
+        if key in chosen:
+            others.append(kill)
+        else:
+            chosen[key] = kill
+    return [*chosen.values(), *rng.sample(others, min(count, len(others)))]
+
+
+# -- the await expressions that there are ------------------------------------------------------------------------------
+
+CHECKED: Final = (
+    *(
+        f"extender/service/{name}.py"
+        for name in (
+            "autoscaler", "binder", "committer", "evictor", "informers", "placer", "pool_moves", "pool_scaler",
+            "pool_status", "queue", "reactivator", "reconciler", "rescheduler", "scale_cache", "schedule", "sources",
+            "verbs",
+        )
+    ),
+    "extender/kube/leader.py",
+    "extender/kube/reflector.py",
+    "extender/kube/events.py",
+    "extender/app.py",
+)  # fmt: skip
+NEVER_SUSPENDS: Final = ("asyncio.timeout(", "asyncio.timeout_at(")
+"""Context managers whose ``async with`` has no await inside."""
+
+WAITS_FOR_CHILDREN: Final = (
+    "its body never ends: it waits only for children that are cancelled, at the end of the process"
+)
+PAGES: Final = "lists of more than 500 objects; the first page's await is reached"
+PROCESS_START: Final = "the command's own start, with sockets; the simulation calls the service without them"
+LAST_EVENTS: Final = "events still unwritten when everything else has stopped: nothing else happens any more"
+UNREACHED: Final = {
+    ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
+    ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
+    ("committer.py", "self._slots"): "more than 32 ledgers at once; the same wait for statuses is reached",
+    ("placer.py", "self._lock(pool)"): "a move that waits for a batch: as a batch that waits for a caller",
+    ("reflector.py", "await self._page(settings.page_items, page.continue_token)"): PAGES,
+    ("reflector.py", 'await self._page(0, "")'): PAGES,
+    ("reflector.py", "await stream.aclose()"): "a stream that ends without waiting for its connection",
+    ("leader.py", "await self._release()"): "lead() that ends by itself, which the service's does not",
+    ("app.py", "await KubeApi.connect("): PROCESS_START,
+    ("app.py", "await self.server.start()"): PROCESS_START,
+    ("app.py", "await self.server.stop()"): PROCESS_START,
+    ("app.py", "await service.run()"): PROCESS_START,
+    ("app.py", "await self.recorder.drain("): LAST_EVENTS,
+    ("events.py", "await self._queue.join()"): LAST_EVENTS,
+    (
+        "sources.py",
+        "await asyncio.sleep(0)",
+    ): "selectors that change while there are more objects than one turn takes",
+    ("app.py", "await self.shadow.run()"): "shadow mode, which writes nothing",
+}
+"""(module, beginning of the text) -> why no scenario is suspended there."""
+
+
+def expressions(file: str) -> dict[Expression, str]:
+    """Every ``await``, ``async with`` and ``async for`` of a module, with its text."""
+    source = (ROOT / file).read_text()
+    found: dict[Expression, str] = {}
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.AsyncWith):
+            shown: ast.expr = node.items[0].context_expr
+        elif isinstance(node, ast.AsyncFor):
+            shown = node.iter
+        elif isinstance(node, ast.Await):
+            shown = node
+        else:
+            continue
+        # Python gives what waits inside ``async with`` and ``async for`` the place of the whole statement.
+        where = Expression(file, node.lineno, node.col_offset, node.end_lineno or 0, node.end_col_offset or 0)
+        found[where] = " ".join((ast.get_source_segment(source, shown) or "").split())
+    return found
+
+
+def reached(references: Iterable[Result]) -> set[Expression]:
+    """The expressions at which some task was suspended."""
+    return {expression for result in references for place in result.places for expression in place.path}
+
+
+def unreached(references: Iterable[Result]) -> dict[Expression, str]:
+    """Expressions of the modules ``CHECKED`` at which nothing was suspended, and no reason says why; their texts."""
+    seen = reached(references)
+    return {
+        expression: text
+        for file in CHECKED
+        for expression, text in expressions(file).items()
+        if expression not in seen and not text.startswith(NEVER_SUSPENDS) and not reason_of(expression, text)
+    }
+
+
+def reason_of(expression: Expression, text: str) -> str:
+    """Why no scenario is suspended there; "" where nothing says so."""
+    module = expression.file.rpartition("/")[2]
+    reasons = (why for (file, start), why in UNREACHED.items() if file == module and text.startswith(start))
+    return next(reasons, "")
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+def _tried(job: tuple[Kill, Result]) -> tuple[Kill, list[str]]:
+    kill, reference = job
+    logging.disable(logging.CRITICAL)
+    return kill, play(kill.scenario, kill, reference).problems
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.await_points", description=__doc__)
+    parser.add_argument("--scenario", choices=sorted(SCENARIOS), action="append", help="only this one")
+    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes")
+    parser.add_argument("--sample", type=int, metavar="N", help="first times, and so many others")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the sample")
+    parser.add_argument("--list", action="store_true", help="print the places and kill nobody")
+    options = parser.parse_args(arguments)
+    logging.disable(logging.CRITICAL)
+    started = time.monotonic()
+    references = {}
+    for name in options.scenario or SCENARIOS:
+        references[name] = play(name)
+        say(f"{name}: {len(references[name].places)} places, moves {dict(references[name].moves)}")
+        for problem in references[name].problems:
+            say(f"  without a kill: {problem}")
+    kills = list(every_kill(references))
+    if options.list:
+        for kill in kills:
+            say(f"{kill}")
+        for expression, text in unreached(references.values()).items():
+            say(f"not reached: {expression} {text}")
+        return 0
+    if options.sample is not None:
+        kills = sample(kills, options.sample, random.Random(options.seed))
+    failed = sum(bool(result.problems) for result in references.values())
+    with multiprocessing.Pool(options.jobs) as pool:
+        jobs = [(kill, references[kill.scenario]) for kill in kills]
+        for kill, problems in pool.imap_unordered(_tried, jobs, chunksize=4):
+            failed += bool(problems)
+            for problem in problems[:3]:
+                say(f"{kill}: {problem}")
+    say(f"{len(kills)} kills in {time.monotonic() - started:.0f} s, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

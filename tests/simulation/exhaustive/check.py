@@ -1,0 +1,260 @@
+"""One run of a situation, checked: the invariants after each write, then everything settles, with nothing lost or moved."""
+
+import asyncio
+import os
+import tempfile
+import time
+import traceback
+from collections.abc import Hashable, Iterator, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from extender.kube.api import PODS
+from extender.sim.schedule_explorer import (
+    THREAD,
+    Director,
+    ExploredLoop,
+    Fork,
+    Known,
+    Step,
+    Trail,
+    run_explored,
+)
+from extender.simulation.checkers import Checkers
+from extender.simulation.run import state_problems
+from tests.simulation.exhaustive.parties import Fingerprints, Party
+from tests.simulation.exhaustive.situations import SITUATIONS, SLOTS, A, B, Situation
+from tests.support.service import World, schedule
+
+EXCUSES_OVER_S: Final = 100.0
+"""What the checkers excuse for a while after the cluster was made is over by then."""
+SETTLE_S: Final = 45.0
+"""Doubts end after 30 s; back-offs are 1 to 10 s."""
+ROUNDS_MAX: Final = 4
+WORLD: Final = "world"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """``late_events``: by default watches lag behind everything else; else they are up to date. ``faults``: how many at most."""
+
+    late_events: bool = False
+    faults: int = 0
+
+
+class CheckedWorld(World):
+    """With checkers that have seen everything from the beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checkers = Checkers()
+        self.cluster.server.store.subscribers.append(self.checkers.on_change)
+
+
+class Scene:
+    """One run: the cluster, both replicas, the director."""
+
+    def __init__(self, situation: Situation, bounds: Bounds) -> None:
+        self.situation = situation
+        self.bounds = bounds
+        self.parties: dict[str, Party] = {}
+        self.fingerprints = Fingerprints()
+        self.faults = 0
+        self.problems: list[str] = []
+        self._acts: list[asyncio.Task[None]] = []
+
+    async def furnish(self) -> None:
+        """Everything before the director takes over."""
+        self.world = await CheckedWorld.create(slots=SLOTS, replicas=3)
+        assert isinstance(self.world, CheckedWorld)
+        self.checkers = self.world.checkers
+        store = self.world.cluster.server.store
+        store.subscribers.append(self.fingerprints.changed)
+        await self.situation.furnish(self.world)
+        for name in (A, B):
+            party = Party(self.world.cluster, name, self.fingerprints, leads=name in self.situation.leaders)
+            party.api.may_lose = lambda: self.faults < self.bounds.faults
+            party.api.on_lost = self._count_fault
+            await party.list()
+            self.parties[name] = party
+            store.subscribers.append(party.changed)
+        await asyncio.sleep(EXCUSES_OVER_S)
+
+    def _count_fault(self) -> None:
+        self.faults += 1
+
+    # -- exploring ----------------------------------------------------------------------------------------------------
+
+    async def explore(self, loop: ExploredLoop, choices: Sequence[int], fork: Fork | None) -> Trail:
+        """Run everything in the order that is chosen."""
+        streams = [thread for party in self.parties.values() for thread in party.streams]
+        work = [f"{what} at {name}" for name, what in self.situation.work]
+        threads = [*work, WORLD]
+        order = [*threads, *streams] if self.bounds.late_events else [*streams, *threads]
+        director = Director(
+            fork=fork, choices=choices, order=order, more_steps=self._events, world=self._stored
+        )
+        for party in self.parties.values():
+            party.api.director = director
+        for (name, what), operation in self.situation.work.items():
+            party = self.parties[name]
+            party.start(f"{what} at {name}", lambda party, operation=operation: operation(self.world, party))  # type: ignore[misc]
+        context = copy_context()
+        context.run(THREAD.set, WORLD)
+        self._acts = [loop.create_task(self._act(director), context=context)]
+        await asyncio.sleep(0)
+        loop.director = director.turn
+        await director.ended
+        loop.director = None
+        return director.trail
+
+    async def _act(self, director: Director) -> None:
+        for what, act in self.situation.acts.items():
+            await director.step("", what)
+            await act(self.world, self.parties)
+
+    def _events(self) -> Iterator[Step]:
+        for party in self.parties.values():
+            yield from party.events()
+
+    def _stored(self) -> Hashable:
+        return (
+            self.fingerprints.world(),
+            *(party.undelivered() for party in self.parties.values()),
+            self.faults,
+        )
+
+    async def stop(self) -> None:
+        """Leave it as it is."""
+        tasks = [*self._acts, *(task for party in self.parties.values() for task in party.operations)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -- settling -----------------------------------------------------------------------------------------------------
+
+    async def settle(self) -> None:
+        """One leader goes on, with everything that it would do by itself, until nothing differs."""
+        for party in self.parties.values():
+            party.end_exploring()
+            party.service._always_leads = party.name == A
+        operations = [task for party in self.parties.values() for task in party.operations]
+        _, stuck = await asyncio.wait(operations, timeout=SETTLE_S)
+        self.problems += [f"{task.get_name()} does not end" for task in stuck]
+        self.problems += [
+            f"{task.get_name()} ended with {task.exception()!r}"
+            for task in operations
+            if task.done() and not task.cancelled() and task.exception() is not None
+        ]
+        leader = self.parties[A].service
+        loops = [asyncio.create_task(leader.placer.run()), asyncio.create_task(leader.reconciler.run())]
+        loops += [asyncio.create_task(p.service.reconciler.run_expiry()) for p in self.parties.values()]
+        for _ in range(ROUNDS_MAX):
+            await self._schedule_pods()
+            await asyncio.sleep(SETTLE_S)
+            if not self.checkers.differences():
+                break
+        for task in loops:
+            task.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+
+    async def _schedule_pods(self) -> None:
+        """What kube-scheduler does with pods whose bind was refused."""
+        for pod in (await self.world.cluster.list_page(PODS)).items:
+            if not pod["spec"].get("nodeName"):
+                await schedule(self.parties[A].service, pod, ["node-0", "node-1", "node-2"])
+        await asyncio.sleep(0.1)
+
+    def violations(self) -> list[str]:
+        """Of the invariants, as the checkers tell them; but not the gap that is known."""
+        told = self.checkers.violations
+        return [line for line in told if not (self.situation.known_gap and " s: I2: " in line)]
+
+    def found(self) -> list[str]:
+        """What is wrong."""
+        moved = {reason for reason, count in self.checkers.moves.items() if count} - self.situation.moves
+        self.problems += self.violations()
+        self.problems += [f"moved for {sorted(moved)}"] if moved else []
+        self.problems += self.checkers.differences()
+        for party in self.parties.values():
+            # It has what is looked at: a name, and a service.
+            self.problems += state_problems(party)  # type: ignore[arg-type]
+        return self.problems
+
+
+def play(
+    name: str, bounds: Bounds, *, choices: Sequence[int] = (), fork: Fork | None = None
+) -> tuple[Trail, list[str]]:
+    """One run of a situation, or with ``fork`` all of them: what was done, and what is wrong with it."""
+
+    async def main(loop: ExploredLoop) -> tuple[Trail, list[str]]:
+        scene = Scene(SITUATIONS[name], bounds)
+        await scene.furnish()
+        trail = await scene.explore(loop, choices, fork)
+        if trail.merged:
+            problems = scene.violations()
+        else:
+            await scene.settle()
+            problems = scene.found()
+        await scene.stop()
+        return trail, problems
+
+    return run_explored(main)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run with problems: its choices, to be replayed, and its steps."""
+
+    problems: list[str]
+    choices: list[int]
+    steps: list[str]
+
+
+@dataclass
+class Explored:
+    """What an exploration came to. ``complete``: all runs within the depth were tried."""
+
+    runs: int
+    states: int
+    merged: int
+    steps: int
+    complete: bool
+    failures: list[Failure]
+
+
+def explore(name: str, bounds: Bounds, *, depth: int, seconds: float, failures_max: int = 10) -> Explored:
+    """Every run of a situation with at most ``depth`` changes. Forks: for a process without other threads."""
+    known = Known()
+    until = time.monotonic() + seconds
+    with tempfile.TemporaryFile("ab+", buffering=0) as failures:
+
+        def go_on() -> bool:
+            return time.monotonic() < until and known.count("failed") < failures_max
+
+        fork = Fork(known, depth=depth, go_on=go_on)
+        try:
+            trail, problems = play(name, bounds, fork=fork)
+        except Exception:  # noqa: BLE001 - a child must not go on as if it were its parent
+            trail, problems = Trail(), [traceback.format_exc()]
+        known.count("runs", 1)
+        known.count("merged", int(trail.merged))
+        known.count("steps", len(trail.steps))
+        if problems:
+            known.count("failed", 1)
+            failures.write(orjson.dumps([problems, trail.chosen, trail.steps]) + b"\n")
+        if fork.is_child:
+            os._exit(0)
+        failures.seek(0)
+        found = [Failure(*orjson.loads(line)) for line in failures.read().splitlines()]
+    return Explored(
+        runs=known.count("runs"),
+        states=known.count("states"),
+        merged=known.count("merged"),
+        steps=known.count("steps"),
+        complete=not known.count("stopped"),
+        failures=found,
+    )

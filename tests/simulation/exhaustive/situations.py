@@ -1,0 +1,223 @@
+"""What two replicas are doing at once, over three pods and three vpods: who starts what, and what becomes of the cluster."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.core.moves import Move, MoveReason
+from extender.kube.api import PODS, VPODS
+from tests.simulation.exhaustive.parties import Party
+from tests.support.builders import POOL
+from tests.support.service import TENANT, World, bind_args, filter_args
+
+A: Final = "replica-A"
+B: Final = "replica-B"
+SLOTS: Final = 3
+Work = Callable[[World, Party], Awaitable[object]]
+Act = Callable[[World, Mapping[str, Party]], Awaitable[object]]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """``furnish`` makes the cluster, which both know; then everything in ``work`` and ``acts`` happens, in any order.
+
+    ``work``: (replica, what) -> an operation; ``acts``: what somebody else does, one after the other. ``leaders``: who
+    believes to lead. ``moves``: reasons for which something may be moved. ``known_gap``: DESIGN 3 says how I2 may be broken
+    for a moment; it has to be covered again in the end all the same.
+    """
+
+    furnish: Callable[[World], Awaitable[None]]
+    work: Mapping[tuple[str, str], Work]
+    acts: Mapping[str, Act] = field(default_factory=dict)
+    leaders: frozenset[str] = frozenset({A})
+    moves: frozenset[str] = frozenset()
+    known_gap: str = ""
+
+
+# -- operations --------------------------------------------------------------------------------------------------------
+
+
+def places(*vpods: str) -> Work:
+    async def work(_world: World, party: Party) -> None:
+        await party.service.placer.place_batch(POOL, [f"{TENANT}/{name}" for name in vpods])
+
+    return work
+
+
+def moves(vpod: str, count: int, source: int, target: int) -> Work:
+    async def work(_world: World, party: Party) -> None:
+        move = Move(
+            f"{TENANT}/{vpod}", f"dispatcher-{source}", f"dispatcher-{target}", count, MoveReason.COMPACTION
+        )
+        await party.service.placer.move(POOL, [move])
+
+    return work
+
+
+def binds(ordinal: int, node: str = "node-2") -> Work:
+    """As kube-scheduler does: filter, then bind, with the pod as its informer knows it, bound or not."""
+
+    async def work(world: World, party: Party) -> None:
+        pods = {pod["metadata"]["name"]: pod for pod in (await world.cluster.list_page(PODS)).items}
+        pod = pods.get(f"dispatcher-{ordinal}")
+        if pod is not None:
+            party.service.verbs.filter(filter_args(pod, [node]))
+            await party.service.verbs.bind(bind_args(pod, node))
+
+    return work
+
+
+def deletes(ordinal: int) -> Act:
+    return lambda world, _parties: world.remove_pod(ordinal)
+
+
+def creates(ordinal: int) -> Act:
+    return lambda world, _parties: world.pod(ordinal, slots=SLOTS)
+
+
+def wants(vpod: str, vreplicas: int) -> Act:
+    return lambda world, _parties: world.set_vreplicas(vpod, vreplicas)
+
+
+def binds_by(name: str, ordinal: int) -> Act:
+    """A replica binds, after what was done before and not earlier."""
+    return lambda world, parties: binds(ordinal)(world, parties[name])
+
+
+def relists(name: str) -> Act:
+    """A replica's watches end, and it lists pods, then vpods."""
+    return lambda _world, parties: parties[name].list(PODS, VPODS)
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------------
+
+
+async def _vpods(world: World, **sizes: tuple[int, dict[int, int]]) -> None:
+    for name, (vreplicas, placements) in sizes.items():
+        await world.vpod(name, vreplicas, placements or None)
+
+
+async def _bound(world: World, ordinal: int, **ledger: int) -> None:
+    shares = {f"{TENANT}/{name}": count for name, count in ledger.items()}
+    await world.pod(ordinal, shares, node=f"node-{ordinal}", slots=SLOTS)
+
+
+async def _a_pod_returns(world: World) -> None:
+    """Pod 2 is to be bound again, with what c publishes there."""
+    await _vpods(world, a=(2, {}), b=(2, {}), c=(2, {2: 1}))
+    await _bound(world, 0)
+    await _bound(world, 1)
+    await world.pod(2, slots=SLOTS)
+
+
+async def _nothing_placed(world: World) -> None:
+    """Nine slots for nine vreplicas."""
+    await _vpods(world, a=(3, {}), b=(3, {}), c=(3, {}))
+    for ordinal in range(3):
+        await _bound(world, ordinal)
+
+
+async def _all_placed(world: World) -> None:
+    await _vpods(world, a=(2, {2: 2}), b=(1, {0: 1}), c=(1, {1: 1}))
+    await _bound(world, 0, b=1)
+    await _bound(world, 1, c=1)
+    await _bound(world, 2, a=2)
+
+
+async def _to_be_drained(world: World) -> None:
+    """Pod 0 is to be emptied, and pod 2 to be bound."""
+    await _vpods(world, a=(2, {0: 2}), b=(1, {1: 1}), c=(2, {1: 1, 2: 1}))
+    await _bound(world, 0, a=2)
+    await _bound(world, 1, b=1, c=1)
+    await world.pod(2, slots=SLOTS)
+    await world.annotate(0, **{"vreplica.dev/unschedulable": "true"})
+
+
+async def _fewer_wanted(world: World) -> None:
+    """a has three and wants one; pod 2, on which it publishes two, is to be bound."""
+    await _vpods(world, a=(1, {0: 1, 2: 2}), b=(2, {0: 1, 1: 1}), c=(1, {}))
+    await _bound(world, 0, a=1, b=1)
+    await _bound(world, 1, b=1)
+    await world.pod(2, slots=SLOTS)
+
+
+async def _ledger_ahead(world: World) -> None:
+    """A leader has died between ledger and status: pod 2 has more of a than is published."""
+    await _vpods(world, a=(2, {}), b=(1, {0: 1}), c=(1, {1: 1}))
+    await _bound(world, 0, b=1)
+    await _bound(world, 1, c=1)
+    await _bound(world, 2, a=2)
+
+
+async def _room_on_one(world: World) -> None:
+    """Only pod 2 has room, for all that a wants."""
+    await _vpods(world, a=(2, {}), b=(3, {0: 3}), c=(3, {1: 3}))
+    await _bound(world, 0, b=3)
+    await _bound(world, 1, c=3)
+    await _bound(world, 2)
+
+
+BOTH: Final = frozenset({A, B})
+SITUATIONS: Final[Mapping[str, Situation]] = {
+    "place and bind": Situation(
+        _a_pod_returns, {(A, "places a, b, c"): places("a", "b", "c"), (B, "binds 2"): binds(2)}
+    ),
+    "both bind": Situation(_a_pod_returns, {(A, "binds 2"): binds(2), (B, "binds 2"): binds(2)}),
+    "place, bind at the leader": Situation(
+        _a_pod_returns, {(A, "places a, b, c"): places("a", "b", "c"), (A, "binds 2"): binds(2)}
+    ),
+    "two leaders place": Situation(
+        _nothing_placed,
+        {(A, "places a, b"): places("a", "b"), (B, "places b, c"): places("b", "c")},
+        leaders=BOTH,
+    ),
+    "two leaders, one size": Situation(
+        _all_placed,
+        {(A, "places b"): places("b"), (B, "places b, c"): places("b", "c")},
+        {"b wants 3": wants("b", 3)},
+        leaders=BOTH,
+    ),
+    "move and place": Situation(
+        _all_placed,
+        {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0), (B, "places b, c"): places("b", "c")},
+        {"b wants 3": wants("b", 3)},
+        leaders=BOTH,
+        moves=frozenset({"Compaction"}),
+    ),
+    "two leaders move": Situation(
+        _all_placed,
+        {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0), (B, "moves a from 2 to 1"): moves("a", 2, 2, 1)},
+        leaders=BOTH,
+        moves=frozenset({"Compaction"}),
+    ),
+    "drain and bind": Situation(
+        _to_be_drained,
+        {(A, "places a, b, c"): places("a", "b", "c"), (B, "binds 2"): binds(2)},
+        moves=frozenset({"Drain"}),
+    ),
+    "shrink and bind": Situation(
+        _fewer_wanted, {(A, "places a, c"): places("a", "c"), (B, "binds 2"): binds(2)}
+    ),
+    "a next incarnation": Situation(
+        _ledger_ahead,
+        {(A, "places a"): places("a"), (B, "binds 2"): binds(2)},
+        {"pod 2 is deleted": deletes(2), "pod 2 is created": creates(2), "replica-B relists": relists(B)},
+    ),
+    "a next incarnation of which nobody was told": Situation(
+        _room_on_one,
+        {(A, "places a"): places("a")},
+        {
+            "pod 2 is deleted": deletes(2),
+            "pod 2 is created": creates(2),
+            "replica-B relists": relists(B),
+            "replica-B binds 2": binds_by(B, 2),
+        },
+        known_gap="a status under way while its pod is deleted and the next one is bound by who has not seen its ledger",
+    ),
+    "a next incarnation and a move": Situation(
+        _all_placed,
+        {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0), (B, "binds 2"): binds(2)},
+        {"pod 2 is deleted": deletes(2), "pod 2 is created": creates(2)},
+        moves=frozenset({"Compaction"}),
+    ),
+}

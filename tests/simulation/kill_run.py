@@ -1,0 +1,167 @@
+"""``Run``: a scenario at work in a simulated world, whose replicas are killed at a place of one's choice and started again.
+
+A replica that was killed, or has ended by a SIGTERM, is started again a second later, as a kubelet would.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Final
+
+import orjson
+
+from extender.kube.api import PODS, STATEFULSETS, VPODS, Obj, PatchType, Resource
+from extender.service.schedule import ScheduleRefused
+from extender.sim.faults import FaultRates
+from extender.simulation.checkers import Checkers
+from extender.simulation.run import wait_settled
+from extender.simulation.world import NAME, NS, TENANTS, Replica, World, vpod_object
+from tests.simulation.suspensions import Place, Watch
+
+RESTART_AFTER_S: Final = 1.0
+
+
+class Run:
+    """A scenario at work. ``told(process, place)`` of each suspension from ``arm`` on."""
+
+    def __init__(self, world: World, checkers: Checkers, told: Callable[["Run", str, Place], None]) -> None:
+        self.world = world
+        self.checkers = checkers
+        self.processes: dict[str, Replica] = {}
+        self._others: set[asyncio.Task[None]] = set()
+        self.binds_twice = False
+        self._told = told
+        self._armed = False
+        self._awaited: tuple[str, str, Callable[[str], None]] | None = None
+        self._wanted = 0
+        Watch(self._suspended).install()
+        self._keeper = asyncio.create_task(self._keep(), name="keeper")
+
+    def arm(self) -> None:
+        """What follows is what the scenario is about."""
+        self._armed = True
+
+    def kill(self, process: str) -> None:
+        """SIGKILL, and nothing more is told."""
+        self._armed = False
+        self.processes[process].crash()
+
+    def when(self, file: str, act: Callable[[str], None], *, phase: str = "_send") -> None:
+        """Do something the next time that a call made in a module is in this phase; ``act`` gets the process."""
+        self._awaited = (file, phase, act)
+
+    def _suspended(self, process: str, place: Place) -> None:
+        if self._awaited is not None and place.phase == self._awaited[1]:
+            file, _, act = self._awaited
+            if place.path[-1].file.endswith(file):
+                self._awaited = None
+                act(process)
+        if self._armed:
+            self._told(self, process, place)
+
+    # -- processes ----------------------------------------------------------------------------------------------
+
+    async def start(self, replicas: int = 1) -> None:
+        """Keep so many running from now on; waits until one leads."""
+        self._wanted = replicas
+        for _ in range(replicas):
+            self._start_one()
+        if not self._armed:
+            await self.world.until(lambda: self.world.leader is not None, "a leader")
+
+    def terminate(self, process: str) -> None:
+        """SIGTERM."""
+        self.processes[process].task.cancel()
+
+    def stop(self, *, leader: bool) -> None:
+        """SIGTERM to the leader, or to another."""
+        for replica in self.world.replicas:
+            if replica.service.leading() is leader:
+                self.terminate(replica.name)
+                return
+
+    def bypass_webhook(self) -> None:
+        """From now on the API server cannot reach the webhook."""
+        self.world.faults.rates = FaultRates(webhook_bypassed=1.0)
+
+    def _start_one(self) -> None:
+        replica = self.world.start_replica()
+        self.processes[replica.name] = replica
+        verbs, bind = replica.service.verbs, replica.service.verbs.bind
+
+        async def twice(body: bytes) -> tuple[bytes, str]:
+            """As kube-scheduler asks; also twice at once, as one that does not wait for its first answer."""
+            return (await asyncio.gather(*[bind(body) for _ in range(2 if self.binds_twice else 1)]))[-1]
+
+        verbs.bind = twice  # type: ignore[method-assign]
+
+    async def schedule(self, vreplicas: int) -> None:
+        """A caller that keeps its own status asks until it has what it wants."""
+        vpod = {
+            "namespace": TENANTS[0],
+            "name": "x",
+            "kind": "Broker",
+            "group": "x.dev",
+            "vreplicas": vreplicas,
+        }
+        body = orjson.dumps({"vpod": vpod, "pool": {"namespace": NS, "name": NAME}})
+        left, pause_s = True, 0.0
+        while left:
+            await asyncio.sleep(pause_s)
+            pause_s = 1.0
+            if (leader := self.world.leader) is None:
+                continue
+            asked = leader._spawn(leader.service._schedule_verb().schedule(body))
+            await asyncio.wait({asked}, timeout=4.0)
+            asked.cancel()
+            await asyncio.wait({asked})
+            if not asked.cancelled() and (error := asked.exception()) is None:
+                left = orjson.loads(asked.result()[0])["left"] > 0
+            elif not asked.cancelled() and not isinstance(error, ScheduleRefused):
+                self.world.problems.append(f"schedule: {error!r}")
+
+    async def _keep(self) -> None:
+        world = self.world
+        while True:
+            await asyncio.sleep(RESTART_AFTER_S)
+            world.replicas = [r for r in world.replicas if not (r.api.crashed or r.task.done())]
+            for _ in range(self._wanted - len(world.replicas)):
+                self._start_one()
+
+    def end(self) -> None:
+        self._keeper.cancel()
+
+    def meanwhile(self, act: Coroutine[Any, Any, None]) -> None:
+        """Somebody else does something at this very moment."""
+        self._others.add(asyncio.get_running_loop().create_task(act, context=Context()))
+
+    # -- acts ---------------------------------------------------------------------------------------------------
+
+    async def vpods(self, *sizes: int, weights: tuple[int, ...] = (1, 2)) -> None:
+        for number, size in enumerate(sizes):
+            vpod = vpod_object(f"v{number}", size, weight=weights[number % len(weights)])
+            await self.world.cluster.create(VPODS, TENANTS[number % 2], vpod)
+
+    async def resize(self, number: int, vreplicas: int) -> None:
+        await self.patch(VPODS, f"v{number}", {"spec": {"vreplicas": vreplicas}}, TENANTS[number % 2])
+
+    async def patch(
+        self, resource: Resource, name: str, patch: Obj, namespace: str = NS, subresource: str = ""
+    ) -> None:
+        await self.world.cluster.patch(
+            resource, namespace, name, patch, patch_type=PatchType.MERGE, subresource=subresource
+        )
+
+    async def annotate(self, pod: str, **annotations: str | None) -> None:
+        await self.patch(PODS, pod, {"metadata": {"annotations": annotations}})
+
+    async def settled(self) -> None:
+        """All is as it should be."""
+        problems = await wait_settled(self.world, self.checkers)
+        assert not problems, problems
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        await self.world.until(holds, what, timeout_s=420.0)
+
+    def replicas(self) -> int:
+        return int(self.world.stored(STATEFULSETS)[NS, NAME]["spec"]["replicas"])

@@ -1,0 +1,142 @@
+"""Two replicas over three pods and three vpods in every order, to a small depth; and the explorer itself on toys."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from extender.sim.schedule_explorer import (
+    THREAD,
+    Director,
+    EndlessRun,
+    ExploredLoop,
+    Fork,
+    Known,
+    Step,
+    run_explored,
+)
+from tests.simulation.exhaustive.situations import SITUATIONS
+
+pytestmark = pytest.mark.sim
+
+ROOT = Path(__file__).parents[2]
+SECONDS_EACH = 4.0
+"""Enough for all of depth 1 on an idle machine, of most situations; a slow one tries fewer orders."""
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_orders_of_depth_one_keep_the_invariants_and_settle(name: str):
+    """In a process of its own: exploring forks."""
+    command = ["-m", "tests.simulation.exhaustive", "--depth", "1", "--situation", name]
+    ended = subprocess.run(
+        [sys.executable, *command, "--seconds", str(SECONDS_EACH)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+# -- the explorer ------------------------------------------------------------------------------------------------------
+
+
+class Counter:
+    """Two processes that add 1 to a number by reading and writing it; ``seen`` is where results of all runs go."""
+
+    def __init__(self, *, compare_and_swap: bool) -> None:
+        self.value = 0
+        self.compare_and_swap = compare_and_swap
+
+    async def add(self, director: Director, process: str) -> None:
+        THREAD.set(process)
+        while True:
+            await director.step(process, "reads", self.value)
+            read = self.value
+            await director.step(process, "writes")
+            if self.value == read or not self.compare_and_swap:
+                self.value = read + 1
+                return
+
+
+def results(tmp: Path, *, depth: int, compare_and_swap: bool, events: int = 0) -> tuple[list[int], Known]:
+    """What the number was at the end of each run; by its own process, as the explorer forks."""
+    known = Known(states_max=1000)
+    written = tmp / "results"
+
+    async def main(loop: ExploredLoop) -> None:
+        counter, left = Counter(compare_and_swap=compare_and_swap), [events]
+        fork = Fork(known, depth=depth, go_on=lambda: True)
+
+        def more() -> Iterator[Step]:
+            if left[0]:
+                yield Step("events", "a", f"event {left[0]}", partial(_take, left))
+
+        director = Director(
+            fork=fork, order=["a", "b", "events"], more_steps=more, world=lambda: (counter.value, left[0])
+        )
+        tasks = [loop.create_task(counter.add(director, process)) for process in ("a", "b")]
+        await asyncio.sleep(0)
+        loop.director = director.turn
+        await director.ended
+        loop.director = None
+        known.count("runs", 1)
+        with written.open("a") as file:
+            file.write("" if director.trail.merged else f"{counter.value}\n")
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    parent = os.getpid()
+    try:
+        run_explored(main)
+    finally:
+        if os.getpid() != parent:
+            os._exit(0)
+    return [int(line) for line in written.read_text().split()], known
+
+
+def _take(left: list[int]) -> None:
+    left[0] -= 1
+
+
+def test_without_a_change_the_first_thread_runs_to_its_end(tmp_path: Path):
+    found, known = results(tmp_path, depth=0, compare_and_swap=False)
+    assert (found, known.count("runs")) == ([2], 1)
+
+
+def test_one_change_finds_the_lost_update(tmp_path: Path):
+    found, _ = results(tmp_path, depth=1, compare_and_swap=False)
+    assert set(found) == {1, 2}
+
+
+def test_compare_and_swap_loses_no_update_in_any_order(tmp_path: Path):
+    found, known = results(tmp_path, depth=4, compare_and_swap=True)
+    assert set(found) == {2}
+    assert known.count("runs") > 5
+
+
+def test_events_come_at_any_moment_and_equal_states_are_met_once(tmp_path: Path):
+    found, known = results(tmp_path, depth=2, compare_and_swap=True, events=2)
+    assert set(found) == {2}
+    assert known.count("runs") > len(found)
+
+
+def test_a_state_is_known_only_with_as_much_depth_left():
+    known = Known(states_max=10)
+    met = [known.met("a", 1), known.met("a", 1), known.met("a", 0), known.met("a", 2), known.met("a", 1)]
+    assert met == [False, True, True, False, True]
+    assert known.count("states") == 1
+
+
+def test_more_states_than_there_is_room_for_are_an_error():
+    known = Known(states_max=3)
+    for number in range(3):
+        assert not known.met(("state", number), 0)
+    with pytest.raises(EndlessRun, match="more than 3 states"):
+        known.met("one more", 0)

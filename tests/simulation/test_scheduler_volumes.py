@@ -1,0 +1,257 @@
+"""Pods with claims: the volume plugins against kube-scheduler 1.36's texts, and the loop that waits for volumes and claims."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from extender.kube.api import PODS, Obj
+from extender.sim.scheduler.cache import SchedulerCache, Snapshot
+from extender.sim.scheduler.framework import CycleState
+from extender.sim.scheduler.listers import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    Listers,
+)
+from extender.sim.scheduler.types import Code, PodInfo, Status, node_view, pod_info
+from extender.sim.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
+from tests.simulation.scheduler_scene import NS, Scene, node_object, pod_object
+
+ZONE = "topology.kubernetes.io/zone"
+BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+ITS_CLAIM = [{"name": "v0", "persistentVolumeClaim": {"claimName": "data"}}]
+
+
+def a_volume(name: str = "disk", *, zones: tuple[str, ...] = (), **labels: str) -> Obj:
+    spec: Obj = {"claimRef": {"namespace": NS, "name": "data"}}
+    if zones:
+        terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": list(zones)}]}]
+        spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": terms}}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def a_claim(name: str = "data", *, volume: str = "disk", bound: bool = True, **fields: Any) -> Obj:
+    metadata: Obj = {"name": name, "namespace": NS, **fields.pop("metadata", {})}
+    if bound:
+        metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    status = fields.pop("status", {})
+    return {"metadata": metadata, "spec": {"volumeName": volume, **fields}, "status": status}
+
+
+def a_class(mode: str, name: str = "fast") -> Obj:
+    return {"metadata": {"name": name}, "provisioner": "example.com/none", "volumeBindingMode": mode}
+
+
+def known(*, volumes: tuple[Obj, ...] = (), claims: tuple[Obj, ...] = (), classes: tuple[Obj, ...] = ()):
+    listers = Listers()
+    for volume in volumes:
+        listers.stores[PERSISTENT_VOLUMES][volume["metadata"]["name"]] = volume
+    for claim in claims:
+        listers.stores[PERSISTENT_VOLUME_CLAIMS][f"{NS}/{claim['metadata']['name']}"] = claim
+    for item in classes:
+        listers.stores[STORAGE_CLASSES][item["metadata"]["name"]] = item
+    return listers
+
+
+def a_pod(name: str = "p", *, node: str = "", volumes: list[Obj] | None = None) -> PodInfo:
+    obj = pod_object(name, volumes=ITS_CLAIM if volumes is None else volumes)
+    obj["metadata"]["uid"] = f"uid-{name}"
+    obj["spec"]["nodeName"] = node
+    return pod_info(obj)
+
+
+def a_cluster(*pods: PodInfo) -> Snapshot:
+    """One node in zone a and region r, one in zone b, one without labels."""
+    cache = SchedulerCache()
+    for name, labels in (("a", {ZONE: "a", REGION: "r"}), ("b", {ZONE: "b"}), ("bare", {})):
+        cache.put_node(node_view(node_object(name, labels=labels)))
+    for pod in pods:
+        cache.put_pod(pod)
+    return cache.snapshot()
+
+
+Plugin = VolumeRestrictions | VolumeBinding | VolumeZone
+
+
+def refusals(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> dict[str, Status]:
+    """By node; "" for a pod that no node can take."""
+    state = CycleState()
+    prepared = plugin.pre_filter(state, pod, snapshot)
+    if prepared.status is not None:
+        return {"": prepared.status}
+    if prepared.skip:
+        return {}
+    found = {node.name: plugin.filter(state, pod, node) for node in snapshot.nodes}
+    return {name: status for name, status in found.items() if status is not None}
+
+
+@pytest.mark.parametrize("plugin", [VolumeRestrictions, VolumeBinding, VolumeZone])
+def test_a_pod_without_claims_is_no_matter_for_the_volume_plugins(plugin):
+    assert plugin(known()).pre_filter(CycleState(), a_pod(volumes=[]), a_cluster()).skip
+
+
+@pytest.mark.parametrize("plugin", [VolumeRestrictions, VolumeBinding, VolumeZone])
+def test_a_claim_that_does_not_exist_fits_nowhere(plugin):
+    (status,) = refusals(plugin(known()), a_pod(), a_cluster()).values()
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.message == 'persistentvolumeclaim "data" not found'
+
+
+def test_a_volume_of_one_zone_keeps_its_pod_in_that_zone():
+    listers = known(volumes=(a_volume(zones=("a",)),), claims=(a_claim(),))
+    found = refusals(VolumeBinding(listers), a_pod(), a_cluster())
+    assert {name: status.message for name, status in found.items()} == dict.fromkeys(
+        ("b", "bare"), "node(s) didn't match PersistentVolume's node affinity"
+    )
+
+
+def test_a_volume_without_node_affinity_reaches_every_node():
+    assert (
+        refusals(VolumeBinding(known(volumes=(a_volume(),), claims=(a_claim(),))), a_pod(), a_cluster()) == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        pytest.param(
+            a_claim(bound=False), "pod has unbound immediate PersistentVolumeClaims", id="not yet bound"
+        ),
+        pytest.param(
+            a_claim(volume="", bound=False, storageClassName="gone"),
+            "pod has unbound immediate PersistentVolumeClaims",
+            id="its class is gone",
+        ),
+        pytest.param(
+            a_claim(status={"phase": "Lost"}),
+            'persistentvolumeclaim "data" bound to non-existent persistentvolume "disk"',
+            id="lost",
+        ),
+        pytest.param(
+            a_claim(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            'persistentvolumeclaim "data" is being deleted',
+            id="being deleted",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_used_fits_nowhere_and_says_why(claim, message):
+    (status,) = refusals(VolumeBinding(known(claims=(claim,))), a_pod(), a_cluster()).values()
+    assert status.message == message
+
+
+def test_a_bound_claim_whose_volume_is_gone_is_refused_on_each_node():
+    found = refusals(VolumeBinding(known(claims=(a_claim(),))), a_pod(), a_cluster())
+    assert {status.message for status in found.values()} == {
+        "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+    }
+    assert set(found) == {"a", "b", "bare"}
+
+
+def test_nothing_provisions_here_so_a_claim_that_waits_for_its_first_consumer_finds_no_volume():
+    claim = a_claim(volume="", bound=False, storageClassName="fast")
+    listers = known(claims=(claim,), classes=(a_class("WaitForFirstConsumer"),))
+    found = refusals(VolumeBinding(listers), a_pod(), a_cluster())
+    assert found["a"].message == "node(s) didn't find available persistent volumes to bind"
+    assert refusals(VolumeZone(listers), a_pod(), a_cluster()) == {}
+
+
+@pytest.mark.parametrize(
+    ("labels", "refused"),
+    [
+        pytest.param({ZONE: "a"}, {"b"}, id="zone"),
+        pytest.param({ZONE: "a__b"}, set(), id="two zones"),
+        pytest.param({BETA_ZONE: "b"}, {"a"}, id="the old label on the volume only"),
+        pytest.param({REGION: "r"}, {"b"}, id="the node lacks the label but has another one"),
+        pytest.param({ZONE: "c__"}, set(), id="a value that cannot be read is ignored"),
+    ],
+)
+def test_zone_labels_of_a_volume_bind_only_nodes_that_have_topology_labels(labels, refused):
+    listers = known(volumes=(a_volume(**labels),), claims=(a_claim(),))
+    found = refusals(VolumeZone(listers), a_pod(), a_cluster())
+    assert set(found) == refused
+    assert {status.message for status in found.values()} <= {"node(s) had no available volume zone"}
+
+
+@pytest.mark.parametrize(
+    ("claim", "classes", "message"),
+    [
+        (a_claim(), (), 'persistentvolume "disk" not found'),
+        (a_claim(volume=""), (), "PersistentVolumeClaim had no pv name and storageClass name"),
+        (
+            a_claim(volume="", storageClassName="fast"),
+            (),
+            'storageclass.storage.k8s.io "fast" not found',
+        ),
+        (
+            a_claim(volume="", storageClassName="fast"),
+            (a_class("Immediate"),),
+            "PersistentVolume had no name",
+        ),
+    ],
+)
+def test_a_claim_without_a_volume_has_no_zone(claim, classes, message):
+    listers = known(claims=(claim,), classes=classes)
+    (status,) = refusals(VolumeZone(listers), a_pod(), a_cluster()).values()
+    assert status.message == message
+
+
+def test_a_claim_for_one_pod_at_a_time_is_refused_on_every_node_until_that_pod_is_gone():
+    listers = known(claims=(a_claim(accessModes=["ReadWriteOncePod"]),))
+    plugin, user = VolumeRestrictions(listers), a_pod("user", node="a")
+    snapshot, state = a_cluster(user), CycleState()
+    assert set(refusals(plugin, a_pod(), snapshot)) == {"a", "b", "bare"}
+    plugin.pre_filter(state, a_pod(), snapshot)
+    plugin.remove_pod(state, a_pod(), user, snapshot.get("a"))
+    assert plugin.filter(state, a_pod(), snapshot.get("b")) is None
+    plugin.add_pod(state, a_pod(), user, snapshot.get("a"))
+    assert plugin.filter(state, a_pod(), snapshot.get("b")) is not None
+
+
+def test_a_claim_that_pods_may_share_is_not_exclusive():
+    listers = known(claims=(a_claim(accessModes=["ReadWriteOnce"]),))
+    assert refusals(VolumeRestrictions(listers), a_pod(), a_cluster(a_pod("user", node="a"))) == {}
+
+
+# The loop
+
+
+@pytest.mark.looptime
+async def test_a_pod_waits_for_its_claim_and_volume_and_then_goes_where_the_volume_is():
+    scene = Scene()
+    await scene.node("a", labels={ZONE: "a"})
+    await scene.node("b", labels={ZONE: "b"})
+    await scene.pod("p", volumes=ITS_CLAIM)
+    async with scene.running():
+        await asyncio.sleep(2)
+        refused = await scene.condition("p")
+        # DynamicResources' PostFilter finds no state, because its PreFilter was not reached: preemption is not even tried.
+        assert (
+            refused["message"] == '0/2 nodes are available: persistentvolumeclaim "data" not found. not found'
+        )
+        await scene.cluster.create(PERSISTENT_VOLUME_CLAIMS, NS, a_claim())
+        await asyncio.sleep(15)
+        assert (await scene.condition("p"))["message"] == (
+            '0/2 nodes are available: persistentvolume "disk" not found. not found'
+        )
+        await scene.cluster.create(PERSISTENT_VOLUMES, "", a_volume(zones=("b",)))
+        await asyncio.sleep(30)
+    assert await scene.node_of("p") == "b"
+
+
+@pytest.mark.looptime
+async def test_an_exclusive_claim_goes_from_pod_to_pod():
+    scene = Scene()
+    await scene.node("n")
+    await scene.cluster.create(PERSISTENT_VOLUMES, "", a_volume())
+    await scene.cluster.create(PERSISTENT_VOLUME_CLAIMS, NS, a_claim(accessModes=["ReadWriteOncePod"]))
+    await scene.pod("first", volumes=ITS_CLAIM)
+    async with scene.running():
+        await asyncio.sleep(2)
+        await scene.pod("second", volumes=ITS_CLAIM)
+        await asyncio.sleep(10)
+        assert (await scene.node_of("first"), await scene.node_of("second")) == ("n", "")
+        await scene.cluster.delete(PODS, NS, "first", grace_period_s=0)
+        await asyncio.sleep(30)
+    assert await scene.node_of("second") == "n"
