@@ -55,6 +55,22 @@ class _NoDescriptors(selectors.SelectSelector):
         return []
 
 
+class _NumberedTask(asyncio.Task[Any]):
+    """A task whose hash is its number.
+
+    asyncio keeps tasks in sets, a TaskGroup cancels its own in their order, and that of addresses is another one in each run.
+    """
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], *, loop: "VirtualTimeLoop", **options: Any
+    ) -> None:
+        self._number = loop.next_task_number()
+        super().__init__(coroutine, loop=loop, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop with ``time()`` of its own, in seconds from 0."""
 
@@ -70,6 +86,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         # a nanosecond early, and waits for the rest of it, would be woken at once for ever.
         self._clock_resolution = 0.0
         self._paused: dict[str, list[asyncio.Handle]] = {}
+        self._tasks_made = 0
+        self.set_task_factory(_numbered)  # type: ignore[arg-type]
+
+    def next_task_number(self) -> int:
+        """Tasks so far."""
+        self._tasks_made += 1
+        return self._tasks_made
 
     def time(self) -> float:
         """Virtual seconds since the loop was made."""
@@ -124,6 +147,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._instant_s, self._turns = self._virtual_s, 0
         elif self._turns > TURNS_PER_INSTANT_MAX:
             raise Livelock(f"the clock stands still at {self._virtual_s:.6f} s")
+
+
+def _numbered(loop: Any, coroutine: Coroutine[Any, Any, T], **options: Any) -> "asyncio.Task[T]":
+    return _NumberedTask(coroutine, loop=loop, **options)
 
 
 def _process_of(handle: asyncio.Handle) -> str:

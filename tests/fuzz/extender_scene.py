@@ -24,7 +24,7 @@ from extender.service.verbs import ExtenderVerbs
 from tests.fuzz.findings import Broken
 from tests.fuzz.target import Target
 from tests.support.builders import NS
-from tests.support.service import FaultApi, World
+from tests.support.service import FaultApi, World, always
 
 EVENTS_MAX: Final = 5_000
 METRICS_BYTES_MAX: Final = 64 * 1024
@@ -101,7 +101,7 @@ class VerbTarget(Target):
         loop = asyncio.get_running_loop()
         self.binder = _Binder(self.api, self.caches, clock=loop.time, is_leader=lambda: True)
         self.binder.taken = []
-        self.pod_binder = PodBinder(self.api, self.caches, self.binder)
+        self.pod_binder = PodBinder(self.api, self.caches, self.binder, knows_past=always)
         self.reactivator = Reactivator(self.api, self.caches, metrics=world.metrics)
         self.recorder = world.recorder()
         self.verbs = ExtenderVerbs(

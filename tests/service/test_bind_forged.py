@@ -16,7 +16,7 @@ from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Binding, 
 from extender.service.binder import BindRefused, PodBinder
 from extender.service.config import config_from
 from tests.support.builders import NS
-from tests.support.service import World, bind_args, until
+from tests.support.service import World, always, bind_args, until
 
 pytestmark = pytest.mark.looptime
 
@@ -237,7 +237,7 @@ async def test_which_schedulers_pods_are_bound_is_configured():
     await world.pod(0, {}, schedulerName="batch-scheduler")
     uid = await world.pod(1, {})
     await world.sync()
-    binder = PodBinder(world.api, world.caches, world.binder(), scheduler_names=config.scheduler_names)
+    binder = PodBinder(world.api, world.caches, world.binder(), knows_past=always, scheduler_names=config.scheduler_names)
     await binder.bind(NS, "dispatcher-0", str((await world.pod_object(0))["metadata"]["uid"]), "node-1")
     assert await world.node_of(0) == "node-1"
     with pytest.raises(BindRefused, match=r"'vreplica-scheduler'.*schedulerNames"):
