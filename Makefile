@@ -49,6 +49,31 @@ SEEDS ?= 20
 simulate: $(VENV)/stamp-run ## The shipped service under injected faults in virtual time (SEEDS=N, ARGS="--seed S")
 	@$(BIN)/vreplica simulate --seeds $(SEEDS) $(ARGS)
 
+.PHONY: exhaustive
+exhaustive: $(VENV)/stamp-test ## All interleavings of a small scope, and a kill at every await point (ARGS="--depth D")
+	@$(BIN)/python -m tests.simulation.exhaustive $(ARGS)
+	@$(BIN)/python -m tests.simulation.await_points
+
+.PHONY: mutants
+mutants: $(VENV)/stamp-test ## Break the code on purpose, one break at a time: each must be caught (ARGS="--only NAME")
+	@$(BIN)/python -m tests.mutants $(ARGS)
+
+.PHONY: fuzz
+INPUTS ?= 20000
+fuzz: $(VENV)/stamp-test ## Mutated inputs to every endpoint and parser (INPUTS=N each)
+	@$(BIN)/python -m tests.fuzz --target all --inputs $(INPUTS) $(ARGS)
+
+.PHONY: soak
+MINUTES ?= 60
+soak: $(VENV)/stamp-test ## Hours with faults: nothing may grow (MINUTES=N, ARGS="--backend real")
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+.PHONY: differential
+differential: $(VENV)/stamp-test ## The embedded cluster against a real API server and kube-scheduler (generated operations and clusters)
+	@$(BIN)/python -m tests.e2e.build
+	@$(BIN)/python -m tests.differential api $(ARGS)
+	@$(BIN)/python -m tests.differential scheduler $(ARGS)
+
 .PHONY: e2e
 e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one
 	@$(BIN)/python -m tests.e2e.build

@@ -266,6 +266,8 @@ class _Plan:
             pod, there = self.pool.pods[name], self.kept.get(name, 0)
             if pod.ordinal is None or pod.leaving or not self.pool.is_member(pod):
                 continue
+            if not (pod.schedulable or self.rules.keep_on_unavailable):
+                continue
             free = self._free_of(pod.ordinal) // self.weight
             if (back := min(missing, claims[name].published - there, free)) > 0:
                 self.kept[name] = there + back

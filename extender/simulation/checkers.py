@@ -1,5 +1,11 @@
 """Checkers of the invariants, on what the API server stores, after every write, with no help from the engine.
 
+    I1 never overcommitted  ``_check_i1``, on every ledger that the service writes
+    I2 covered              ``_check_i2_of_pod`` and ``_check_i2_of_vpod``, on every write of a pod or a status
+    I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped
+    I4 no needless move     ``_check_i4``, on every status: what leaves a pod has a reason that the store knows of
+    I5 bind is idempotent   ``World._repeated``, on binds sent twice; and ``run.state_problems``: no reservation is left
+
 They read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too:
 a pod annotated, an ordinal that is gone, a ledger that a person has edited. A cause excuses what it may excuse for
 ``EXCUSE_S``: a decision may be that old when it is written. What is excused must be put right in the end, which

@@ -16,6 +16,7 @@ from typing import Final
 from extender.core.errors import VReplicaError
 from extender.core.state import State
 from extender.kube.api import ADAPTERPOOLS
+from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
 from extender.sim.faults import FaultRates, named
 from extender.simulation.checkers import Checkers
@@ -28,6 +29,8 @@ SETTLE_TIMEOUT_S: Final = 420.0
 """kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the reconciler comes round."""
 GRACE_S: Final = 45.0
 """What reflectors that were refused again and again may wait before they look: only then does everybody know it is over."""
+IDLE_S: Final = ReflectorSettings().idle_timeout_s + GRACE_S
+"""... and what a watch that has fallen silent is waited for."""
 QUIET_S: Final = 60.0
 """Besides a pool's period and cool-down: for so long nothing is written at rest."""
 REST_TIMEOUT_S: Final = 3600.0
@@ -158,7 +161,7 @@ async def settle(world: World, checkers: Checkers, outcome: Outcome) -> list[str
     if problems := await wait_settled(world, checkers):
         return problems
     outcome.settled_s = loop.time() - calm_at
-    await asyncio.sleep(GRACE_S)
+    await asyncio.sleep(GRACE_S if not world.faults.counts["watch_hung"] else IDLE_S)
     if problems := await wait_quiet(world, checkers):
         return problems
     outcome.rested_s = loop.time() - calm_at

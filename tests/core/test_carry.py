@@ -93,7 +93,8 @@ class TestPlanned:
         scene.pool.set_closed(0b1)
         assert [carried(scene, ordinal) for ordinal in (0, 1)] == [({"a": 1}, {}), ({"a": 3}, {"a": 3})]
 
-    def test_a_pod_given_up_gets_nothing_new_and_only_what_is_still_published(self):
+    def test_a_pod_given_up_gets_nothing_new_and_covers_what_may_be_published_unseen(self):
+        # Seed 31026: the statuses of vpods that the last pod held were behind, and it was bound without them.
         scene = (
             Scene(slots=5, replicas=2)
             .pod(0, {"tenant/a": 2, "tenant/b": 1})
@@ -102,7 +103,7 @@ class TestPlanned:
         )
         scene.no_pod(0).pod(0, node="", uid="next").pod(1, node="")
         scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
-        assert carried(scene, 0) == ({"b": 1}, {})
+        assert carried(scene, 0) == ({"a": 2, "b": 1}, {})
         assert carried(scene, 1) == ({"a": 2, "b": 1}, {"a": 2, "b": 1})
 
     def test_a_tenant_that_the_pool_does_not_select_gets_nothing(self):

@@ -71,18 +71,17 @@ def plans_at_bind(profile: Profile) -> bool:
 def standing_of(
     pool: PoolState, pod_name: str, slots: int, strays: Mapping[str, Share] = EMPTY_LEDGER
 ) -> dict[str, Share]:
-    """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1): published ones first."""
+    """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1): published ones first.
+
+    What its last pod held counts also where the pod was given up and where we know of no status that publishes it: we may be
+    behind. What is too much is put right at once.
+    """
     state = pool.pods.get(pod_name)
     if state is None:
         return within_slots(slots, dict(strays))
     published = {key: claim.status for key, claim in state.claims.items() if claim.published}
-    sources = (published, strays, _last_ledger(pool, state))
+    sources = (published, strays, state.last_ledger)
     return within_slots(slots, *(_weighed(pool, source) for source in sources))
-
-
-def _last_ledger(pool: PoolState, state: PodState) -> Mapping[str, Share]:
-    """What comes back unpublished; nothing to a pod given up (rescheduleAfterSeconds): it is placed elsewhere."""
-    return state.last_ledger if state.name not in pool.abandoned else EMPTY_LEDGER
 
 
 def _weighed(pool: PoolState, shares: Mapping[str, Share]) -> dict[str, Share]:
@@ -130,7 +129,9 @@ def _open(pool: PoolState, state: PodState) -> bool:
 def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
     """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was seen to carry it."""
     back: dict[str, Share] = {}
-    for key, share in _last_ledger(pool, state).items():
+    if state.name in pool.abandoned:
+        return back  # given up (rescheduleAfterSeconds): it is placed elsewhere
+    for key, share in state.last_ledger.items():
         claim = state.claims.get(key)
         extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
         if extra > 0:
