@@ -23,6 +23,7 @@ from extender.core.model import (
 from extender.core.names import API_VERSION, POOL_LABEL, UNKNOWN_ZONE
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.reading import refuse_strange
 from extender.core.state import State
 
 Json = Mapping[str, object]
@@ -63,7 +64,7 @@ class Manifests:
             return
         if not name:
             raise InvalidObject(source, "metadata.name", f"is required for a {kind}")
-        _refuse_broken_names(obj, source)
+        refuse_strange(obj, source)
         obj = _with_namespace(obj) if kind not in {"Node", "Namespace"} else obj
         match kind:
             case "StatefulSet":
@@ -143,17 +144,6 @@ def _items(document: object, source: str, depth: int) -> Iterator[Json]:
 def _with_namespace(obj: Json) -> Json:
     metadata = decode.mapping(obj, "metadata")
     return {**obj, "metadata": {**metadata, "namespace": decode.text(metadata, "namespace") or "default"}}
-
-
-def _refuse_broken_names(obj: Json, source: str) -> None:
-    """JSON and YAML can escape half of a surrogate pair; nobody can print it, and no API server takes it."""
-    for part in ("namespace", "name"):
-        try:
-            decode.text(obj, "metadata", part).encode()
-        except UnicodeEncodeError as error:
-            raise InvalidObject(
-                source, f"metadata.{part}", "is not Unicode: half of a surrogate pair"
-            ) from error
 
 
 def _refuse_annotations_that_are_no_text(pod: Json) -> None:

@@ -18,7 +18,7 @@ _PLAIN: Final = (dict, MappingProxyType)
 EMPTY: Final[Json] = MappingProxyType({})
 COUNT_MAX: Final = 2**31 - 1
 DEPTH_MAX: Final = 100
-"""Levels of nesting in a configuration file; ours has five."""
+"""Levels of nesting in a file; an object of the API has some twenty."""
 TEXT_CHARS_MAX: Final = 253
 """Of a value that is read as a text and is none: no label is longer."""
 
@@ -127,7 +127,7 @@ def placements_from(
 
 
 def refuse_strange(document: object, subject: str) -> None:
-    """Refuse what YAML can say and no configuration has. Raises InvalidObject with the place.
+    """Refuse what a file can say and no configuration or manifest has. Raises InvalidObject with the place.
 
     Keys that are no texts, half of a surrogate pair, a number of more than 64 bits, more than ``DEPTH_MAX`` levels: they
     break sorting, printing and writing, so nothing that reads the document has to think of them. A value that aliases

@@ -28,8 +28,6 @@ class Context:
     leaf: Leaf
     embedded: Outcome
     real: Outcome
-    embedded_wrote: bool
-    """Whether the embedded server has stored anything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +50,11 @@ def _new_managers_only(context: Context) -> bool:
 
     That is so with a Scale, and with an object on its way out, whose deletion time a write sends back.
     """
-    if context.embedded_wrote or context.leaf.path != "shown.metadata.resourceVersion":
+    wrote = (context.embedded.wrote, context.real.wrote) == (False, True)
+    if not wrote or context.leaf.path not in {"wrote", "shown.metadata.resourceVersion"}:
         return False
     leaving = "deletionTimestamp" in context.real.shown["metadata"]
-    return context.operation.verb in {"update", "patch"} and (
-        context.operation.subresource == "scale" or leaving
-    )
+    return context.operation.subresource == "scale" or leaving
 
 
 def _ends_namespace(operation: Operation) -> bool:

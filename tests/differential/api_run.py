@@ -80,7 +80,6 @@ async def compare(real: Api, seed: int, kept: Sequence[int], length: int) -> Ver
         await side.prepare({operations[place].kind for place in kept})
     for place in kept:
         operation = operations[place]
-        version = embedded.version
         outcomes = await asyncio.gather(*(side.perform(operation) for side in sides))
         left, right = (
             normaliser.outcome(outcome, operation)
@@ -88,11 +87,7 @@ async def compare(real: Api, seed: int, kept: Sequence[int], length: int) -> Ver
         )
         verdict.compared += 1
         verdict.succeeded += not outcomes[1].error
-        wrote = embedded.version != version
-        rows = [
-            (leaf, excuse(Context(operation, leaf, *outcomes, embedded_wrote=wrote)))
-            for leaf in leaves(left, right)
-        ]
+        rows = [(leaf, excuse(Context(operation, leaf, *outcomes))) for leaf in leaves(left, right)]
         verdict.problems = [(place, operation, leaf) for leaf, row in rows if row is None]
         found = {row.name: row for _, row in rows if row is not None}
         verdict.excused.update(found.keys())

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 
-from extender.kube.api import CRDS, NAMESPACES, Obj
+from extender.kube.api import CRDS, NAMESPACES, Api, Obj
 from extender.kube.client import KubeApi
 from extender.sim.cluster import Cluster
 from tests.e2e.backend import apply_objects
@@ -66,6 +66,6 @@ async def embedded_api(seed: int) -> Cluster:
     return cluster
 
 
-async def new_namespace(api: KubeApi | Cluster, name: str) -> None:
+async def new_namespace(api: Api, name: str) -> None:
     """The namespace that a sequence runs in."""
     await api.create(NAMESPACES, "", {"metadata": {"name": name, "labels": {"sequence": name}}})

@@ -15,6 +15,7 @@ from yarl import URL
 from extender.core.errors import WireError
 from extender.core.model import VPod
 from extender.core.plan import Decision, place
+from extender.core.succession import Succession
 from extender.service.caches import Caches
 from extender.service.describe import StateQuery, describe_state
 from extender.service.informers import Informers
@@ -187,7 +188,8 @@ class ScheduleTarget(VerbTarget):
             ),
             orjson.dumps({"vpod": {**vpod, "vreplicas": 200_000}, "pool": pool}),
         ]
-        sources = Informers(self.api, self.caches, rng=random.Random(1)).sources
+        succession = Succession(asyncio.get_running_loop().time)
+        sources = Informers(self.api, self.caches, rng=random.Random(1), succession=succession).sources
         self.verb = ScheduleVerb(
             self.caches, _Placer(self.caches), sources, leading=lambda: True, leader=lambda: "somebody"
         )
@@ -296,5 +298,6 @@ def _proposed(data: bytes) -> dict[str, set[str]]:
             for node, victims in (by_node or {}).items():  # type: ignore[attr-defined]
                 pods = [pod for listed in in_any_case(victims, "Pods") for pod in listed or ()]  # type: ignore[attr-defined]
                 direct = {str(uid) for pod in pods for uid in in_any_case(pod, "UID")}
-                proposed[node] = direct | {pod["metadata"]["uid"] for pod in pods if "metadata" in pod}
+                described = [pod["metadata"] for pod in pods if isinstance(pod.get("metadata"), dict)]
+                proposed[node] = direct | {metadata["uid"] for metadata in described if "uid" in metadata}
     return proposed

@@ -20,6 +20,9 @@ from tests.fuzz.target import Target, any_json
 MEMORY_FOLDER: Final = next((str(path) for path in (Path("/dev/shm"),) if path.is_dir()), None)
 """Where files never reach a disk; None: wherever temporary files go."""
 
+YAML_WORDS: Final = ('"\\ud800"', "1: x", "true: x", "? 1", "0x" + "f" * 5000, "&a", "*a", "!!int", "null: ")
+"""What YAML can say and JSON cannot."""
+
 
 class FileTarget(Target):
     """A target that reads a file."""
@@ -57,7 +60,7 @@ class ConfigFileTarget(FileTarget):
         texts = [config, *((folder / name).read_text() for name in ("config.yaml", "policy.json"))]
         self.seeds = [text.encode() for text in texts]
         bomb = "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\n"
-        self.words = ("&a", "*a", "<<: *a", "!!python/object:os.system", "!!binary", "!!set", "? ", "- ", "---", "...", "2026-13-01", "0o7",
+        self.words = (*YAML_WORDS, "&a", "*a", "<<: *a", "!!python/object:os.system", "!!binary", "!!set", "? ", "- ", "---", "...", "2026-13-01", "0o7",
                       "1_000", "0x10", "1:30", ".inf", ".nan", "yes", "off", "~", "|", ">-", "%YAML 1.1", "# x", "\t", bomb)  # fmt: skip
         self.seeds.append((config + bomb).encode())
 
@@ -90,8 +93,9 @@ class PlanTarget(FileTarget):
         for name in ("pool.yaml", "vpods.yaml"):
             documents += yaml.safe_load_all((MANIFESTS / "examples" / name).read_text())
         listed = {"apiVersion": "v1", "kind": "List", "items": documents}
-        self.seeds = [orjson.dumps(listed), orjson.dumps(_plan_list())]
+        self.seeds = [orjson.dumps(listed), orjson.dumps(_plan_list()), yaml.safe_dump(_plan_list()).encode()]
         self.words = (
+            *YAML_WORDS,
             "ha",
             "pack",
             "spread",

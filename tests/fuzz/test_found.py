@@ -138,6 +138,15 @@ def test_a_file_with_what_no_configuration_has_is_refused(text: str, says: str, 
     assert says in str(caught.value)
 
 
+def test_keys_of_two_sorts_in_a_manifest_are_refused():
+    spec = {"template": {"spec": {"nodeSelector": {1: "a", "b": "c"}}}}
+    document = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "a"}, "spec": spec}
+    with pytest.raises(
+        InvalidObject, match=r"spec\.template\.spec\.nodeSelector: 1 as a key: must be a string"
+    ):
+        Manifests().add(document, "file.yaml")
+
+
 def test_a_file_that_refers_to_itself_is_read(tmp_path: Path):
     path = tmp_path / "config.yaml"
     path.write_text(KUBE_HEAD + "x: &a [*a]")

@@ -191,6 +191,19 @@ async def test_a_pod_keeps_its_quality_of_service_when_its_status_is_replaced():
     assert stored["status"] == {"phase": "Running", "qosClass": "BestEffort"}
 
 
+async def test_a_gated_pod_may_be_given_more_node_selector_and_no_other_pod_may():
+    cluster = a_cluster()
+    gates = [{"name": "example.dev/wait"}]
+    await cluster.create(PODS, NS, a_pod("gated", schedulingGates=gates, nodeSelector={"a": "b"}))
+    await cluster.create(PODS, NS, a_pod())
+    more, other = {"spec": {"nodeSelector": {"c": "d"}}}, {"spec": {"nodeSelector": {"a": "x"}}}
+    stored = await cluster.patch(PODS, NS, "gated", more, patch_type=MERGE)
+    assert stored["spec"]["nodeSelector"] == {"a": "b", "c": "d"}
+    for name, patch in (("gated", other), ("p", more)):
+        with pytest.raises(Invalid, match="spec: Forbidden"):
+            await cluster.patch(PODS, NS, name, patch, patch_type=MERGE)
+
+
 async def test_a_gated_pod_says_so_from_the_start():
     pod = await a_cluster().create(PODS, NS, a_pod(schedulingGates=[{"name": "example.dev/wait"}]))
     (condition,) = pod["status"]["conditions"]

@@ -204,7 +204,7 @@ def test_strategic_directives_of_maps_and_primitive_lists():
         "strategy": {"$retainKeys": ["type"], "type": "Recreate"},
     }
     assert strategic_merge_patch(document, patch) == {
-        "metadata": {"finalizers": ["b", "c"]},
+        "metadata": {"finalizers": ["c", "b"]},
         "strategy": {"type": "Recreate"},
     }
 

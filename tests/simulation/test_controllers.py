@@ -127,6 +127,7 @@ async def test_a_pod_is_made_as_kubernetes_makes_it():
             "vreplica.dev/pool": "s",
             "apps.kubernetes.io/pod-index": "0",
             "statefulset.kubernetes.io/pod-name": "s-0",
+            "topology.kubernetes.io/zone": "z",
         }
         [owner] = pod["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], owner["controller"]) == ("StatefulSet", "s", True)

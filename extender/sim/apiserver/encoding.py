@@ -52,7 +52,7 @@ def amount(text: str) -> Fraction:
         raise ValueError(f"{text!r} is no quantity")
     number, suffix = Fraction(found["number"]), found["suffix"] or ""
     if suffix.endswith("i"):
-        return number * 1024 ** _BINARY.index(suffix)
+        return number * Fraction(1024 ** _BINARY.index(suffix))
     power = _POWERS[suffix] if found["exponent"] is None else int(found["exponent"])
     return number * Fraction(10) ** power
 

@@ -128,8 +128,18 @@ def change_problems(old: Obj, new: Obj) -> Iterator[str]:
         if gate not in gates:
             words = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             yield f"spec.schedulingGates[{at}].name: Forbidden: {words}"
-    if not identical(_frozen_part(old["spec"]), _frozen_part(new["spec"])):
+    frozen_old, frozen_new = _frozen_part(old["spec"]), _frozen_part(new["spec"])
+    if gates and _narrowed(old["spec"], new["spec"]):
+        # A pod that is not to be scheduled yet may be given more nodeSelector.
+        frozen_old.pop("nodeSelector", None)
+        frozen_new.pop("nodeSelector", None)
+    if not identical(frozen_old, frozen_new):
         yield f"spec: Forbidden: {_CHANGE_WORDS}"
+
+
+def _narrowed(old: Obj, new: Obj) -> bool:
+    """Whether the new nodeSelector selects no node that the old one does not."""
+    return (old.get("nodeSelector") or {}).items() <= (new.get("nodeSelector") or {}).items()
 
 
 def _frozen_part(spec: Obj) -> Obj:

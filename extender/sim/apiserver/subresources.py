@@ -1,5 +1,6 @@
 """The scale subresource: an autoscaling/v1 Scale over whatever fields a kind keeps its replicas in."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from extender.kube.api import Obj, Resource
@@ -7,11 +8,11 @@ from extender.sim.apiserver.registry import Kind, ScalePaths
 from extender.sim.apiserver.selectors import selector_text
 from extender.sim.apiserver.statuses import (
     bad_request,
+    conflict,
     invalid,
     modified,
     no_such_resource,
     other_name,
-    precondition_failed,
     undecodable_patch,
     unparsable_version,
 )
@@ -81,7 +82,8 @@ def check_scale(kind: Kind, entry: Entry, scale: Obj) -> None:
         raise invalid(_SCALE, entry.key[1], [words])
     uid, version = str(metadata.get("uid") or ""), str(metadata.get("resourceVersion") or "")
     if uid and uid != entry.uid:
-        raise precondition_failed(kind.resource, entry.key, "UID", uid, entry.uid)
+        failed = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
+        raise conflict(replace(kind.resource, plural=f"{kind.resource.plural}/scale"), entry.key[1], failed)
     if (name := metadata.get("name", entry.key[1])) != entry.key[1]:
         raise other_name(name, entry.key[1])
     if version not in ("", "0"):
