@@ -61,6 +61,8 @@ class Batch:
     owner: object
     """Whose reservations the decisions are: what they are about, and nothing that has come since."""
     decisions: dict[str, Decision]
+    published: dict[str, Mapping[str, int]] = field(default_factory=dict)
+    """What was published when they were decided."""
     failed: dict[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     """vpods with a write whose outcome is unknown: their reservations must not be released."""
@@ -115,6 +117,8 @@ class Committer:
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> dict[str, str]:
         """Write decisions already reserved by ``owner``; vpod key -> error for those to be decided again."""
         batch = Batch(owner, {decision.vpod: decision for decision in decisions})
+        for key in batch.decisions:
+            batch.published[key] = self._published(key, pool)
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
                 if not self._leading():
@@ -293,8 +297,9 @@ class Committer:
     async def _status(self, batch: Batch, key: str) -> None:
         decision = batch.decisions[key]
         vpod = self._of_pool(key, decision.pool)
-        if decision.of != _version(vpod):
-            # Written now, the status would claim to be about a spec, or a vpod, that nobody has decided.
+        if decision.of != _version(vpod) or self._published(key, decision.pool) != batch.published[key]:
+            # Written now, the status would claim to be about a spec, or a vpod, that nobody has decided; or undo without a
+            # word what somebody else has published since, another leader perhaps (I4).
             batch.stale.add(key)
             return
         if vpod is None:
@@ -337,6 +342,11 @@ class Committer:
         """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""
         vpod = self._caches.vpods.latest(key)
         return vpod if vpod is not None and vpod.pool == pool else None
+
+    def _published(self, key: str, pool: str) -> Mapping[str, int]:
+        """What a vpod of the pool publishes, as far as we know."""
+        vpod = self._of_pool(key, pool)
+        return vpod.placements if vpod is not None else {}
 
     def _published_elsewhere(self, key: str, pool: str, pod_name: str) -> int:
         """vreplicas that a vpod which has left the pool still publishes on its pod (I2)."""

@@ -113,7 +113,8 @@ class System:
         self._audited_from = len(self._audit())
         scheduling = asyncio.create_task(self._start_schedulers(), name="schedulers")
         try:
-            if self.backend.name == "embedded":  # takes them before it starts
+            # The embedded cluster takes them before it starts; an account of their own is in the manifests, applied once.
+            if self.backend.name == "embedded" or self.setup.scheduler_account:
                 await scheduling
             await self._start_ours()
             await scheduling

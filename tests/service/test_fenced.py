@@ -15,8 +15,11 @@ pytestmark = pytest.mark.looptime
 
 async def wakes_up_late(service: Service) -> None:
     """``leading`` says no, as ``still_leading`` does; that the loops are ended comes a moment later."""
-    while not service.leading():
-        await asyncio.sleep(0)
+
+    async def leads() -> bool:
+        return service.leading()
+
+    await until(leads)
     service._always_leads = False
 
 

@@ -33,6 +33,8 @@ from tests.simulation.suspensions import ROOT, Expression, Place
 
 SEED: Final = 1
 QUIET_S: Final = 2.0
+RESTARTED_S: Final = 1.5
+"""Who was killed in the last moment runs again by then."""
 
 
 class Kill(NamedTuple):
@@ -88,9 +90,10 @@ async def _play(name: str, kill: Kill | None, result: Result) -> None:
     async with world:
         run = Run(world, checkers, suspended)
         await scenario.play(run)
-        run.end()
+        await asyncio.sleep(RESTARTED_S)
         result.problems += await wait_settled(world, checkers)
         await asyncio.sleep(QUIET_S)
+        run.end()
         result.problems += checkers.differences()
         result.problems += [*checkers.violations, *world.problems]
         result.problems += [line for replica in world.replicas for line in state_problems(replica)]

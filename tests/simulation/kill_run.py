@@ -117,7 +117,7 @@ class Run:
             await asyncio.wait({asked})
             if not asked.cancelled() and (error := asked.exception()) is None:
                 left = orjson.loads(asked.result()[0])["left"] > 0
-            elif not asked.cancelled() and not isinstance(error, ScheduleRefused):
+            elif not (asked.cancelled() or leader.api.crashed or isinstance(error, ScheduleRefused)):
                 self.world.problems.append(f"schedule: {error!r}")
 
     async def _keep(self) -> None:

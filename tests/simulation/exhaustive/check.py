@@ -92,7 +92,7 @@ class Scene:
         """Run everything in the order that is chosen."""
         streams = [thread for party in self.parties.values() for thread in party.streams]
         work = [f"{what} at {name}" for name, what in self.situation.work]
-        threads = [*work, WORLD]
+        threads = [*work, WORLD] if self.situation.acts_last else [WORLD, *work]
         order = [*threads, *streams] if self.bounds.late_events else [*streams, *threads]
         director = Director(
             fork=fork, choices=choices, order=order, more_steps=self._events, world=self._stored
@@ -170,8 +170,9 @@ class Scene:
 
     def violations(self) -> list[str]:
         """Of the invariants, as the checkers tell them; but not the gap that is known."""
+        invariant, _ = self.situation.known_gap
         told = self.checkers.violations
-        return [line for line in told if not (self.situation.known_gap and " s: I2: " in line)]
+        return [line for line in told if not (invariant and f" s: {invariant}: " in line)]
 
     def found(self) -> list[str]:
         """What is wrong."""

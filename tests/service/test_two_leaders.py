@@ -1,0 +1,28 @@
+"""Two that believe to lead decide about the same vpod: what one has published, the other does not undo without a word (I4)."""
+
+import asyncio
+
+from extender.core.ledger import Share
+from extender.kube.api import VPODS, PatchType
+from tests.service.test_committer import a_decision, commit
+from tests.support.service import TENANT, World
+
+
+async def test_a_move_that_another_leader_has_made_otherwise_is_not_published_over_it():
+    world = await World.create()
+    await world.pods(0)
+    await world.pod(1, {"tenant/a": Share(2)}, node="node-1")
+    await world.pod(2, {"tenant/a": Share(2)}, node="node-2")
+    await world.vpod("a", 2, {2: 2})
+    await world.sync()
+    paused = world.api.pause("patch", "pods", "dispatcher-0")
+    moving = asyncio.create_task(commit(world, a_decision("a", {0: 2})))
+    await paused.reached.wait()
+    status = {"placements": [{"podName": "dispatcher-1", "vreplicas": 2}]}
+    await world.cluster.patch(
+        VPODS, TENANT, "a", {"status": status}, patch_type=PatchType.MERGE, subresource="status"
+    )
+    await world.sync("vpods")
+    paused.go_on.set()
+    await moving
+    assert await world.published() == {1: 2}
