@@ -1,10 +1,11 @@
-"""Binds that run at once: of the same pod, and of two pods for the same pending vreplicas."""
+"""Binds at the same time as something else: another bind of the pod, a change of it, a decision about its vpods."""
 
 import asyncio
 
 import pytest
 
-from tests.support.builders import NS
+from extender.core.plan import place
+from tests.support.builders import NS, POOL
 from tests.support.service import World
 
 pytestmark = pytest.mark.looptime
@@ -28,15 +29,13 @@ async def test_a_bind_that_is_asked_again_while_it_is_written_is_not_written_twi
 async def test_a_pod_that_changes_while_it_is_bound_leaves_what_was_planned_for_it_to_nobody_else():
     world = await World.create()
     await world.pod(0)
-    await world.pod(1)
+    await world.pods(1)
     await world.vpod("a", 1)
     await world.sync()
-    binder, pods = world.binder(), world.caches.pods
-    first = pods.get(f"{NS}/dispatcher-0")
-    assert first is not None
-    assert binder.assume(first, "node-0").carry.planned == {"tenant/a": 1}
+    pod = world.caches.pods.get(f"{NS}/dispatcher-0")
+    assert pod is not None
+    assert world.binder().assume(pod, "node-0").carry.planned == {"tenant/a": 1}
     await world.annotate(0, noise="x")
     await world.sync("pods")
-    second = pods.get(f"{NS}/dispatcher-1")
-    assert second is not None
-    assert binder.assume(second, "node-1").carry.planned == {}
+    pool = world.caches.state.pool(POOL)
+    assert place(pool, pool.vpods["tenant/a"]).target == {"dispatcher-0": 1}

@@ -1,4 +1,4 @@
-"""What a commit may rely on, and for how long: proofs, doubts, others' reservations, and what only the reconciler finds."""
+"""What a commit may rely on, and for how long: proofs, doubts, and what others have reserved or published since."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,17 +7,13 @@ import pytest
 
 from extender.core.ledger import Share
 from extender.core.plan import release_all
-from extender.kube.api import VPODS
+from extender.kube.api import VPODS, PatchType
 from extender.service.caches import Caches
-from extender.service.foreign_writes import ForeignWrites
-from extender.service.own_writes import OwnWrites
 from extender.service.proofs import FRESH_S, Proofs
-from extender.service.queue import VPodQueues
-from extender.service.reconciler import Reconciler
 from extender.service.status_doubts import StatusDoubts
 from tests.service.test_committer import OWNER, a_decision, a_world, commit, made_now
-from tests.support.builders import POOL, a_vpod
-from tests.support.service import TENANT, World
+from tests.support.builders import NS, POOL, a_vpod
+from tests.support.service import TENANT, World, lost
 
 pytestmark = pytest.mark.looptime
 
@@ -89,7 +85,7 @@ async def test_a_vpod_that_comes_back_while_its_release_is_written_keeps_its_led
         await world.vpod("a", 3)
         await world.sync("vpods")
 
-    world.api.fail("patch", "vpods/status", "b", then=come_back)
+    world.api.fail("patch", "vpods/status", name="b", then=come_back)
     gone = release_all(world.caches.state.pool(POOL), "tenant/a")
     await commit(world, a_decision("b", {0: 1}), gone)
     assert (await world.cluster.get(VPODS, TENANT, "a"))["spec"]["vreplicas"] == 3
@@ -106,17 +102,55 @@ async def test_a_ledger_that_somebody_else_has_begun_is_not_overwritten():
     assert await world.ledger(0) == {"tenant/x": 10}
 
 
-async def test_a_ledger_and_a_status_that_differ_are_decided_again_by_the_reconciler():
-    world = await a_world(1)
-    await world.pod(0, {"tenant/a": 3, "tenant/b": 1}, node="node-0")
-    await world.vpod("a", 2, {0: 2})
-    await world.vpod("b", 1, {0: 1})
+async def test_what_another_leader_publishes_meanwhile_stays_in_the_ledger():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 1, {0: 3})
+    await world.vpod("b", 1)
     await world.sync()
-    clock = asyncio.get_running_loop().time
-    queues = VPodQueues(clock)
-    foreign = ForeignWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
-    reconciler = Reconciler(
-        world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock
+    pause = world.api.pause("patch", "vpods/status", name="b")
+    written = asyncio.create_task(commit(world, a_decision("a", {0: 1}), a_decision("b", {0: 1})))
+    await pause.reached.wait()
+    await asyncio.sleep(1)
+    assert await world.published() == {0: 1}
+    status = {"placements": [{"podName": "dispatcher-0", "vreplicas": 3}], "scheduledVReplicas": 3}
+    await world.cluster.patch(
+        VPODS, TENANT, "a", {"status": status}, patch_type=PatchType.MERGE, subresource="status"
     )
-    await reconciler.reconcile()
-    assert await queues.of(POOL).pop_batch(10) == ["tenant/a"]
+    await world.sync("vpods")
+    pause.go_on.set()
+    await written
+    assert await world.ledger(0) == {"tenant/a": 3, "tenant/b": 1}
+
+
+async def test_what_a_vpod_that_has_left_still_publishes_stays_in_the_ledger():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 3, {0: 3}, poolRef={"namespace": NS, "name": "other"})
+    await world.sync()
+    committer, gone = world.committer(), release_all(world.caches.state.pool(POOL), "tenant/a")
+    committer.reserve(OWNER, gone)
+    assert set(await committer.commit(OWNER, POOL, [gone])) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/a": 3}
+
+
+async def test_a_ledger_that_may_have_been_lowered_is_not_published_by_what_we_know_of_it():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    committer = world.committer()
+
+    async def decide(vreplicas: int) -> None:
+        await world.set_vreplicas("a", vreplicas)
+        await world.sync("vpods")
+        decision = made_now(world, a_decision("a", {0: vreplicas}))
+        committer.reserve(OWNER, decision)
+        await committer.commit(OWNER, POOL, [decision])
+
+    await decide(3)
+    world.api.fail("patch", "pods", after=lost())
+    world.api.fail("get", "pods", before=lost())
+    await decide(1)
+    assert await world.ledger(0) == {"tenant/a": 1}
+    await decide(3)
+    await world.check()

@@ -19,8 +19,9 @@ async def holds_up(listed: str) -> None:
         await lease.reached.wait()
         pause = world.api.pause("list", listed)
         lease.go_on.set()
+        async with asyncio.timeout(10):
+            await pause.reached.wait()
         await asyncio.sleep(1)
-        assert pause.reached.is_set()
         assert world.api.writes() == []
         pause.go_on.set()
 

@@ -1,0 +1,19 @@
+"""Vpods that have changed to another pool still publish pods of their old one: the next pod there covers them (I2)."""
+
+from extender.core.ledger import Share
+from extender.core.node_level.carry import carry_of
+from extender.core.scaling.size import anyone
+from tests.support.builders import NS, POOL, Scene, a_vpod
+
+
+def test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publish():
+    scene = Scene(slots=4).pod(0, node="").vpod("b", 2, {0: 2})
+    scene.state.vpod_changed(None, a_vpod("a", 3, {0: 3}, pool=f"{NS}/other"))
+    strays = scene.state.strays(POOL, "dispatcher-0")
+    assert strays == {"tenant/a": Share(3)}
+    pod = scene.pool.pods["dispatcher-0"].pod
+    assert pod is not None
+    carry = carry_of(scene.pool, pod, slots=4, with_planned=False, allows=anyone, strays=strays)
+    assert carry.ledger == {"tenant/b": Share(2), "tenant/a": Share(2)}, (
+        "its own first, and never over its slots"
+    )

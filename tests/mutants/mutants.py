@@ -1,0 +1,20 @@
+"""The list of all mutants. One that does not apply any more, because the code has changed, has to be looked at again."""
+
+from typing import Final
+
+from tests.mutants.binding import BINDING
+from tests.mutants.leading import LEADING
+from tests.mutants.mutant import Mutant
+from tests.mutants.state import CACHES, PLAN, POOL_STATE, SCALE_DOWN
+from tests.mutants.writing import COMMITTER, LOOPS
+
+MUTANTS: Final[tuple[Mutant, ...]] = (
+    *BINDING,
+    *CACHES,
+    *COMMITTER,
+    *LOOPS,
+    *LEADING,
+    *SCALE_DOWN,
+    *POOL_STATE,
+    *PLAN,
+)

@@ -1,0 +1,323 @@
+"""Breaks of what decisions look at: the assume caches, the state, the plan, and what a pool may lose."""
+
+from tests.mutants.mutant import Mutant
+
+_ASSUME = "extender/core/assume.py"
+_CACHES = "extender/core/caches.py"
+_STATE = "extender/core/pool_state.py"
+_CLAIMS = "extender/core/claims.py"
+_PLAN = "extender/core/plan.py"
+_DOWN = "extender/core/scaling/scale_down.py"
+_SCALER = "extender/service/pool_scaler.py"
+_AFTER = "tests/core/test_assume.py::TestAfterAWrite::"
+_BEFORE = "tests/core/test_assume.py::TestBeforeAWrite::"
+_OBJECTS = "tests/core/test_caches.py::"
+_STANDING = "tests/core/test_carry.py::TestStanding::"
+_PLANS = "tests/core/test_plan.py::"
+_PLACES = "tests/core/test_plan_properties.py::"
+_LEAVES = "tests/core/test_scale_down.py::"
+_SCALES = "tests/service/test_autoscaler.py::"
+_STATES = "tests/core/test_state.py::"
+_CLAIMED = "tests/core/test_claims.py::"
+
+CACHES = (
+    Mutant(
+        "an older object is accepted",
+        _ASSUME,
+        "if offered > stored:",
+        "if offered != stored:",
+        "stale read: events come late, and lists from old caches",
+        (f"{_AFTER}test_an_event_that_is_not_newer_changes_nothing",),
+    ),
+    Mutant(
+        "an older reply is accepted",
+        _ASSUME,
+        "if offered is None or stored is None or offered < stored:",
+        "if offered is None or stored is None:",
+        "stale read: the watch is ahead of it",
+        (f"{_AFTER}test_assume_refuses_an_older_or_unreadable_version",),
+    ),
+    Mutant(
+        "a decision made from an older object is assumed",
+        _ASSUME,
+        "if stored.resource_version != obj.resource_version:\n            raise",
+        "if not stored.resource_version:\n            raise",
+        "the object has changed since it was decided",
+        (f"{_BEFORE}test_assume_takes_the_stored_version_only",),
+    ),
+    Mutant(
+        "an assumption outlives its version",
+        _ASSUME,
+        "if assumed is None or assumed.resource_version != stored.resource_version:",
+        "if assumed is None:",
+        "what the API server says counts, not what we meant to write",
+        (f"{_BEFORE}test_another_stored_version_voids_the_assumption",),
+    ),
+    Mutant(
+        "restore undoes a later assumption",
+        _ASSUME,
+        "if assumed is not None and assumed.resource_version == obj.resource_version:",
+        "if assumed is not None:",
+        "restore undoing too much: another bind has begun since",
+        (f"{_BEFORE}test_restore_gives_up_what_was_assumed_at_that_version",),
+    ),
+    Mutant(
+        "restore does nothing",
+        _ASSUME,
+        "del self._assumed[obj.key]\n            self._reconcile(obj.key)",
+        "self._reconcile(obj.key)",
+        "lost revert",
+        (f"{_BEFORE}test_restore_gives_up_what_was_assumed_at_that_version",),
+    ),
+    Mutant(
+        "restore undoes what was written",
+        _CACHES,
+        "            self._effective.restore(assumed)\n",
+        "            self._effective.restore(assumed)\n        self._stored.restore(key)\n",
+        "restore undoing too much: what the API server has answered is true",
+        (f"{_OBJECTS}test_what_is_written_is_not_restored",),
+    ),
+    Mutant(
+        "the late end of a pod before removes the new one",
+        _ASSUME,
+        "if latest is None or _is_previous_incarnation(obj, latest):",
+        "if latest is None:",
+        "events of the same name, reordered",
+        (f"{_AFTER}test_the_late_delete_of_a_previous_incarnation",),
+    ),
+    Mutant(
+        "a relist forgets what was written since",
+        _CACHES,
+        "if obj.key not in listed and not newer:",
+        "if obj.key not in listed:",
+        "stale read: the list is older than our write",
+        (f"{_OBJECTS}test_a_relist_forgets_what_is_gone_and_keeps_what_was_written_since",),
+    ),
+    Mutant(
+        "a relist forgets nothing",
+        _CACHES,
+        "if obj.key not in listed and not newer:",
+        "if obj.key not in listed and newer:",
+        "pods that are gone would keep their slots",
+        (f"{_OBJECTS}test_a_relist_forgets_what_is_gone_and_keeps_what_was_written_since",),
+    ),
+    Mutant(
+        "a reply about another incarnation is taken",
+        _CACHES,
+        "if known is not None and known.uid != obj.uid:",
+        "if known is not None and not obj.uid:",
+        "the end of the pod before, and its last ledger, would never be seen (I2)",
+        (f"{_OBJECTS}test_another_incarnation_is_left_to_the_watch",),
+    ),
+    Mutant(
+        "a write that changed nothing leaves its assumption",
+        _CACHES,
+        "self.restore(obj.key)\n        return True",
+        "return True",
+        "the pod would count as being bound for ever",
+        (f"{_OBJECTS}test_a_write_that_changed_nothing_ends_the_assumption_too",),
+    ),
+)
+
+POOL_STATE = (
+    Mutant(
+        "the last ledger is kept only where the end was seen",
+        _STATE,
+        "(new is None or new.uid != old.uid):\n            state.last_ledger = dict(old.ledger)",
+        "new is None:\n            state.last_ledger = dict(old.ledger)",
+        "a relist shows the next incarnation in place of the last one (I2)",
+        (
+            f"{_CLAIMED}test_the_next_incarnation_that_comes_without_the_end_of_the_last_brings_its_ledger_back",
+        ),
+    ),
+    Mutant(
+        "a pending pod's annotation counts",
+        _STATE,
+        "new.ledger if new is not None and new.node and not new.finished else",
+        "new.ledger if new is not None and not new.finished else",
+        "before the bind it is anybody's advice",
+        (f"{_CLAIMED}test_the_annotation_of_a_pod_that_is_not_bound_claims_nothing",),
+    ),
+    Mutant(
+        "another owner's reservation is released",
+        _STATE,
+        "claim.reserved is not None and claim.owner == owner:",
+        "claim.reserved is not None:",
+        "undoing too much: a later decision's slots would be promised again",
+        (f"{_CLAIMED}test_only_the_owner_releases_what_it_has_reserved",),
+    ),
+    Mutant(
+        "a pod has what its annotation says, whatever its pool",
+        _STATE,
+        "slots = min(slots, state.pod.slots)",
+        "slots = state.pod.slots",
+        "I1: slotsPerPod is the limit",
+        (f"{_CLAIMED}test_a_pod_has_no_more_slots_than_its_pool_gives_each",),
+    ),
+    Mutant(
+        "closed pods take work",
+        _STATE,
+        "open_ = schedulable and state.has_room and not self.closed & bit",
+        "open_ = schedulable and state.has_room",
+        "what is placed there stops it from ever being removed",
+        (f"{_SCALES}test_what_stands_on_a_pod_keeps_it_and_nothing_new_comes_there",),
+    ),
+    Mutant(
+        "a full pod has room",
+        _CLAIMS,
+        "return self.free > 0 and",
+        "return self.free >= 0 and",
+        "off by one in capacity",
+        (f"{_CLAIMED}test_a_full_pod_has_no_room",),
+    ),
+    Mutant(
+        "room is promised before a shrink is written",
+        _CLAIMS,
+        "return held if self.reserved is None else max(held, self.reserved.slots)",
+        "return held if self.reserved is None else self.reserved.slots",
+        "I1: the ledger still has it",
+        (f"{_CLAIMED}test_what_a_decision_takes_away_is_held_until_it_is_written",),
+    ),
+    Mutant(
+        "a ledger ahead of the status is not adopted",
+        _CLAIMS,
+        "return self.ledger if self.ledger.vreplicas >= self.status.vreplicas else self.status",
+        "return self.status",
+        "I4: a crash between two writes would move vreplicas",
+        (f"{_PLANS}test_a_ledger_ahead_of_the_status_is_adopted_when_it_is_wanted",),
+    ),
+    Mutant(
+        "weight is ignored in what is held",
+        "extender/core/ledger.py",
+        "return self.vreplicas * self.weight\n\n\nLedger",
+        "return self.vreplicas\n\n\nLedger",
+        "I1: heavy vreplicas take more than one slot",
+        (f"{_CLAIMED}test_heavy_vreplicas_hold_all_their_slots",),
+    ),
+    Mutant(
+        "the ledger's sum ignores the weight",
+        "extender/core/ledger.py",
+        "return sum(share.vreplicas * share.weight for share in ledger.values())",
+        "return sum(share.vreplicas for share in ledger.values())",
+        "I1: the last check before a ledger is written",
+        (f"{_CLAIMED}test_a_ledger_adds_up_by_weight",),
+    ),
+)
+
+PLAN = (
+    Mutant(
+        "an overcommitted pod keeps one too many",
+        _PLAN,
+        "cut = min(count, -(-over // weight)) if over > 0 else 0",
+        "cut = min(count, over // weight) if over > 0 else 0",
+        "off by one: what is over is no multiple of the weight",
+        (f"{_CLAIMED}test_an_overcommitted_pod_of_heavy_vreplicas_comes_back_under_its_slots",),
+    ),
+    Mutant(
+        "what a vpod keeps weighs nothing",
+        _PLAN,
+        "return pod.free + held - self.kept.get(pod.name, 0) * self.weight",
+        "return pod.free + held - self.kept.get(pod.name, 0)",
+        "I1: a vpod that grows heavier",
+        (f"{_PLANS}test_growing_heavier_leaves_no_room_that_the_heavier_ones_need",),
+    ),
+    Mutant(
+        "a pod that restarts loses its vreplicas",
+        _PLAN,
+        "elif not pod.schedulable and not self.rules.keep_on_unavailable:",
+        "elif not pod.schedulable:",
+        "I4: Knative's defect, every restart moves work",
+        (f"{_PLANS}test_placements_stay_on_a_pod_that_takes_no_new_work",),
+    ),
+    Mutant(
+        "a drained pod is left without a place to go",
+        _PLAN,
+        "        if left:\n            self._hold_back(left)\n",
+        "",
+        "I3: vreplicas would be lost on the way",
+        (f"{_PLANS}test_a_drained_pod_keeps_what_has_no_room_elsewhere",),
+    ),
+    Mutant(
+        "what an unwritten decision takes away goes elsewhere",
+        _PLAN,
+        "        missing = self._take_back(missing)\n",
+        "",
+        "I4: it is published there still",
+        (f"{_PLANS}test_what_an_unwritten_decision_takes_away_stays_where_it_is_published",),
+    ),
+    Mutant(
+        "what no status has published goes last",
+        _PLAN,
+        "for published in (False, True):",
+        "for published in (True,):",
+        "I4: what a crash has left over goes before what stands",
+        (f"{_PLANS}test_what_no_status_has_published_goes_first_when_too_many",),
+    ),
+    Mutant(
+        "ordinals that are gone keep their vreplicas",
+        _PLAN,
+        "            if not self.pool.is_member(pod):\n                self._note(Step.DROPPED",
+        "            if not pod.name:\n                self._note(Step.DROPPED",
+        "I3: nobody would ever work there",
+        (f"{_PLANS}test_placements_on_ordinals_that_are_gone_move",),
+    ),
+)
+
+SCALE_DOWN = (
+    Mutant(
+        "what a last incarnation carried does not keep its ordinal",
+        _DOWN,
+        "return not (pod.claims or pod.held or pod.last_ledger or unreadable)",
+        "return not (pod.claims or pod.held or unreadable)",
+        "a status on its way relies on it",
+        (f"{_LEAVES}test_a_pod_that_holds_anything_stays_and_all_below_it",),
+    ),
+    Mutant(
+        "an unreadable ledger does not keep its pod",
+        _DOWN,
+        "return not (pod.claims or pod.held or pod.last_ledger or unreadable)",
+        "return not (pod.claims or pod.held or pod.last_ledger)",
+        "nobody knows what it holds",
+        (f"{_LEAVES}test_a_pod_that_holds_anything_stays_and_all_below_it",),
+    ),
+    Mutant(
+        "open pods are removed",
+        _DOWN,
+        "if not state.closed & 1 << ordinal or not (pod is None or holds_nothing(pod)):",
+        "if not (pod is None or holds_nothing(pod)):",
+        "between the look and the write something may be placed there",
+        (f"{_LEAVES}test_a_pod_that_is_not_closed_stays_though_it_is_empty",),
+    ),
+    Mutant(
+        "more is closed than fits below",
+        _DOWN,
+        "    if fits(wanted):\n        return wanted\n",
+        "    if fits(replicas):\n        return wanted\n",
+        "pods would stay closed and half empty for ever",
+        (f"{_LEAVES}test_heavy_vreplicas_that_fit_nowhere_below_keep_their_pod_open",),
+    ),
+    Mutant(
+        "scaled first, evicted later",
+        _SCALER,
+        "count = max(again.plan.wanted, count_without_empty(again.state))",
+        "count = again.plan.wanted",
+        "Knative's defect: placements on pods that are gone",
+        (f"{_SCALES}test_max_pods_below_what_is_needed_removes_nothing_that_holds_something",),
+    ),
+    Mutant(
+        "what fewer pods would need is not looked at",
+        _SCALER,
+        "        count = lasting_count(again.state, count, again.allows)\n",
+        "",
+        "the pool would grow again at once, and shrink again, and so on",
+        (f"{_SCALES}test_what_is_placed_while_the_scale_is_read_stops_the_write",),
+    ),
+    Mutant(
+        "replicas that the watch has not shown",
+        _SCALER,
+        "if scale.replicas != again.stateful_set.replicas:",
+        "if scale.replicas < 0:",
+        "stale read: what we know of the ordinals is older than the scale",
+        ("tests/service/test_pool_scaler.py::test_pods_that_the_watch_has_not_shown_yet_are_not_removed",),
+    ),
+)

@@ -1,0 +1,59 @@
+"""The list of mutants is whole: each applies exactly once, and what is to catch it exists. `make mutants` runs them."""
+
+import ast
+from functools import cache
+
+import pytest
+
+from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
+from tests.mutants.mutants import MUTANTS
+
+MUTANTS_MIN = 30
+
+
+def named(mutants: tuple[Mutant, ...]) -> list[object]:
+    return [pytest.param(mutant, id=mutant.name) for mutant in mutants]
+
+
+@cache
+def node_ids_of(file: str) -> frozenset[str]:
+    """Node ids of a file's tests, without parameters."""
+    found: set[str] = set()
+    for node in ast.parse((ROOT / file).read_text()).body:
+        inner = node.body if isinstance(node, ast.ClassDef) else [node]
+        prefix = f"{file}::{node.name}" if isinstance(node, ast.ClassDef) else file
+        found.update(
+            f"{prefix}::{test.name}"
+            for test in inner
+            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test")
+        )
+    return frozenset(found)
+
+
+def test_there_are_enough_and_no_two_have_one_name():
+    names = [mutant.name for mutant in MUTANTS]
+    assert len(names) >= MUTANTS_MIN
+    assert sorted(set(names)) == sorted(names)
+
+
+@pytest.mark.parametrize("mutant", named(MUTANTS))
+def test_it_still_applies_and_is_python(mutant: Mutant):
+    text = (ROOT / mutant.file).read_text()
+    broken = mutant.applied_to(text)
+    assert ast.dump(ast.parse(broken)) != ast.dump(ast.parse(text))
+
+
+@pytest.mark.parametrize("mutant", named(MUTANTS))
+def test_what_is_to_catch_it_exists(mutant: Mutant):
+    assert mutant.caught_by
+    if not mutant.simulation:
+        missing = [node for node in mutant.caught_by if node not in node_ids_of(node.partition("::")[0])]
+        assert missing == []
+
+
+def test_a_text_that_stands_elsewhere_too_has_to_be_looked_at_again():
+    mutant = Mutant("twice", "extender/x.py", "a", "b", "", ("simulate --seed 1",))
+    assert mutant.applied_to("x a x") == "x b x"
+    for text in ("a a", "x"):
+        with pytest.raises(DoesNotApply, match="twice"):
+            mutant.applied_to(text)

@@ -1,0 +1,46 @@
+"""What the reconciler does by itself, where no placer is faster."""
+
+import asyncio
+
+import pytest
+
+from extender.service.foreign_writes import ForeignWrites
+from extender.service.own_writes import OwnWrites
+from extender.service.queue import VPodQueues
+from extender.service.reconciler import Reconciler
+from tests.support.builders import POOL
+from tests.support.service import World
+
+pytestmark = pytest.mark.looptime
+
+
+def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
+    clock = asyncio.get_running_loop().time
+    queues = VPodQueues(clock)
+    foreign = ForeignWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
+    reconciler = Reconciler(
+        world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock
+    )
+    return reconciler, queues
+
+
+async def test_a_ledger_and_a_status_that_differ_are_decided_again():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3, "tenant/b": 1}, node="node-0")
+    await world.vpod("a", 2, {0: 2})
+    await world.vpod("b", 1, {0: 1})
+    await world.sync()
+    reconciler, queues = a_reconciler(world)
+    await reconciler.reconcile()
+    assert await queues.of(POOL).pop_batch(10) == ["tenant/a"]
+
+
+async def test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_published():
+    world = await World.create()
+    await world.pod(0, {}, node="node-0")
+    await world.vpod("a", 3, {0: 3})
+    await world.edit_ledger(0, "not JSON")
+    await world.sync()
+    reconciler, _ = a_reconciler(world)
+    await reconciler.reconcile()
+    assert await world.ledger(0) == {"tenant/a": 3}
