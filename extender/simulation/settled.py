@@ -30,15 +30,16 @@ class Stored:
     def idle(self) -> Iterator[str]:
         """Pods that should have been removed long ago: the highest of a pool, that holds nothing and is not needed."""
         for pool in self.pools.values():
-            replicas = len(pool.ordinals)
             top = self.pods.get(f"{pool.name}-{pool.ordinals.stop - 1}")
             if top is None or top.total or not top.node or pool.profile == "ha" or self._waiting(pool):
                 continue
             expected = sum(
                 pool.most(vpod) * vpod.weight for vpod in self.vpods.values() if vpod.pool == pool.name
             )
-            lost = sum(pool.slots for pod in self.pods.values() if pod.pool == pool.name and pod.marked)
-            if replicas - 1 >= max(pool.min_pods, -(-(expected + lost) // pool.slots)):
+            rest = [self.pods.get(f"{pool.name}-{ordinal}") for ordinal in pool.ordinals[:-1]]
+            # A pod has the slots that it was created with, whatever its pool says by now.
+            room = sum(self._slots(pod) for pod in rest if pod is not None and not pod.marked)
+            if len(rest) >= pool.min_pods and room >= expected:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
 
     def _waiting(self, pool: Pool) -> bool:
