@@ -21,6 +21,7 @@ from extender.core.moves import MoveReason
 from extender.kube.api import ApiError
 from tests.e2e.backend import Backend
 from tests.e2e.operations import remove_vpods, without_pods
+from tests.e2e.processes import ProcessFailed
 from tests.e2e.waiting import NotYet, eventually
 from tests.soak.chaos import Chaos
 from tests.soak.churn import Churn
@@ -129,7 +130,14 @@ class Soak:
             while self._elapsed_s() < minutes * 60.0 and not self.report.error:
                 try:
                     await self._round(system, churn, chaos)
-                except (ApiError, AssertionError, TimeoutError, RuntimeError, ExceptionGroup) as error:
+                except (
+                    ApiError,
+                    AssertionError,
+                    ProcessFailed,
+                    OSError,
+                    RuntimeError,
+                    ExceptionGroup,
+                ) as error:
                     self.report.error = f"round {self.report.rounds + 1}: {error}"
             self.report.elapsed_s = self._elapsed_s()
             if not self.report.error:

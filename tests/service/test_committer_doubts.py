@@ -1,0 +1,122 @@
+"""What a commit may rely on, and for how long: proofs, doubts, others' reservations, and what only the reconciler finds."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from extender.core.ledger import Share
+from extender.core.plan import release_all
+from extender.kube.api import VPODS
+from extender.service.caches import Caches
+from extender.service.foreign_writes import ForeignWrites
+from extender.service.own_writes import OwnWrites
+from extender.service.proofs import FRESH_S, Proofs
+from extender.service.queue import VPodQueues
+from extender.service.reconciler import Reconciler
+from extender.service.status_doubts import StatusDoubts
+from tests.service.test_committer import OWNER, a_decision, a_world, commit, made_now
+from tests.support.builders import POOL, a_vpod
+from tests.support.service import TENANT, World
+
+pytestmark = pytest.mark.looptime
+
+
+@dataclass
+class Clock:
+    at: float = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for():
+    clock = Clock()
+    proofs = Proofs(clock)
+    proofs.note("uid", 0.0)
+    clock.at = FRESH_S - 0.1
+    assert proofs.is_fresh("uid")
+    clock.at = FRESH_S
+    assert not proofs.is_fresh("uid")
+
+
+def test_a_doubt_ends_when_no_request_lives_that_long():
+    clock = Clock()
+    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    doubts.note(OWNER, POOL, a_vpod("a", 3))
+    clock.at = 29.0
+    assert doubts.hold("tenant/a")
+    clock.at = 30.0
+    assert not doubts.hold("tenant/a")
+
+
+def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
+    caches = Caches()
+    caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="5"))
+    doubts = StatusDoubts(caches, lambda: 0.0, lasts_s=30.0)
+    pool = caches.state.pool(POOL)
+    pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=30.0)
+    vpod = caches.vpods.latest("tenant/a")
+    assert vpod is not None
+    doubts.note(OWNER, POOL, vpod)
+    assert doubts.hold("tenant/a")
+    caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="6"))
+    assert not doubts.hold("tenant/a")
+    assert pool.placed_of("tenant/a") == {}
+
+
+async def test_what_a_bind_has_reserved_since_the_decision_stays_in_the_ledger():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    committer = world.committer()
+    decision = made_now(world, a_decision("a", {1: 3}))
+    committer.reserve(OWNER, decision)
+    world.caches.state.reserve(("bind", "uid"), POOL, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=60.0)
+    await committer.commit(OWNER, POOL, [decision])
+    assert (await world.ledger(0), await world.ledger(1)) == ({"tenant/a": 3}, {"tenant/a": 3})
+
+
+async def test_a_vpod_that_comes_back_while_its_release_is_written_keeps_its_ledgers():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("b", 1)
+    await world.sync()
+
+    async def come_back() -> None:
+        await world.vpod("a", 3)
+        await world.sync("vpods")
+
+    world.api.fail("patch", "vpods/status", "b", then=come_back)
+    gone = release_all(world.caches.state.pool(POOL), "tenant/a")
+    await commit(world, a_decision("b", {0: 1}), gone)
+    assert (await world.cluster.get(VPODS, TENANT, "a"))["spec"]["vreplicas"] == 3
+    assert await world.ledger(0) == {"tenant/a": 3, "tenant/b": 1}
+
+
+async def test_a_ledger_that_somebody_else_has_begun_is_not_overwritten():
+    world = await World.create()
+    await world.pod(0, node="node-0")
+    await world.vpod("a", 15)
+    await world.sync()
+    await world.edit_ledger(0, {"tenant/x": 10})
+    assert set(await commit(world, a_decision("a", {0: 15}))) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/x": 10}
+
+
+async def test_a_ledger_and_a_status_that_differ_are_decided_again_by_the_reconciler():
+    world = await a_world(1)
+    await world.pod(0, {"tenant/a": 3, "tenant/b": 1}, node="node-0")
+    await world.vpod("a", 2, {0: 2})
+    await world.vpod("b", 1, {0: 1})
+    await world.sync()
+    clock = asyncio.get_running_loop().time
+    queues = VPodQueues(clock)
+    foreign = ForeignWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
+    reconciler = Reconciler(
+        world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock
+    )
+    await reconciler.reconcile()
+    assert await queues.of(POOL).pop_batch(10) == ["tenant/a"]
