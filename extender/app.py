@@ -257,7 +257,10 @@ class Service:
         """Whether no other process has ever led, so that nobody but us can have sent what we do not know.
 
         Without an election we are the only one by configuration; of a process before us nothing is known either way.
+        In shadow mode nothing is bound anyway.
         """
+        if self.shadow is not None:
+            return True
         return self.leading() and (self.elector is None or self.elector.founded)
 
     def _leader(self) -> str:
