@@ -39,7 +39,9 @@ class Stored:
             rest = [self.pods.get(f"{pool.name}-{ordinal}") for ordinal in pool.ordinals[:-1]]
             # A pod has the slots that it was created with, whatever its pool says by now.
             room = sum(self._slots(pod) for pod in rest if pod is not None and not pod.marked)
-            if len(rest) >= pool.min_pods and room >= expected:
+            # A marked pod is made up for by another, until somebody takes the mark away.
+            lost = self._slots(top) if top.marked else 0
+            if len(rest) >= pool.min_pods and room >= expected + lost:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
 
     def _waiting(self, pool: Pool) -> bool:
