@@ -52,7 +52,9 @@ class Stored:
     def _pod_differences(self, pool: Pool) -> Iterator[str]:
         for name in sorted(pool.names):
             pod = self.pods.get(name)
-            may_wait = pod is not None and not pod.deleting and not self._a_node_has(pool.slots)
+            # It asks for what it was created with, whatever its pool says by now.
+            slots = pool.slots if pod is None or pod.slots is None else pod.slots
+            may_wait = pod is not None and not pod.deleting and not self._a_node_has(slots)
             if (pod is None or not pod.node or pod.deleting) and not may_wait:
                 yield f"pod {name} is missing, pending or being deleted"
 
