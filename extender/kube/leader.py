@@ -266,7 +266,11 @@ class LeaderElector:
             spec |= {"acquireTime": stamp, "leaseTransitions": 0}
         elif text(current, "spec", "holderIdentity") != self.identity:
             spec |= {"acquireTime": stamp, "leaseTransitions": _transitions(current) + 1}
-        self._observe(await self._put(current, spec))
+        try:
+            self._observe(await self._put(current, spec))
+        except (Conflict, AlreadyExists):
+            self._stamps.remove(stamp)  # it has not been written, and never will be
+            raise
         self.founded = self.founded or current is None
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s

@@ -89,7 +89,7 @@ async def test_a_vpod_that_comes_back_while_its_release_is_written_keeps_its_led
         await world.vpod("a", 3)
         await world.sync("vpods")
 
-    world.api.fail("patch", "vpods/status", "b", then=come_back)
+    world.api.fail("patch", "vpods/status", name="b", then=come_back)
     gone = release_all(world.caches.state.pool(POOL), "tenant/a")
     await commit(world, a_decision("b", {0: 1}), gone)
     assert (await world.cluster.get(VPODS, TENANT, "a"))["spec"]["vreplicas"] == 3
