@@ -47,6 +47,8 @@ from extender.service.verbs import ExtenderVerbs
 log: Final = logging.getLogger(__name__)
 
 EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
+TAKEOVER_S: Final = 15.0
+"""A request of the leader before us lives for 10 s at the most, after the last moment at which it may have been sent."""
 
 
 class Service:
@@ -81,9 +83,15 @@ class Service:
         self.elector = self._elector(api, config, now, rng)
         self.binder = SchedulerVReplicaBinder(api, self.caches, clock=clock, is_leader=self.leading)
         self.committer = Committer(
-            api, self.caches, clock=clock, now=now, leading=self.leading, metrics=self.metrics
+            api,
+            self.caches,
+            clock=clock,
+            now=now,
+            leading=self.leading,
+            metrics=self.metrics,
         )
         self.committer.write_status = self.informers.sources.write_status
+        self.committer.alone = self._alone
         fenced = FencedApi(api, leading=self.leading)
         self.autoscaler = Autoscaler(
             fenced, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng
@@ -239,11 +247,20 @@ class Service:
             self.caches, self.placer, self.informers.sources, leading=self.leading, leader=self._leader
         )
 
+    def _alone(self) -> bool:
+        """Whether what another leader has sent has arrived by now, or never will: only then may ledgers be lowered."""
+        if self.elector is None or self.elector.founded:
+            return True
+        return asyncio.get_running_loop().time() >= self.elector.leading_since + TAKEOVER_S
+
     def _founded(self) -> bool:
         """Whether no other process has ever led, so that nobody but us can have sent what we do not know.
 
         Without an election we are the only one by configuration; of a process before us nothing is known either way.
+        In shadow mode nothing is bound anyway.
         """
+        if self.shadow is not None:
+            return True
         return self.leading() and (self.elector is None or self.elector.founded)
 
     def _leader(self) -> str:

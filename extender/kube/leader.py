@@ -18,12 +18,14 @@ looked at too, our own against our own: CLOCK_MONOTONIC stands still while a mac
 even so is stopped by the API server: every write of ours is a compare-and-swap.
 
 Differences from client-go: the renew deadline counts from the last renewal and not from the first failed try; seeing another holder
-ends leadership at once instead of at the deadline; after losing we compete again instead of exiting.
+ends leadership at once instead of at the deadline; after losing we compete again instead of exiting; a lease that somebody else
+has put our name on is taken only once it has run out.
 """
 
 import asyncio
 import logging
 import random
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -40,6 +42,7 @@ JITTER_FACTOR: Final = 1.2
 ACQUIRE_JITTER_FACTOR: Final = 0.2
 """A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was
 released has its next holder within 3 s; with a handful of candidates there is no crowd to spread."""
+STAMPS_MAX: Final = 8
 TIMER_RESOLUTION_S: Final = 0.001
 """A timer may wake us this much too soon."""
 
@@ -106,6 +109,10 @@ class LeaderElector:
         self._seen: Obj = {}
         self._seen_at = 0.0
         self._fenced_until_wall = 0.0
+        self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
+        """renewTime of our own last writes, those included of which we do not know whether they have arrived."""
+        self.leading_since = float("inf")
+        """Monotonic time at which we became leader; infinite while we are not."""
         self.founded = False
         """Whether the Lease was made by us, and nobody else has held it: no other leader can ever have written anything."""
         self._unanswered = False
@@ -155,6 +162,7 @@ class LeaderElector:
     async def _stop(self, leading: "asyncio.Future[None]", renewing: "asyncio.Task[None]") -> None:
         """Stop acting as leader: first in name, then in deed."""
         self.is_leader = False
+        self.leading_since = float("inf")
         renewing.cancel()
         leading.cancel()
         _, stuck = await asyncio.wait({leading, renewing}, timeout=self._lease.stop_timeout_s)
@@ -170,6 +178,7 @@ class LeaderElector:
             period_s = self._lease.retry_period_s
             await asyncio.sleep(period_s * (1.0 + ACQUIRE_JITTER_FACTOR * self._rng.random()))
         self.is_leader = True
+        self.leading_since = asyncio.get_running_loop().time()
         self.transitions += 1
         _log.info("leading as %s", self.identity)
 
@@ -216,7 +225,7 @@ class LeaderElector:
         except NotFound:
             await self._write(None)
             return _Try.HELD
-        if self.leader_identity not in {"", self.identity} and not self._expired():
+        if self.leader_identity and not self._is_ours() and not self._expired():
             return _Try.OTHER
         await self._write(self._seen)
         return _Try.HELD
@@ -229,6 +238,14 @@ class LeaderElector:
         if self.leader_identity not in {"", self.identity}:
             self.founded = False
 
+    def _is_ours(self) -> bool:
+        """Whether we hold the lease by a write of our own.
+
+        A person may have put our name there: whoever led until then goes on until it looks, so we wait as for any other.
+        """
+        written = text(self._seen, "spec", "renewTime") in self._stamps
+        return self.leader_identity == self.identity and written
+
     def _expired(self) -> bool:
         """Whether the record that we saw has stood unchanged for as long as it says."""
         duration = mapping(self._seen, "spec").get("leaseDurationSeconds")
@@ -239,6 +256,7 @@ class LeaderElector:
         """Write ourselves as the holder over ``current`` (None: create). Raises Conflict, AlreadyExists."""
         sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
         stamp = _micro_time(sent_at_wall)
+        self._stamps.append(stamp)
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._lease.duration_s,
@@ -248,7 +266,11 @@ class LeaderElector:
             spec |= {"acquireTime": stamp, "leaseTransitions": 0}
         elif text(current, "spec", "holderIdentity") != self.identity:
             spec |= {"acquireTime": stamp, "leaseTransitions": _transitions(current) + 1}
-        self._observe(await self._put(current, spec))
+        try:
+            self._observe(await self._put(current, spec))
+        except (Conflict, AlreadyExists):
+            self._stamps.remove(stamp)  # it has not been written, and never will be
+            raise
         self.founded = self.founded or current is None
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s

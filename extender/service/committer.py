@@ -66,6 +66,8 @@ class Batch:
     failed: dict[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     """vpods with a write whose outcome is unknown: their reservations must not be released."""
+    told: set[str] = field(default_factory=set)
+    """vpods whose status this batch has written: whatever was decided on an older version of them fails."""
     stale: set[str] = field(default_factory=set)
     """vpods that have changed since the decision. Whoever saw the change has queued them again."""
     refused: dict[str, str] = field(default_factory=dict)
@@ -90,6 +92,8 @@ class Committer:
         self._clock = clock
         self._now = now
         self._leading = leading
+        self.alone: Callable[[], bool] = lambda: True
+        """Whether nothing that another leader has sent can still be under way."""
         self._metrics = metrics
         self.write_status: StatusWriter = vpod_status
         """How statuses are written; replaced where there are other kinds than VPods."""
@@ -204,8 +208,18 @@ class Committer:
                     and state is not None
                     and not state.assumed
                 ):
+                    if not self._may_lower(batch, key):
+                        batch.failed[key] = "a status of the leader before may still be under way"
+                        break
                     downs.setdefault(name, {})[key] = share
         return downs
+
+    def _may_lower(self, batch: Batch, key: str) -> bool:
+        """Whether nobody else's status can still arrive that publishes what we know nothing of (I2).
+
+        It would be for a version of the vpod that was there when its sender led: our own status has ended that one.
+        """
+        return self.alone() or key in batch.told or self._caches.vpods.latest(key) is None
 
     # -- ledgers ------------------------------------------------------------------------------------------------
 
@@ -318,6 +332,7 @@ class Committer:
                     subresource="status",
                 )
             self._caches.vpods.written(write.decode(reply))
+            batch.told.add(key)
         except ApiError as error:
             batch.failed[key] = str(error)
             if isinstance(error, Forbidden):

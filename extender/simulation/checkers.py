@@ -37,11 +37,12 @@ class Excuses:
     """Causes seen, by what they are about, with the time at which they ceased to be."""
 
     clock: Callable[[], float]
+    lasts_s: float = EXCUSE_S
     _until: dict[str, float] = field(default_factory=dict)
 
     def note(self, about: str) -> None:
         """The cause is there, or was until now."""
-        self._until[about] = self.clock() + EXCUSE_S
+        self._until[about] = self.clock() + self.lasts_s
 
     def holds(self, about: str) -> bool:
         """Whether a decision written now may have seen it."""
@@ -51,8 +52,11 @@ class Excuses:
 class Checkers:
     """Subscribe ``on_change`` to the store. ``violations`` collects what was found; ``moves`` counts by reason."""
 
-    def __init__(self, trace: Callable[[str], None] = lambda _line: None) -> None:
+    def __init__(
+        self, trace: Callable[[str], None] = lambda _line: None, *, excuse_s: float = EXCUSE_S
+    ) -> None:
         self._trace = trace
+        self._excuse_s = excuse_s
         self.violations: list[str] = []
         self.moves: dict[str, int] = {}
         self.stored = Stored()
@@ -61,7 +65,7 @@ class Checkers:
         self.last_write_s: dict[str, float] = {}
         """Plural -> time of its last write."""
         self._clock = asyncio.get_running_loop().time
-        self._excuses = Excuses(self._clock)
+        self._excuses = Excuses(self._clock, excuse_s)
         self._unrepaired: dict[str, str] = {}
         """Pod name -> why its ledger may be wrong until it has been right once."""
         self._edited: set[str] = set()
@@ -134,7 +138,7 @@ class Checkers:
 
     def _slots_lately(self, pool: Pool) -> int:
         """The largest slotsPerPod that a decision written now may have seen."""
-        return pool.lately(pool.slots_seen, self._clock() - EXCUSE_S)
+        return pool.lately(pool.slots_seen, self._clock() - self._excuse_s)
 
     # -- pods: I1, I2 ----------------------------------------------------------------------------------------------
 
@@ -290,7 +294,7 @@ class Checkers:
     def _check_honest(self, vpod: VPod) -> None:
         """Scheduled=True for the present generation means that the present spec is placed."""
         pool = self._pool(vpod.pool)
-        raised = pool.lately(pool.raised_seen, self._clock() - EXCUSE_S) if vpod.wanted else 0
+        raised = pool.lately(pool.raised_seen, self._clock() - self._excuse_s) if vpod.wanted else 0
         placed = vpod.wanted <= vpod.total <= max(vpod.wanted, raised)
         if vpod.observed == vpod.generation and vpod.condition[0] == "True" and not placed:
             self._violated(

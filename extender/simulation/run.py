@@ -19,7 +19,7 @@ from extender.kube.api import ADAPTERPOOLS
 from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
 from extender.sim.faults import FaultRates, named
-from extender.simulation.checkers import Checkers
+from extender.simulation.checkers import EXCUSE_S, Checkers
 from extender.simulation.draws import drawn_delays, drawn_faults, drawn_scale
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.simulation.workload import Workload
@@ -136,7 +136,9 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     scale = drawn_scale(rng, plain=trial.plain)
     rates, mischief = rates_of(trial, rng)
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
-    checkers = Checkers(world.trace)
+    # Where watches fall silent, a decision may be as old as that goes unnoticed.
+    excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
+    checkers = Checkers(world.trace, excuse_s=excuse_s)
     world.cluster.server.store.subscribers.append(checkers.on_change)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:

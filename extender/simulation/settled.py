@@ -30,15 +30,18 @@ class Stored:
     def idle(self) -> Iterator[str]:
         """Pods that should have been removed long ago: the highest of a pool, that holds nothing and is not needed."""
         for pool in self.pools.values():
-            replicas = len(pool.ordinals)
             top = self.pods.get(f"{pool.name}-{pool.ordinals.stop - 1}")
             if top is None or top.total or not top.node or pool.profile == "ha" or self._waiting(pool):
                 continue
             expected = sum(
                 pool.most(vpod) * vpod.weight for vpod in self.vpods.values() if vpod.pool == pool.name
             )
-            lost = sum(pool.slots for pod in self.pods.values() if pod.pool == pool.name and pod.marked)
-            if replicas - 1 >= max(pool.min_pods, -(-(expected + lost) // pool.slots)):
+            rest = [self.pods.get(f"{pool.name}-{ordinal}") for ordinal in pool.ordinals[:-1]]
+            # A pod has the slots that it was created with, whatever its pool says by now.
+            room = sum(self._slots(pod) for pod in rest if pod is not None and not pod.marked)
+            # A marked pod is made up for by another, until somebody takes the mark away.
+            lost = self._slots(top) if top.marked else 0
+            if len(rest) >= pool.min_pods and room >= expected + lost:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
 
     def _waiting(self, pool: Pool) -> bool:
@@ -49,7 +52,9 @@ class Stored:
     def _pod_differences(self, pool: Pool) -> Iterator[str]:
         for name in sorted(pool.names):
             pod = self.pods.get(name)
-            may_wait = pod is not None and not pod.deleting and not self._a_node_has(pool.slots)
+            # It asks for what it was created with, whatever its pool says by now.
+            slots = pool.slots if pod is None or pod.slots is None else pod.slots
+            may_wait = pod is not None and not pod.deleting and not self._a_node_has(slots)
             if (pod is None or not pod.node or pod.deleting) and not may_wait:
                 yield f"pod {name} is missing, pending or being deleted"
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from extender.core import decode, names
 from extender.core.node_fit import TAINTS_OF_CONDITION, NodeFit, Taint
 from extender.sim.scheduler.node_affinity import RequiredNodeAffinity
-from extender.sim.scheduler.types import Taint as SimTaint, Toleration as SimToleration, untolerated_taint
+from extender.sim.scheduler.taints import Taint as SimTaint, Toleration as SimToleration, untolerated_taint
 
 Json = dict[str, Any]
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}

@@ -61,6 +61,12 @@ def spec(api: StoreApi) -> dict[str, Any]:
     return found
 
 
+async def put_name(api: StoreApi, holder: str) -> None:
+    """What a person does who edits the Lease."""
+    edited = {**api.objects[KEY], "spec": {**spec(api), "holderIdentity": holder}}
+    await api.update(LEASES, "ns", "vreplica-scheduler", edited)
+
+
 async def test_of_two_candidates_one_leads_and_the_other_knows_who(api: StoreApi):
     replicas = await start_two(api)
     one, two = replicas
@@ -304,3 +310,30 @@ def test_times_that_do_not_go_together_are_refused(times: dict[str, Any]):
 def test_identities_differ_between_processes_on_one_host():
     rng = random.Random(1)
     assert new_identity("host", rng) != new_identity("host", rng)
+
+
+async def test_a_lease_that_somebody_has_put_our_name_on_is_taken_when_it_has_run_out(api: StoreApi):
+    one, two = await start_two(api)
+    await put_name(api, "two")
+    await asyncio.sleep(10)
+    assert [leads(one), leads(two)] == [False, False]
+    await asyncio.sleep(12)
+    assert leads(one) or leads(two)
+
+
+async def test_a_lease_that_comes_back_before_it_ran_out_is_led_on(api: StoreApi):
+    one, two = await start_two(api)
+    await put_name(api, "two")
+    await asyncio.sleep(3)
+    await put_name(api, "one")
+    await asyncio.sleep(5)
+    assert [leads(one), leads(two)] == [True, False]
+
+
+async def test_who_made_the_lease_has_founded_it_and_who_took_it_over_has_not(api: StoreApi):
+    one, two = await start_two(api)
+    assert [one.elector.founded, two.elector.founded] == [True, False]
+    one.kill()
+    await asyncio.sleep(20)
+    assert leads(two)
+    assert not two.elector.founded

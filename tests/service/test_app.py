@@ -12,6 +12,7 @@ import pytest
 from extender import cli
 from extender.app import Service
 from extender.kube.api import LEASES, OutcomeUnknown
+from extender.kube.one_line import OneLineFormatter
 from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
 from tests.support.service import World, schedule, until, wall
 
@@ -200,5 +201,5 @@ def test_a_log_message_is_one_line_whatever_is_in_it():
     record = logging.LogRecord(
         "a", logging.INFO, "f", 1, "refused: %s", ("x\nERROR root: y\x1b[31m\u202e é",), None
     )
-    line = cli.OneLineFormatter("%(levelname)s %(message)s").format(record)
+    line = OneLineFormatter("%(levelname)s %(message)s").format(record)
     assert line == "INFO refused: x\\nERROR root: y\\x1b[31m\\u202e é"

@@ -237,7 +237,9 @@ async def test_which_schedulers_pods_are_bound_is_configured():
     await world.pod(0, {}, schedulerName="batch-scheduler")
     uid = await world.pod(1, {})
     await world.sync()
-    binder = PodBinder(world.api, world.caches, world.binder(), knows_past=always, scheduler_names=config.scheduler_names)
+    binder = PodBinder(
+        world.api, world.caches, world.binder(), knows_past=always, scheduler_names=config.scheduler_names
+    )
     await binder.bind(NS, "dispatcher-0", str((await world.pod_object(0))["metadata"]["uid"]), "node-1")
     assert await world.node_of(0) == "node-1"
     with pytest.raises(BindRefused, match=r"'vreplica-scheduler'.*schedulerNames"):

@@ -1,89 +1,127 @@
-"""A bind waits for what the ordinal's former pods held: for the watch a moment, and then for a list of vpods (I2)."""
+"""A pod whose ordinal's past is not known here is not bound here (I2)."""
 
 import asyncio
-from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from extender.core.model import AdapterPod
-from extender.core.reasons import ConflictReason
 from extender.core.succession import HOLD_S, Succession
-from extender.service.binder import BindRefused, PodBinder
 from extender.service.caches import Caches
 from extender.service.predecessors import SEEN_TIMEOUT_S, Predecessors
-from tests.support.builders import NS, a_pod
-from tests.support.service import World
 
 pytestmark = pytest.mark.looptime
 
+POD = AdapterPod(
+    namespace="adapters",
+    name="dispatcher-0",
+    ordinal=0,
+    uid="first",
+    resource_version="5",
+    pool="adapters/dispatcher",
+)
+NEXT = replace(POD, uid="next", resource_version="9")
 
-class Bench:
-    """``Predecessors`` after a list of pods that has just been taken."""
 
-    def __init__(self, *, founded: Callable[[], bool] = lambda: False) -> None:
+class Setting:
+    """What ``Predecessors`` stands on. ``listed`` counts the lists of vpods."""
+
+    def __init__(self, *, founded: bool = False) -> None:
         self.caches = Caches()
         self.succession = Succession(asyncio.get_running_loop().time)
-        self.lists = 0
+        self.listed = 0
         self.predecessors = Predecessors(
-            self.caches, self.succession, list_vpods=self._list_vpods, founded=founded
+            self.caches, self.succession, list_vpods=self._list, founded=lambda: founded
         )
 
-    async def _list_vpods(self) -> None:
+    async def _list(self) -> None:
         await asyncio.sleep(0.1)
-        self.lists += 1
+        self.listed += 1
 
-    def seen(self, uid: str = "uid-0") -> AdapterPod:
-        """A pending pod that the watch tells of now."""
-        pod = a_pod(0, node="", uid=uid, resource_version="7")
-        self.caches.pods.update(pod)
-        return pod
+    def list_pods(self, *pods: AdapterPod) -> None:
+        self.succession.listed(pods)
+        self.caches.pods.replace(list(pods), "7")
 
-
-async def test_within_the_hold_a_pod_is_not_bound_and_nothing_is_listed_for_it():
-    bench = Bench()
-    assert not await bench.predecessors.known(bench.seen())
-    assert bench.lists == 0
+    async def knows(self, pod: AdapterPod) -> bool:
+        return await self.predecessors.known(pod)
 
 
-async def test_who_has_founded_the_lease_knows_all_that_anyone_has_written():
-    bench = Bench(founded=lambda: True)
-    assert await bench.predecessors.known(bench.seen())
-    assert bench.lists == 0
+async def test_after_a_list_the_past_of_a_pod_that_waits_is_unknown():
+    setting = Setting()
+    setting.list_pods(POD)
+    assert not await setting.knows(POD)
 
 
-async def test_once_the_hold_is_over_vpods_are_listed_once_and_then_it_is_known():
-    bench = Bench()
-    pod = bench.seen()
+async def test_a_pod_that_the_list_has_bound_is_succeeded_by_one_whose_past_is_known():
+    setting = Setting()
+    setting.list_pods(replace(POD, node="node-1"))
+    setting.caches.pods.delete(replace(POD, node="node-1", resource_version="8"))
+    setting.caches.pods.add(NEXT)
+    assert await setting.knows(NEXT)
+
+
+async def test_once_what_was_under_way_has_arrived_and_vpods_are_listed_all_pasts_are_known():
+    setting = Setting()
+    setting.list_pods(POD)
+    await asyncio.sleep(HOLD_S - 1.0)
+    assert not await setting.knows(POD)
+    await asyncio.sleep(1.0)
+    assert await setting.knows(POD)
+    setting.caches.pods.add(replace(POD, name="dispatcher-1", ordinal=1))
+    assert await setting.knows(replace(POD, name="dispatcher-1", ordinal=1))
+    assert setting.listed == 1
+
+
+async def test_binds_that_wait_at_once_list_vpods_once():
+    setting = Setting()
+    other = replace(POD, name="dispatcher-1", ordinal=1, uid="other")
+    setting.list_pods(POD, other)
     await asyncio.sleep(HOLD_S)
-    both = await asyncio.gather(bench.predecessors.known(pod), bench.predecessors.known(pod))
-    assert (both, bench.lists) == ([True, True], 1)
-    assert await bench.predecessors.known(pod)
-    assert bench.lists == 1
+    assert all(await asyncio.gather(setting.knows(POD), setting.knows(other)))
+    assert setting.listed == 1
 
 
-async def test_a_pod_that_the_watch_tells_of_a_moment_later_is_waited_for():
-    bench = Bench(founded=lambda: True)
-    asyncio.get_running_loop().call_later(SEEN_TIMEOUT_S / 2, bench.seen)
-    assert await bench.predecessors.known(a_pod(0, node=""))
+async def test_pods_listed_while_vpods_are_listed_begin_a_new_gap():
+    setting = Setting()
+    setting.list_pods(POD)
+    await asyncio.sleep(HOLD_S)
+    known = asyncio.create_task(setting.knows(POD))
+    await asyncio.sleep(0.05)
+    setting.list_pods(replace(POD, uid="unseen"))
+    assert not await known
 
 
-async def test_a_pod_that_the_watch_does_not_tell_of_is_given_up_in_time():
-    loop = asyncio.get_running_loop()
-    bench, begun = Bench(founded=lambda: True), loop.time()
-    assert not await bench.predecessors.known(a_pod(0, node=""))
-    assert loop.time() - begun == pytest.approx(SEEN_TIMEOUT_S)
+async def test_a_pod_that_waited_before_the_list_and_still_does_keeps_its_past():
+    setting = Setting()
+    setting.list_pods()
+    await asyncio.sleep(HOLD_S)
+    setting.caches.pods.add(POD)
+    assert await setting.knows(POD)
+    setting.list_pods(POD)
+    assert await setting.knows(POD)
+    setting.list_pods(NEXT)
+    assert not await setting.knows(NEXT)
 
 
-async def test_a_pod_whose_past_is_not_known_is_not_bound():
-    world = await World.create()
-    uid = await world.pod(0)
-    await world.sync()
+async def test_a_pod_that_the_watch_has_not_told_of_is_waited_for_a_moment():
+    setting = Setting()
+    setting.list_pods(replace(POD, node="node-1"))
+    waiting = asyncio.create_task(setting.knows(NEXT))
+    await asyncio.sleep(0.3)
+    setting.caches.pods.delete(replace(POD, node="node-1", resource_version="8"))
+    setting.caches.pods.add(NEXT)
+    assert await waiting
 
-    async def never(_pod: AdapterPod) -> bool:
-        return False
 
-    binder = PodBinder(world.api, world.caches, world.binder(), knows_past=never)
-    with pytest.raises(BindRefused) as refused:
-        await binder.bind(NS, "dispatcher-0", uid, "node-0")
-    assert refused.value.reason is ConflictReason.CATCHING_UP
-    assert await world.node_of(0) == ""
+async def test_a_pod_that_the_watch_does_not_tell_of_is_refused():
+    setting = Setting()
+    setting.list_pods(replace(POD, node="node-1"))
+    began = asyncio.get_running_loop().time()
+    assert not await setting.knows(NEXT)
+    assert asyncio.get_running_loop().time() - began == pytest.approx(SEEN_TIMEOUT_S, abs=0.01)
+
+
+async def test_who_founded_the_lease_knows_that_nobody_has_sent_anything():
+    setting = Setting(founded=True)
+    setting.list_pods(POD)
+    assert await setting.knows(POD)

@@ -87,7 +87,7 @@ def test_too_many_operations_of_a_json_patch_are_too_large_a_request():
 
 
 def test_a_json_patch_replaces_a_member_that_is_not_there_and_takes_no_value_for_null():
-    operations = [{"op": "replace", "path": "/absent", "value": 1}, {"op": "add", "path": "/null"}]
+    operations: list[Obj] = [{"op": "replace", "path": "/absent", "value": 1}, {"op": "add", "path": "/null"}]
     assert json_patch({"a": 1}, operations) == {"a": 1, "absent": 1, "null": None}
 
 
