@@ -1,0 +1,30 @@
+"""docs/reliability.md lists every kind of fault that there is. ``python -m tests.test_reliability_page`` writes the table anew."""
+
+import sys
+from pathlib import Path
+
+from extender.simulation.profile import ALL_KINDS
+
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+HEAD = "| fault | probability of | at most | |\n|---|---|---|---|\n"
+
+
+def table() -> str:
+    rows = [f"| `{kind.name}` | a {kind.per} | {kind.most:g} | {kind.what} |" for kind in ALL_KINDS]
+    return HEAD + "\n".join(rows) + "\n"
+
+
+def test_the_page_lists_every_kind_of_fault():
+    assert table() in PAGE.read_text()
+
+
+def test_there_are_at_least_24_kinds_and_no_two_of_a_name():
+    assert len({kind.name for kind in ALL_KINDS}) == len(ALL_KINDS) >= 24
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text()
+    start = text.index(HEAD)
+    end = text.index("\n\n", start)
+    PAGE.write_text(text[:start] + table().rstrip() + text[end:])
+    sys.stdout.write(f"{len(ALL_KINDS)} kinds\n")
