@@ -18,6 +18,7 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from extender.core.claims import PodState
 from extender.core.deal import deal
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
@@ -26,7 +27,7 @@ from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
 from extender.core.policy.even_pod_spread import EvenPodSpread
 from extender.core.policy.guard import PluginFailed
-from extender.core.policy.select import shrink
+from extender.core.policy.select import give_back, shrink
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
 from extender.core.refused import why_refused
@@ -255,25 +256,29 @@ class _Plan:
         return left + (self._grow(missing - back) if missing > back else 0)
 
     def _take_back(self, missing: int) -> int:
-        """What an earlier decision takes away, and still is published: it stays, instead of going somewhere else (I4).
-
-        Not under hard rules, which that decision may have had to obey.
-        """
-        if self.pool.profile.filters or not self.rules.start_from_decided:
+        """What an earlier decision takes away, and still is published: it stays, instead of going somewhere else (I4)."""
+        if not self.rules.start_from_decided:
             return missing
-        claims = self.pool.claims_of(self.vpod.key)
-        for name in sorted(claims, key=placement_order):
-            pod, there = self.pool.pods[name], self.kept.get(name, 0)
-            if pod.ordinal is None or pod.leaving or not self.pool.is_member(pod):
-                continue
-            if not (pod.schedulable or self.rules.keep_on_unavailable):
-                continue
-            free = self._free_of(pod.ordinal) // self.weight
-            if (back := min(missing, claims[name].published - there, free)) > 0:
-                self.kept[name] = there + back
-                missing -= back
-                self._note(Step.ADDED, name, back)
-        return missing
+        back: dict[int, int] = {}
+        for name, claim in self.pool.claims_of(self.vpod.key).items():
+            pod, taken = self.pool.pods[name], claim.published - self.kept.get(name, 0)
+            if taken > 0 and pod.ordinal is not None and self._may_stay(pod):
+                back[pod.ordinal] = taken
+        given = give_back(self.pool, self.vpod, self.kept, back, missing, self._free_of) if back else {}
+        self._add(given)
+        return missing - sum(given.values())
+
+    def _may_stay(self, pod: PodState) -> bool:
+        if pod.leaving or not self.pool.is_member(pod):
+            return False
+        # Hard rules are about zones and nodes, which a pod has that is there.
+        return pod.schedulable or (self.rules.keep_on_unavailable and not self.pool.profile.filters)
+
+    def _add(self, added: Mapping[int, int]) -> None:
+        for ordinal in sorted(added):
+            name = self.pool.by_ordinal[ordinal].name
+            self.kept[name] = self.kept.get(name, 0) + added[ordinal]
+            self._note(Step.ADDED, name, added[ordinal])
 
     def _grow(self, missing: int) -> int:
         missing = self._take_back(missing)
@@ -282,10 +287,7 @@ class _Plan:
             # What it has reserved and does not start from is its own to be given again.
             room = room_once_left(self.pool, self.vpod, self._free_of)
         added, left = deal(self.pool, self.vpod, self.kept, missing, self._free_of, room)
-        for ordinal in sorted(added):
-            name = self.pool.by_ordinal[ordinal].name
-            self.kept[name] = self.kept.get(name, 0) + added[ordinal]
-            self._note(Step.ADDED, name, added[ordinal])
+        self._add(added)
         return left
 
     def _places_afresh(self, wanted: int) -> bool:

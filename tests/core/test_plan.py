@@ -7,8 +7,9 @@ import pytest
 from extender.core.ledger import Share
 from extender.core.moves import Move, MoveReason
 from extender.core.plan import place, release_all
+from extender.core.policy.profile import DEFAULT_PROFILE
 from extender.core.policy.profile_document import profile_from
-from extender.core.policy.profiles import KNATIVE_PROFILE
+from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE, SPREAD_PROFILE
 from extender.core.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
 
@@ -284,9 +285,11 @@ def test_whatever_leaves_a_pod_and_is_still_wanted_is_a_move_with_its_reason(pre
         pytest.param(1, {0: 1}, id="still not wanted"),
     ],
 )
-def test_what_an_unwritten_decision_takes_away_stays_where_it_is_published(wanted, expected):
-    # Found by seed 20002: the pod is full as long as it is not written, and it went to another one.
+@pytest.mark.parametrize("profile", [DEFAULT_PROFILE, SPREAD_PROFILE, HA_PROFILE], ids=lambda one: one.name)
+def test_what_an_unwritten_decision_takes_away_stays_where_it_is_published(wanted, expected, profile):
+    # Found by seeds 20002 and 51031: the pod is full as long as it is not written, and it went to another one.
     scene = Scene(slots=2).pods(0, 1, 2).pod(0, {"tenant/a": 2}).vpod("a", wanted, {0: 2})
+    scene.pool.set_profile(profile)
     scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
     assert target(scene) == expected
 
