@@ -29,7 +29,7 @@ BINDING = (
         ".refusal(node) or self._cordon(pod, node)",
         ".refusal(node)",
         "a bind that comes late, or from nowhere, must not go around a cordon",
-        (f"{_FORGED}test_a_forged_bind_binds_nothing",),
+        (f"{_FORGED}test_a_forged_bind_binds_nothing[a_cordoned_node seen]",),
     ),
     Mutant(
         "ledger changed since filter is not noticed",
@@ -119,7 +119,7 @@ BINDING = (
         "if pod.uid != uid:\n            raise",
         "if not uid:\n            raise",
         "a recreated pod is another one: everything goes by UID",
-        (f"{_FORGED}test_a_forged_bind_binds_nothing",),
+        (f"{_FORGED}test_a_forged_bind_binds_nothing[another_pods_uid seen]",),
     ),
     Mutant(
         "a pod that is bound elsewhere counts as bound here",
@@ -135,7 +135,7 @@ BINDING = (
         "if not pod.node and pod.scheduler_name not in self._scheduler_names:",
         "if not pod.scheduler_name:",
         "whoever reaches the socket could place pods that are not ours",
-        (f"{_FORGED}test_a_forged_bind_binds_nothing",),
+        (f"{_FORGED}test_a_forged_bind_binds_nothing[another_schedulers_pod seen]",),
     ),
     Mutant(
         "binds of one pod run side by side",
@@ -167,7 +167,7 @@ BINDING = (
         "if not await self._knows_past(pod):",
         "if not pod.name:",
         "a status on its way would be uncovered by the next pod (I2)",
-        (f"{_WAITS}test_a_pod_whose_past_is_not_known_is_not_bound",),
+        (f"{_RACES}test_a_pod_whose_past_is_not_known_is_not_bound",),
     ),
     Mutant(
         "the gap of succession is closed at once",
@@ -215,7 +215,7 @@ BINDING = (
         "        await self._list_vpods()\n",
         "",
         "stale read: what was on its way has arrived, and is not in the cache",
-        (f"{_WAITS}test_once_the_hold_is_over_vpods_are_listed_once_and_then_it_is_known",),
+        (f"{_WAITS}test_once_what_was_under_way_has_arrived_and_vpods_are_listed_all_pasts_are_known",),
     ),
     Mutant(
         "every leader believes it is the first",
@@ -223,7 +223,7 @@ BINDING = (
         "if self._founded():",
         "if self._succession.since >= 0.0:",
         "another leader's status may be on its way",
-        (f"{_WAITS}test_within_the_hold_a_pod_is_not_bound_and_nothing_is_listed_for_it",),
+        (f"{_WAITS}test_after_a_list_the_past_of_a_pod_that_waits_is_unknown",),
     ),
     Mutant(
         "the last ledger is forgotten",

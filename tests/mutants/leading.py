@@ -16,7 +16,7 @@ LEADING = (
         'metadata = {"namespace": lease.namespace, "name": lease.name}\n'
         '                obj = {"metadata": metadata, "spec": {**mapping(current, "spec"), **spec}}',
         "of two candidates both would get it",
-        (f"{_TEST}test_of_two_candidates_one_leads_and_the_other_knows_who",),
+        ("tests/kube/test_leader_race.py::test_of_two_that_see_the_lease_free_at_once_one_gets_it",),
     ),
     Mutant(
         "the lease is judged by the clock of its holder",
@@ -30,10 +30,18 @@ LEADING = (
     Mutant(
         "a lease that is held is taken",
         _LEADER,
-        'if self.leader_identity not in {"", self.identity} and not self._expired():',
+        "if self.leader_identity and not self._is_ours() and not self._expired():",
         "if not self.identity:",
         "two would lead",
         (f"{_TEST}test_of_two_candidates_one_leads_and_the_other_knows_who",),
+    ),
+    Mutant(
+        "our name on the lease is enough",
+        _LEADER,
+        "return self.leader_identity == self.identity and written",
+        "return self.leader_identity == self.identity",
+        "a person may have put it there while another leads",
+        (f"{_TEST}test_a_lease_that_somebody_has_put_our_name_on_is_taken_when_it_has_run_out",),
     ),
     Mutant(
         "a lease never expires",
@@ -86,8 +94,8 @@ LEADING = (
     Mutant(
         "leadership ends in deed only",
         _LEADER,
-        "self.is_leader = False\n        renewing.cancel()",
-        "renewing.cancel()",
+        "self.is_leader = False\n        self.leading_since",
+        "self.leading_since",
         "what runs until its end would still believe that it leads",
         (f"{_TEST}test_cut_off_from_the_server_the_leader_stops_before_another_can_start",),
     ),

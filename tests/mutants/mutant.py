@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-ROOT = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[2]
+SIMULATE: Final = "simulate "
 
 
 class DoesNotApply(Exception):
@@ -14,7 +16,8 @@ class DoesNotApply(Exception):
 class Mutant:
     """``old`` stands exactly once in ``file`` (path from the root) and becomes ``new``.
 
-    ``caught_by``: pytest node ids, without parameters; or one simulation, as ``simulate --seed 7 --seeds 1``.
+    ``caught_by``: pytest node ids, with parameters or without, of which one has to fail; and arguments of ``vreplica`` that begin with
+    ``simulate``, each of which has to find something by itself.
     """
 
     name: str
@@ -34,6 +37,11 @@ class Mutant:
         return text.replace(self.old, self.new)
 
     @property
-    def simulation(self) -> list[str]:
-        """Arguments of ``vreplica`` where a simulation is to catch it, else none."""
-        return self.caught_by[0].split() if self.caught_by[0].startswith("simulate ") else []
+    def tests(self) -> list[str]:
+        """The node ids among what is to catch it."""
+        return [catcher for catcher in self.caught_by if not catcher.startswith(SIMULATE)]
+
+    @property
+    def simulations(self) -> list[str]:
+        """The simulations among what is to catch it."""
+        return [catcher for catcher in self.caught_by if catcher.startswith(SIMULATE)]

@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
 CATCHER_TIMEOUT_S: Final = 180.0
 """Of one mutant; one that never ends is as good as caught, for it would not pass."""
 BASELINE_TIMEOUT_S: Final = 600.0
-TESTS_FAILED: Final = 1
+SOMETHING_FAILED: Final = 1
 """Exit code of pytest, and of ``vreplica simulate``, where something was wrong; others say that nothing was found out."""
 TOLD_LINES_MAX: Final = 30
 
@@ -59,6 +58,10 @@ class Copy:
 
     def __init__(self, at: Path) -> None:
         self._at = at
+
+    @classmethod
+    def of_tree(cls, at: Path) -> "Copy":
+        """What git lists. Raises BaselineFails where it is not what a child process would run."""
         listed = subprocess.run(
             ["git", "ls-files", "-z", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True
         )
@@ -66,20 +69,23 @@ class Copy:
             if name and (ROOT / name).is_file():
                 (at / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, at / name)
-        found = self._run(["-c", "import extender; print(extender.__file__)"], timeout_s=60.0).stdout.strip()
+        copy = cls(at)
+        found = copy._run(["-c", "import extender; print(extender.__file__)"], timeout_s=60.0).stdout.strip()
         if Path(found).resolve() != (at / "extender/__init__.py").resolve():
             raise BaselineFails(f"the copy in {at} is not what is run, but {found}")
+        return copy
 
-    def check_baseline(self, catchers: Iterable[tuple[str, ...]]) -> None:
+    def again(self, at: Path) -> "Copy":
+        """One more, with all that has been compiled in this one."""
+        shutil.copytree(self._at, at)
+        return Copy(at)
+
+    def check_baseline(self, mutants: Sequence[Mutant]) -> None:
         """Run every catcher on the tree as it is. Raises BaselineFails."""
-        known = dict.fromkeys(catchers)
-        tests = sorted(
-            {node for caught_by in known for node in caught_by if not node.startswith("simulate ")}
-        )
-        commands = [_pytest(tests)] if tests else []
-        commands += [_simulation(caught_by[0]) for caught_by in known if caught_by[0].startswith("simulate ")]
-        for command in commands:
-            ended = self._run(command, timeout_s=BASELINE_TIMEOUT_S)
+        tests = sorted({node for mutant in mutants for node in mutant.tests})
+        simulations = sorted({arguments for mutant in mutants for arguments in mutant.simulations})
+        for command in _commands(tests, simulations):
+            ended = self._run(command, timeout_s=BASELINE_TIMEOUT_S, compiles=True)
             if ended.returncode:
                 raise BaselineFails(_last_lines(ended.stdout + ended.stderr))
 
@@ -87,37 +93,39 @@ class Copy:
         """Apply it, run what has to catch it, and take it back."""
         began = time.monotonic()
         file = self._at / mutant.file
-        text = file.read_text()
+        text, stamp = file.read_text(), file.stat()
         try:
             file.write_text(mutant.applied_to(text))
-            # Of the same second and, perhaps, size: Python would take the compiled form for this file's.
-            for compiled in file.parent.glob(f"__pycache__/{file.stem}.*.pyc"):
-                compiled.unlink()
+            # By its time Python knows a compiled form that is not this file's; it keeps none of a mutant.
+            os.utime(file, (stamp.st_atime, stamp.st_mtime + 60))
             verdict, said = self._verdict(mutant)
         except DoesNotApply as error:
             verdict, said = Verdict.DOES_NOT_APPLY, str(error)
         finally:
             file.write_text(text)
+            os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
         return Outcome(mutant, verdict, time.monotonic() - began, said)
 
     def _verdict(self, mutant: Mutant) -> tuple[Verdict, str]:
-        simulated = mutant.simulation
-        command = _simulation(mutant.caught_by[0]) if simulated else _pytest([*mutant.caught_by, "-x"])
-        try:
-            ended = self._run(command, timeout_s=CATCHER_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            return Verdict.KILLED, "never ended"
-        if ended.returncode == TESTS_FAILED:
-            return Verdict.KILLED, ""
-        if not ended.returncode:
-            return Verdict.SURVIVED, f"passes: {' '.join(mutant.caught_by)}"
-        return Verdict.BROKEN, _last_lines(ended.stdout + ended.stderr)
+        for command in _commands([*mutant.tests, "-x"] if mutant.tests else [], mutant.simulations):
+            try:
+                ended = self._run(command, timeout_s=CATCHER_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                continue
+            if not ended.returncode:
+                return Verdict.SURVIVED, f"passes: {' '.join(command)}"
+            if ended.returncode != SOMETHING_FAILED:
+                return Verdict.BROKEN, _last_lines(ended.stdout + ended.stderr)
+        return Verdict.KILLED, ""
 
-    def _run(self, command: Sequence[str], *, timeout_s: float) -> "subprocess.CompletedProcess[str]":
+    def _run(
+        self, command: Sequence[str], *, timeout_s: float, compiles: bool = False
+    ) -> "subprocess.CompletedProcess[str]":
+        keep = {} if compiles else {"PYTHONDONTWRITEBYTECODE": "1"}
         return subprocess.run(
             [sys.executable, *command],
             cwd=self._at,
-            env={**os.environ, "PYTHONPATH": str(self._at), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": str(self._at), **keep},
             capture_output=True,
             text=True,
             check=False,
@@ -127,10 +135,13 @@ class Copy:
 
 def run_mutants(mutants: Sequence[Mutant], *, jobs: int) -> Iterator[Outcome]:
     """Outcomes in the order of the mutants, as they come. Raises BaselineFails."""
-    with _copies(jobs) as free:
-        copy = free.get()
-        copy.check_baseline(mutant.caught_by for mutant in mutants)
-        free.put(copy)
+    free: SimpleQueue[Copy] = SimpleQueue()
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
+        first = Copy.of_tree(Path(directory) / "0")
+        first.check_baseline(mutants)
+        free.put(first)
+        for number in range(1, jobs):
+            free.put(first.again(Path(directory) / str(number)))
 
         def attempt(mutant: Mutant) -> Outcome:
             mine = free.get()
@@ -143,21 +154,11 @@ def run_mutants(mutants: Sequence[Mutant], *, jobs: int) -> Iterator[Outcome]:
             yield from threads.map(attempt, mutants)
 
 
-@contextmanager
-def _copies(jobs: int) -> Iterator["SimpleQueue[Copy]"]:
-    free: SimpleQueue[Copy] = SimpleQueue()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as directory:
-        for number in range(jobs):
-            free.put(Copy(Path(directory) / str(number)))
-        yield free
-
-
-def _pytest(arguments: Sequence[str]) -> list[str]:
-    return ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", *arguments]
-
-
-def _simulation(arguments: str) -> list[str]:
-    return ["-m", "extender.cli", *arguments.split(), "--no-shrink", "--quiet"]
+def _commands(tests: Sequence[str], simulations: Iterable[str]) -> Iterator[list[str]]:
+    if tests:
+        yield ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    for arguments in simulations:
+        yield ["-m", "extender.cli", *arguments.split(), "--no-shrink", "--quiet"]
 
 
 def _last_lines(output: str) -> str:

@@ -227,7 +227,7 @@ PLAN = (
         "elif not pod.schedulable and not self.rules.keep_on_unavailable:",
         "elif not pod.schedulable:",
         "I4: Knative's defect, every restart moves work",
-        (f"{_PLANS}test_placements_stay_on_a_pod_that_takes_no_new_work",),
+        (f"{_PLANS}TestMinPodsPerVPod::test_a_restarting_pod_does_not_lower_the_target",),
     ),
     Mutant(
         "a drained pod is left without a place to go",
@@ -310,7 +310,9 @@ SCALE_DOWN = (
         "        count = lasting_count(again.state, count, again.allows)\n",
         "",
         "the pool would grow again at once, and shrink again, and so on",
-        (f"{_SCALES}test_what_is_placed_while_the_scale_is_read_stops_the_write",),
+        (
+            "tests/service/test_pool_scaler.py::test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays",
+        ),
     ),
     Mutant(
         "replicas that the watch has not shown",

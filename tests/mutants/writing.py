@@ -22,7 +22,10 @@ COMMITTER = (
         "(self._write_ups, self._write_statuses, self._write_downs)",
         "(self._write_statuses, self._write_ups, self._write_downs)",
         "wrong order of writes: more goes to the ledger first (I2)",
-        (f"{_TEST}test_growing_writes_the_ledger_before_the_status",),
+        (
+            f"{_TEST}test_growing_writes_the_ledger_before_the_status",
+            "simulate --seed 1004 --seeds 1 --events 120",
+        ),
     ),
     Mutant(
         "source ledger before status",
@@ -95,6 +98,14 @@ COMMITTER = (
         "if claim.reserved is None:",
         "a bind has brought it there since the decision",
         (f"{_ORDER}test_what_a_bind_has_reserved_since_the_decision_stays_in_the_ledger",),
+    ),
+    Mutant(
+        "a new leader lowers ledgers at once",
+        _COMMITTER,
+        "return self.alone() or key in batch.told or self._caches.vpods.latest(key) is None",
+        "return True",
+        "I2: a status of the leader before may still be under way",
+        (f"{_ORDER}test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way",),
     ),
     Mutant(
         "a status for an older spec",

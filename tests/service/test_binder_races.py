@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 
+from extender.core.model import AdapterPod
 from extender.core.plan import place
+from extender.core.reasons import ConflictReason
+from extender.service.binder import BindRefused, PodBinder
 from tests.support.builders import NS, POOL
 from tests.support.service import World
 
@@ -39,3 +42,18 @@ async def test_a_pod_that_changes_while_it_is_bound_leaves_what_was_planned_for_
     await world.sync("pods")
     pool = world.caches.state.pool(POOL)
     assert place(pool, pool.vpods["tenant/a"]).target == {"dispatcher-0": 1}
+
+
+async def test_a_pod_whose_past_is_not_known_is_not_bound():
+    world = await World.create()
+    uid = await world.pod(0)
+    await world.sync()
+
+    async def never(_pod: AdapterPod) -> bool:
+        return False
+
+    binder = PodBinder(world.api, world.caches, world.binder(), knows_past=never)
+    with pytest.raises(BindRefused) as refused:
+        await binder.bind(NS, "dispatcher-0", uid, "node-0")
+    assert refused.value.reason is ConflictReason.CATCHING_UP
+    assert await world.node_of(0) == ""

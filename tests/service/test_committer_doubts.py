@@ -154,3 +154,21 @@ async def test_a_ledger_that_may_have_been_lowered_is_not_published_by_what_we_k
     assert await world.ledger(0) == {"tenant/a": 1}
     await decide(3)
     await world.check()
+
+
+async def test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way():
+    world = await a_world(0)
+    await world.vpod("a", 1)
+    await world.sync()
+    assert await commit(world, a_decision("a", {0: 1})) == {}
+    await world.edit_ledger(0, {"tenant/a": 3})
+    await world.sync()
+    committer, decision = world.committer(), made_now(world, a_decision("a", {0: 1}))
+    committer.alone = lambda: False
+    committer.reserve(OWNER, decision)
+    assert set(await committer.commit(OWNER, POOL, [decision])) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/a": 3}
+    committer.alone = lambda: True
+    committer.reserve(OWNER, decision)
+    assert await committer.commit(OWNER, POOL, [decision]) == {}
+    assert await world.ledger(0) == {"tenant/a": 1}
