@@ -10,6 +10,7 @@ import logging
 import random
 import socket
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from extender.core.policy.profile import Profile
@@ -92,6 +93,8 @@ class Service:
         )
         self.committer.write_status = self.informers.sources.write_status
         self.committer.alone = self._alone
+        if self.elector is not None:
+            self.committer.leads_since = partial(getattr, self.elector, "leading_since")
         fenced = FencedApi(api, leading=self.leading)
         self.autoscaler = Autoscaler(
             fenced, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng
@@ -139,7 +142,7 @@ class Service:
             foreign=lambda: self.autoscaler.foreign,
         )
         predecessors = Predecessors(
-            self.caches, succession, list_vpods=self.informers.list_vpods, founded=self._founded
+            self.caches, succession, list_vpods=self.informers.list_published, founded=self._founded
         )
         self.verbs = ExtenderVerbs(
             self.caches,
@@ -149,7 +152,7 @@ class Service:
                 self.caches,
                 self.binder,
                 knows_past=predecessors.known,
-                on_bound=self.committer.proofs.note,
+                on_bound=self.committer.proofs.changed,
                 scheduler_names=config.scheduler_names,
             ),
             reactivator=self.reactivator,
@@ -209,6 +212,8 @@ class Service:
     async def _lead_on(self) -> None:
         """Take over from another leader: not before all that it has written is known here."""
         await self.informers.catch_up()
+        if self._untouched is None:
+            self._untouched = self._is_untouched()
         await self._lead()
 
     async def _lead(self) -> None:
@@ -226,6 +231,12 @@ class Service:
             self.metrics.leader.labels("vreplica-scheduler").set(0)
 
     _always_leads = False
+    _untouched: bool | None = None
+    """Whether nothing was placed anywhere when we led first; None before that."""
+
+    def _is_untouched(self) -> bool:
+        placed = any(vpod.placements for vpod in self.caches.vpods.list())
+        return not placed and not any(pod.ledger for pod in self.caches.pods.list())
 
     def _elector(
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
@@ -249,7 +260,7 @@ class Service:
 
     def _alone(self) -> bool:
         """Whether what another leader has sent has arrived by now, or never will: only then may ledgers be lowered."""
-        if self.elector is None or self.elector.founded:
+        if self.elector is None or (self._founded() and self.elector.transitions == 1):
             return True
         return asyncio.get_running_loop().time() >= self.elector.leading_since + TAKEOVER_S
 
@@ -261,7 +272,7 @@ class Service:
         """
         if self.shadow is not None:
             return True
-        return self.leading() and (self.elector is None or self.elector.founded)
+        return self.leading() and (self.elector is None or (self.elector.founded and bool(self._untouched)))
 
     def _leader(self) -> str:
         return self.elector.leader_identity if self.elector is not None else self.identity

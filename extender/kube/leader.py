@@ -235,8 +235,8 @@ class LeaderElector:
         if mapping(found, "spec") != mapping(self._seen, "spec"):
             self._seen_at = asyncio.get_running_loop().time()
         self._seen = found
-        if self.leader_identity not in {"", self.identity}:
-            self.founded = False
+        if text(found, "spec", "renewTime") not in self._stamps:
+            self.founded = False  # somebody else has written it, be it only to release it
 
     def _is_ours(self) -> bool:
         """Whether we hold the lease by a write of our own.
@@ -255,6 +255,7 @@ class LeaderElector:
     async def _write(self, current: Obj | None) -> None:
         """Write ourselves as the holder over ``current`` (None: create). Raises Conflict, AlreadyExists."""
         sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
+        known = bool(self._seen)
         stamp = _micro_time(sent_at_wall)
         self._stamps.append(stamp)
         spec: dict[str, Any] = {
@@ -271,7 +272,7 @@ class LeaderElector:
         except (Conflict, AlreadyExists):
             self._stamps.remove(stamp)  # it has not been written, and never will be
             raise
-        self.founded = self.founded or current is None
+        self.founded = self.founded or (current is None and not known)
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s

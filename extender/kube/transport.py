@@ -80,13 +80,21 @@ class Transport:
         await self._connection.close()
 
     async def exchange(self, request: Request) -> bytes:
-        """The body of a 2xx answer, within ``timeout_s`` of being sent. Raises ApiError."""
-        await self.budget.admit(request.lane)
+        """The body of a 2xx answer, within ``timeout_s`` of the call. Raises ApiError.
+
+        The wait for the lane counts: what is decided from is known to be at most so old when it arrives (I2).
+        """
+        sent = False
         try:
             async with asyncio.timeout(self._timeout_s):
+                await self.budget.admit(request.lane)
+                sent = True
                 response = await self._answer(request)
                 return await _body(request, response, RESPONSE_BYTES_MAX)
         except TimeoutError as error:
+            if not sent:
+                text = f"{request}: not sent, its lane was closed for {self._timeout_s} s"
+                raise ApiError(429, "TooManyRequests", text) from error
             raise self._no_answer(request, "Timeout", f"none within {self._timeout_s} s") from error
 
     async def lines(self, request: Request, *, timeout_s: float) -> AsyncGenerator[bytes, None]:

@@ -353,6 +353,9 @@ class PodBinder:
             raise
 
     async def _check_past(self, pod: AdapterPod) -> None:
+        pool = self._caches.state.pools.get(pod.pool)
+        if pool is None or pool.pool is None:
+            return  # refused for that, and no list will change it
         if not await self._knows_past(pod):
             raise BindRefused(ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here")
 

@@ -94,6 +94,8 @@ class Committer:
         self._leading = leading
         self.alone: Callable[[], bool] = lambda: True
         """Whether nothing that another leader has sent can still be under way."""
+        self.leads_since: Callable[[], float] = lambda: float("-inf")
+        """The event loop's time at which our leadership has begun, seconds."""
         self._metrics = metrics
         self.write_status: StatusWriter = vpod_status
         """How statuses are written; replaced where there are other kinds than VPods."""
@@ -252,8 +254,13 @@ class Committer:
                         PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
                     )
                 self._written(reply, sent_at)
+            if written_text(patch) != pod.ledger_text:
+                self.proofs.changed(pod.uid, sent_at)
         except ApiError as error:
             await self._ledger_failed(pod, batch, change, error)
+            if isinstance(error, OutcomeUnknown) and written_text(patch) != pod.ledger_text:
+                # It may be under way still: where the text is as it was, no answer proves that it will stay so.
+                self.proofs.late(pod.uid, pod.ledger_text)
 
     async def _ledger_failed(
         self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
@@ -304,7 +311,10 @@ class Committer:
 
     def _is_unproved(self, pod: AdapterPod | None, *, new: bool) -> bool:
         """Whether only the watch has told of a ledger by which something ``new`` is to be published (I2)."""
-        return new and pod is not None and not self.proofs.is_fresh(pod.uid)
+        if not new or pod is None:
+            return False
+        since = float("-inf") if self.alone() else self.leads_since()
+        return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
 
     # -- statuses -----------------------------------------------------------------------------------------------
 

@@ -193,6 +193,11 @@ class Informers:
         """Wait until a list of vpods that is begun from now on is in the cache."""
         await self._vpods.relist()
 
+    async def list_published(self) -> None:
+        """Wait until all statuses as they are from now on are in the cache, those of foreign kinds included."""
+        await self.list_vpods()
+        await self.sources.catch_up()
+
     async def _reach_pods(self) -> None:
         """Wait until the watch has told what pods there are now. A list would do, but it skips what happened before it."""
         try:
@@ -206,7 +211,9 @@ class Informers:
 
     def _has_reached(self, objects: list[Obj], version: str) -> bool:
         """Whether the cache of pods is as new as that list, or newer."""
-        versions = {_key(obj): decode.text(obj, "metadata", "resourceVersion") for obj in objects}
+        versions = {
+            _key(obj): decode.text(obj, "metadata", "resourceVersion") for obj in objects if _is_readable(obj)
+        }
         known = {pod.key: pod.resource_version for pod in self._caches.pods.list()}
         return all(_is_reached(known.get(key), at) for key, at in versions.items()) and all(
             key in versions or not _is_reached(version, at) for key, at in known.items()
@@ -232,6 +239,15 @@ class Informers:
 def _key(obj: Obj) -> str:
     metadata = decode.mapping(obj, "metadata")
     return object_key(decode.text(metadata, "namespace"), decode.text(metadata, "name"))
+
+
+def _is_readable(pod: Obj) -> bool:
+    """Whether the cache can have it."""
+    try:
+        decode.pod_from(pod)
+    except InvalidObject:
+        return False
+    return True
 
 
 def _is_reached(version: str | None, wanted: str) -> bool:

@@ -26,6 +26,8 @@ from extender.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, To
 from extender.simulation.settled import Stored
 
 EXCUSE_S: Final = 60.0
+UNCOVERED_S: Final = 15.0
+"""For so long after a ledger that somebody else has changed covers all, a write may still come that was made of what it said."""
 SERVICE: Final = "replica-"
 """Names of the service's actors begin so."""
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
@@ -40,9 +42,9 @@ class Excuses:
     lasts_s: float = EXCUSE_S
     _until: dict[str, float] = field(default_factory=dict)
 
-    def note(self, about: str) -> None:
+    def note(self, about: str, lasts_s: float | None = None) -> None:
         """The cause is there, or was until now."""
-        self._until[about] = self.clock() + self.lasts_s
+        self._until[about] = self.clock() + (self.lasts_s if lasts_s is None else lasts_s)
 
     def holds(self, about: str) -> bool:
         """Whether a decision written now may have seen it."""
@@ -68,6 +70,8 @@ class Checkers:
         self._excuses = Excuses(self._clock, excuse_s)
         self._unrepaired: dict[str, str] = {}
         """Pod name -> why its ledger may be wrong until it has been right once."""
+        self._uncovering: dict[str, str] = {}
+        """Pod name -> who else has written its ledger, or bound it, until it covers all again (I2)."""
         self._edited: set[str] = set()
         """Vpods whose status somebody else has written, until it is covered again."""
 
@@ -159,6 +163,7 @@ class Checkers:
         bound_now = old is None or not old.node
         if not by_service and (bound_now or pod.text != (old.text if old else None)):
             self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
+            self._uncovering[pod.name] = self._unrepaired[pod.name]
         if by_service and (bound_now or old is None or pod.text != old.text):
             self._check_i1(pod, old.total if old is not None and old.node else 0)
         self._check_i2_of_pod(pod)
@@ -182,14 +187,19 @@ class Checkers:
             and pod.ledger is not None
             and pod.total <= min(pod.slots, self._pool(pod.pool).slots)
         )
-        if not uncovered and fits:
-            if pod.name in self._unrepaired:
+        if not uncovered:
+            if self._uncovering.pop(pod.name, None) is not None:
+                self._excuses.note(f"uncovering {pod.name}", UNCOVERED_S)
+            if fits and self._unrepaired.pop(pod.name, None) is not None:
                 self._excuses.note(f"unrepaired {pod.name}")
-            self._unrepaired.pop(pod.name, None)
-        elif uncovered and not self._was_broken(pod.name):
+        elif not self._may_uncover(pod.name):
             for key in uncovered:
                 if not self._was_edited(key):
                     self._violated(f"I2: {self._both(pod, key)}")
+
+    def _may_uncover(self, pod_name: str) -> bool:
+        """Whether somebody else has written the ledger, and it has not covered all for long since."""
+        return pod_name in self._uncovering or self._excuses.holds(f"uncovering {pod_name}")
 
     def _was_broken(self, pod_name: str) -> bool:
         return pod_name in self._unrepaired or self._excuses.holds(f"unrepaired {pod_name}")
@@ -249,7 +259,7 @@ class Checkers:
             self._edited.discard(vpod.key)
             self._excuses.note(f"edited {vpod.key}")
         for pod in uncovered:
-            if not self._was_broken(pod.name) and not self._was_edited(vpod.key):
+            if not self._may_uncover(pod.name) and not self._was_edited(vpod.key):
                 self._violated(f"I2: {self._both(pod, vpod.key)}")
 
     def _check_i4(self, old: VPod, new: VPod) -> None:

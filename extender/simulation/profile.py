@@ -22,13 +22,18 @@ ACT_KINDS: Final = tuple(
     FaultKind(name, "workload event", most, what)
     for name, most, what in (
         ("killReplica", 0.01, "a replica is killed (SIGKILL)"),
+        (
+            "stopReplica",
+            0.01,
+            "the leader is told to end (SIGTERM): it releases its lease, and another leads at once",
+        ),
         ("killAtCall", 0.02, "a replica is killed in one of its next calls, before or after it is served"),
         ("startReplica", 0.02, "one more replica is started"),
         ("pauseReplica", 0.01, "a replica is stopped (SIGSTOP) for up to 40 s, longer than the lease lasts"),
         (
             "stealLease",
             0.006,
-            "the Lease is given to another replica: for seconds two believe that they lead",
+            "the Lease is given to another replica by hand, while the leader leads",
         ),
         ("leaseThereAndBack", 0.006, "the Lease is given to another replica, and back to the first"),
         ("clockJump", 0.01, "a replica's wall clock jumps by up to an hour"),
@@ -36,7 +41,7 @@ ACT_KINDS: Final = tuple(
         ("apiServerOutage", 0.003, "no replica reaches the API server for seconds"),
         ("historyCompacted", 0.01, "all watches get 410"),
         ("nodeFails", 0.01, "a node is lost with all pods on it"),
-        ("zoneFails", 0.003, "all nodes of a zone are lost"),
+        ("zoneFails", 0.006, "all nodes of a zone are lost"),
         ("nodesRecover", 0.03, "lost nodes come back"),
         ("podForceDeleted", 0.03, "a pod is deleted at once: its name comes back with a new UID"),
         ("podsForceDeleted", 0.004, "all pods are deleted at once"),

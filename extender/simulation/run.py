@@ -35,8 +35,8 @@ QUIET_S: Final = 60.0
 """Besides a pool's period and cool-down: for so long nothing is written at rest."""
 REST_TIMEOUT_S: Final = 3600.0
 """Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
-EVENTS: Final = 560
-"""Of the workload; about one in ten finds nothing to be done to."""
+EVENTS: Final = 500
+"""Of the workload, that do something."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
 

@@ -370,6 +370,12 @@ class World:
         replica.crash()
         self.replicas.remove(replica)
 
+    def stop(self, replica: Replica) -> None:
+        """SIGTERM one: it ends by itself, within its grace period."""
+        self.trace(f"{replica.name} is told to end")
+        self.replicas.remove(replica)
+        replica.task.cancel()
+
     def bury(self) -> None:
         """Forget replicas that have crashed by themselves."""
         self.replicas = [replica for replica in self.replicas if not replica.api.crashed]

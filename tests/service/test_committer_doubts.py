@@ -9,7 +9,7 @@ from extender.core.ledger import Share
 from extender.core.plan import release_all
 from extender.kube.api import VPODS, PatchType
 from extender.service.caches import Caches
-from extender.service.proofs import FRESH_S, Proofs
+from extender.service.proofs import FRESH_S, UNDER_WAY_S, Proofs
 from extender.service.status_doubts import StatusDoubts
 from tests.service.test_committer import OWNER, a_decision, a_world, commit, made_now
 from tests.support.builders import NS, POOL, a_vpod
@@ -31,9 +31,46 @@ def test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for():
     proofs = Proofs(clock)
     proofs.note("uid", 0.0)
     clock.at = FRESH_S - 0.1
-    assert proofs.is_fresh("uid")
+    assert proofs.is_fresh("uid", "{}")
     clock.at = FRESH_S
-    assert not proofs.is_fresh("uid")
+    assert not proofs.is_fresh("uid", "{}")
+
+
+def test_a_proof_is_none_while_a_write_that_compares_with_the_same_text_may_arrive():
+    clock = Clock()
+    proofs = Proofs(clock)
+    proofs.late("uid", "{}")
+    proofs.note("uid", 0.0)
+    assert not proofs.is_fresh("uid", "{}")
+    assert proofs.is_fresh("uid", "another")
+    clock.at = UNDER_WAY_S
+    proofs.note("uid", clock.at)
+    assert proofs.is_fresh("uid", "{}")
+
+
+def test_after_a_takeover_only_a_ledger_that_we_have_changed_proves_anything():
+    clock = Clock(at=10.0)
+    proofs = Proofs(clock)
+    proofs.note("asked", 10.0)
+    proofs.changed("changed", 10.0)
+    assert [proofs.is_fresh(uid, "{}", changed_since=9.0) for uid in ("asked", "changed")] == [False, True]
+    assert not proofs.is_fresh("changed", "{}", changed_since=10.5)
+
+
+async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_published():
+    """Found by review: it was given up, the vpod grew again, and the ledger looked as if it covered that."""
+    world = await World.create()
+    await world.pod(0, {"tenant/a": Share(2)}, node="node-0")
+    await world.vpod("a", 2)
+    await world.sync()
+    committer = world.committer()
+    pod = world.caches.pods.latest(f"{NS}/dispatcher-0")
+    assert pod is not None
+    committer.proofs.late(pod.uid, pod.ledger_text)
+    decision = made_now(world, a_decision("a", {0: 2}))
+    committer.reserve(OWNER, decision)
+    failed = await committer.commit(OWNER, POOL, [decision])
+    assert (await world.published(), list(failed)) == ({}, ["tenant/a"])
 
 
 def test_a_doubt_ends_when_no_request_lives_that_long():

@@ -38,14 +38,19 @@ RESTARTED_S: Final = 1.5
 
 
 class Kill(NamedTuple):
-    """At the ``occurrence``-th time (from 1) that ``place`` is reached in the scenario."""
+    """At the ``occurrence``-th time (from 1) that ``place`` is reached in the scenario.
+
+    ``lost``: what is under way to the API server is lost with the process; else it arrives.
+    """
 
     scenario: str
     place: Place
     occurrence: int
+    lost: bool = False
 
     def __str__(self) -> str:
-        return f"{self.scenario}: {self.occurrence}. time at {self.place}"
+        lost = ", and its call is lost" if self.lost else ""
+        return f"{self.scenario}: {self.occurrence}. time at {self.place}{lost}"
 
 
 @dataclass
@@ -85,7 +90,7 @@ async def _play(name: str, kill: Kill | None, result: Result) -> None:
         result.places[place] += 1
         if kill is not None and place == kill.place and result.places[place] == kill.occurrence:
             result.killed = process
-            run.kill(process)
+            run.kill(process, lost=kill.lost)
 
     async with world:
         run = Run(world, checkers, suspended)
@@ -114,14 +119,16 @@ def every_kill(references: dict[str, Result]) -> Iterator[Kill]:
         for place, count in sorted(result.places.items()):
             for occurrence in occurrences(count):
                 yield Kill(scenario, place, occurrence)
+                if place.phase:
+                    yield Kill(scenario, place, occurrence, lost=True)
 
 
 def sample(kills: Iterable[Kill], count: int, rng: random.Random) -> list[Kill]:
-    """The first time at each innermost expression in each phase, and ``count`` of the others."""
-    chosen: dict[tuple[Expression, str], Kill] = {}
+    """The first time at each innermost expression, its call lost or not, and ``count`` of the others."""
+    chosen: dict[tuple[Expression, bool], Kill] = {}
     others = []
     for kill in kills:
-        key = (kill.place.path[-1], kill.place.phase)
+        key = (kill.place.path[-1], kill.lost)
         if key in chosen:
             others.append(kill)
         else:

@@ -41,12 +41,14 @@ class Run:
         """What follows is what the scenario is about."""
         self._armed = True
 
-    def kill(self, process: str) -> None:
-        """SIGKILL, and nothing more is told."""
+    def kill(self, process: str, *, lost: bool = False) -> None:
+        """SIGKILL, and nothing more is told. ``lost``: nor does what is under way arrive."""
         self._armed = False
         self.processes[process].crash()
+        if lost:
+            self.processes[process].api.lose_under_way()
 
-    def when(self, file: str, act: Callable[[str], None], *, phase: str = "_send") -> None:
+    def when(self, file: str, act: Callable[[str], None], *, phase: str = "_call") -> None:
         """Do something the next time that a call made in a module is in this phase; ``act`` gets the process."""
         self._awaited = (file, phase, act)
 

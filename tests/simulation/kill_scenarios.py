@@ -125,7 +125,7 @@ async def _failover(run: Run) -> None:
 async def _stopped_in_doubt(run: Run) -> None:
     """A SIGTERM while the Lease is being written for the first time."""
     run.arm()
-    run.when("leader.py", run.terminate, phase="_serve")
+    run.when("leader.py", run.terminate)
     await run.start()
     await run.vpods(3)
     await run.settled()

@@ -68,11 +68,24 @@ def plan_scale(
     if state.profile.rules.scale_by_need:
         count = stateful_set.replicas if replicas is None else replicas
         unlimited, homeless = _by_need(state, pool, count, expected, allows)
+        unlimited = min(unlimited, max(_sane(state, pool, expected), count))
     else:
         unlimited = knative_pods(state, allows)
         homeless = any(True for _ in missing_vreplicas(state, pool, allows))
     limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
     return ScalePlan(limit, unlimited, expected, homeless)
+
+
+def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
+    """More pods than that are never needed, however many seem to be lost.
+
+    First fit fills all pods but one by half, a zone rule may want one more in each zone, and each of them may have to be made up
+    for once. Where we take pods for lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
+    without maxPods would grow without end, ten times a second.
+    """
+    zones = len(state.hosting.known_in)
+    leaving = sum(1 for pod in state.members() if pod.leaving)
+    return 2 * (2 * -(-expected // pool.slots_per_pod) + 1 + zones) + leaving + pool.min_pods
 
 
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:

@@ -73,6 +73,11 @@ class FaultyApi:
             self._record(f"{self._actor} crashed")
             self.on_crash()
 
+    def lose_under_way(self) -> None:
+        """What is on its way now does not arrive; nothing where it has been served already."""
+        for way in list(self._under_way):
+            way.cancel()
+
     def _alive(self) -> None:
         if self.crashed:
             raise Crashed(self._actor)

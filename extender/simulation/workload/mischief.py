@@ -31,6 +31,7 @@ class Mischief:
         self._later: set[asyncio.Task[None]] = set()
         self.acts: dict[str, Callable[[], Awaitable[bool]]] = {
             "killReplica": self._kill_replica,
+            "stopReplica": self._stop_replica,
             "killAtCall": self._kill_at_call,
             "startReplica": self._start_replica,
             "pauseReplica": self._pause_replica,
@@ -80,6 +81,14 @@ class Mischief:
         if not world.replicas:
             return False
         world.kill(self._scene.rng.choice(world.replicas))
+        return True
+
+    async def _stop_replica(self) -> bool:
+        world = self._scene.world
+        replica = world.leader or next(iter(world.replicas), None)
+        if replica is None or replica.paused:
+            return False
+        world.stop(replica)
         return True
 
     async def _kill_at_call(self) -> bool:
