@@ -265,14 +265,12 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
         },
         acts_last=True,
     ),
-    "one size, and a leader before": Situation(
+    "a move of a leader before": Situation(
         _all_placed,
-        {(A, "places b"): places("b")},
-        {
-            "b wants 3": wants("b", 3),
-            "replica-B takes over": takes_over(B, A),
-            "replica-B places b, c": places_by(B, "b", "c"),
-        },
+        {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0)},
+        {"replica-B takes over": takes_over(B, A), "replica-B places a": places_by(B, "a")},
+        moves=frozenset({"Compaction"}),
+        acts_last=True,
     ),
     "late lower, two leaders": Situation(
         _shrunk_to_nothing,
