@@ -15,6 +15,7 @@ from extender.app import Service
 from extender.kube.api import (
     PODS,
     VPODS,
+    Api,
     ApiError,
     Binding,
     Obj,
@@ -24,7 +25,7 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.leader import LeaderElector, LeaseConfig
-from extender.service.config import Config, LeaderElectionConfig
+from extender.service.config import Config
 from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.cluster import Cluster
@@ -37,7 +38,6 @@ WATCHED: Final = (PODS, VPODS)
 """Kinds whose events come in any order; the others do not change."""
 UNDER_WAY: Final = "under way"
 """Thread of calls that were given up."""
-LEASELESS: Final = Config(leader_election=LeaderElectionConfig(leader_elect=False))
 
 
 class Fingerprints:
@@ -76,10 +76,6 @@ class Fingerprints:
 class Appointed(LeaderElector):
     """Who leads, and since when, is said from outside (``is_leader``, ``leading_since``), and no lease is written."""
 
-    def __init__(self, cluster: Cluster, name: str) -> None:
-        lease = LeaseConfig(namespace="vreplica-system")
-        super().__init__(cluster, lease, identity=name, now=wall_clock, rng=random.Random(name))
-
     def still_leading(self) -> bool:
         """Also where another one leads at once: a lease that ran out, or was taken away, is noticed late."""
         return self.is_leader
@@ -91,6 +87,16 @@ class Appointed(LeaderElector):
     def depose(self) -> None:
         """Lead no more; what was sent is under way all the same."""
         self.is_leader, self.leading_since = False, float("inf")
+
+
+class AppointedService(Service):
+    """The shipped service, which leads when it is told to."""
+
+    def _elector(
+        self, api: Api, _config: Config, now: Callable[[], float], rng: random.Random
+    ) -> LeaderElector:
+        lease = LeaseConfig(namespace="vreplica-system")
+        return Appointed(api, lease, identity=self.identity, now=now, rng=rng)
 
 
 class SteppedApi:
@@ -179,9 +185,13 @@ class Party:
     def __init__(self, cluster: Cluster, name: str, fingerprints: Fingerprints) -> None:
         self.name = name
         self.api = SteppedApi(cluster, name, fingerprints)
-        self.service = Service(self.api, LEASELESS, now=wall_clock, rng=random.Random(name), serve=False)  # type: ignore[arg-type]
-        self.elector = Appointed(cluster, name)
-        self.service.elector = self.elector
+        self.service = AppointedService(
+            self.api,  # type: ignore[arg-type]
+            Config(),
+            now=wall_clock,
+            rng=random.Random(name),
+            serve=False,
+        )
         self._cluster = cluster
         self._fingerprints = fingerprints
         self._reflectors = {r.resource.plural: r for r in self.service.informers.reflectors}
@@ -191,6 +201,13 @@ class Party:
         self._lists: list[Hashable] = []
         self._events: dict[str, deque[tuple[str, WatchEvent]]] = {kind.plural: deque() for kind in WATCHED}
         self.operations: list[asyncio.Task[None]] = []
+
+    @property
+    def elector(self) -> Appointed:
+        """By which it leads or does not."""
+        elector = self.service.elector
+        assert isinstance(elector, Appointed)
+        return elector
 
     @property
     def streams(self) -> list[str]:
