@@ -175,8 +175,13 @@ class Director:
         self._turns = 0
         """Of the loop, since the last step."""
 
-    async def step(self, process: str, what: str, told: Hashable = None, *, or_else: str = "") -> bool:
-        """Wait for the director to choose this step; False where it chose ``or_else``, a fault, instead."""
+    async def step(
+        self, process: str, what: str, told: Hashable = None, *, or_else: str = "", of: str = ""
+    ) -> bool:
+        """Wait for the director to choose this step; False where it chose ``or_else``, a fault, instead.
+
+        ``of``: whose fault it is, where that is not the process that the step is of.
+        """
         released: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         numbers = (self._made, self._made + 1)
         self._made += 2
@@ -189,7 +194,7 @@ class Director:
 
         self._waiting[numbers[0]] = Step(THREAD.get(), process, what, partial(take, True), told)
         if or_else:
-            self._waiting[numbers[1]] = Step(FAULT, process, or_else, partial(take, False), told)
+            self._waiting[numbers[1]] = Step(FAULT, of or process, or_else, partial(take, False), told)
         try:
             return await released
         finally:

@@ -1,7 +1,7 @@
 """``python -m tests.simulation.exhaustive [--depth D] [--faults F] [--situation NAME] [--seconds S] [--jobs N]``.
 
 Every order of steps with at most D changes of priority, for each situation, once with watches up to date and once
-with late ones; exit 1 where something is wrong. ``--replay N,N,...`` runs one order and prints it.
+with late ones; exit 1 where something is wrong, else 2 where the time did not suffice for all. ``--replay N,N,...`` runs one order and prints it.
 """
 
 import argparse
@@ -98,7 +98,7 @@ def main(arguments: list[str]) -> int:
             failed, runs, states = failed + len(found.failures), runs + found.runs, states + found.states
             complete = complete and found.complete
     say(f"{runs} runs, {states} states, {failed} failed{'' if complete else ', not all that there are'}")
-    return 1 if failed else 0
+    return 1 if failed else 0 if complete else 2
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -11,14 +12,10 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from extender.app import Service
-from extender.core import decode
 from extender.kube.api import (
-    ADAPTERPOOLS,
-    NAMESPACES,
-    NODES,
     PODS,
-    STATEFULSETS,
     VPODS,
+    Api,
     ApiError,
     Binding,
     Obj,
@@ -27,9 +24,8 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.kube.reflector import Sink
-from extender.service.config import Config, LeaderElectionConfig
-from extender.service.informers import CacheSink
+from extender.kube.leader import LeaderElector, LeaseConfig
+from extender.service.config import Config
 from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.cluster import Cluster
@@ -40,7 +36,8 @@ T = TypeVar("T")
 
 WATCHED: Final = (PODS, VPODS)
 """Kinds whose events come in any order; the others do not change."""
-LEASELESS: Final = Config(leader_election=LeaderElectionConfig(leader_elect=False))
+UNDER_WAY: Final = "under way"
+"""Thread of calls that were given up."""
 
 
 class Fingerprints:
@@ -76,8 +73,37 @@ class Fingerprints:
         return frozenset(self.stored.items())
 
 
+class Appointed(LeaderElector):
+    """Who leads, and since when, is said from outside (``is_leader``, ``leading_since``), and no lease is written."""
+
+    def still_leading(self) -> bool:
+        """Also where another one leads at once: a lease that ran out, or was taken away, is noticed late."""
+        return self.is_leader
+
+    def appoint(self, *, since: float) -> None:
+        """Lead from now on, or as if since an earlier time of the loop."""
+        self.is_leader, self.leading_since = True, since
+
+    def depose(self) -> None:
+        """Lead no more; what was sent is under way all the same."""
+        self.is_leader, self.leading_since = False, float("inf")
+
+
+class AppointedService(Service):
+    """The shipped service, which leads when it is told to."""
+
+    def _elector(
+        self, api: Api, _config: Config, now: Callable[[], float], rng: random.Random
+    ) -> LeaderElector:
+        lease = LeaseConfig(namespace="vreplica-system")
+        return Appointed(api, lease, identity=self.identity, now=now, rng=rng)
+
+
 class SteppedApi:
-    """``Api`` of one process: each call is two steps, of being served and of being answered; the second may be lost."""
+    """``Api`` of one process: each call is two steps, of being served and of being answered.
+
+    The second may be lost, and the caller may give up before the first: the call is served later, and nobody hears of it.
+    """
 
     def __init__(self, cluster: Cluster, name: str, fingerprints: Fingerprints) -> None:
         self.name = name
@@ -85,6 +111,9 @@ class SteppedApi:
         """None: calls are served at once."""
         self.may_lose: Callable[[], bool] = lambda: False
         self.on_lost: Callable[[], None] = lambda: None
+        self.may_give_up: Callable[[str], bool] = lambda _call: False
+        self.under_way: set[asyncio.Task[None]] = set()
+        """Calls that their sender has given up."""
         self._cluster = cluster
         self._fingerprints = fingerprints
 
@@ -100,7 +129,12 @@ class SteppedApi:
 
     async def _call(self, what: str, serve: Callable[[], Awaitable[T]]) -> T:
         if self.director is not None:
-            await self.director.step("", f"{what} of {self.name} is served")
+            give_up = f"{what} is given up, under way" if self.may_give_up(what) else ""
+            served = f"{what} of {self.name} is served"
+            if not await self.director.step("", served, or_else=give_up, of=self.name):
+                self.on_lost()
+                self._leave_under_way(served, serve)
+                raise OutcomeUnknown(0, "Timeout", "given up before it was answered")
         token = ACTOR.set(self.name)
         error: ApiError | None = None
         reply: Any = None
@@ -121,6 +155,20 @@ class SteppedApi:
             raise error
         return reply  # type: ignore[no-any-return]
 
+    def _leave_under_way(self, what: str, serve: Callable[[], Awaitable[object]]) -> None:
+        """Let it be served at any later moment, by default after everything else."""
+
+        async def arrive() -> None:
+            if self.director is not None:
+                await self.director.step("", f"late, {what}")
+            ACTOR.set(self.name)
+            with suppress(ApiError):
+                await serve()
+
+        context = copy_context()
+        context.run(THREAD.set, UNDER_WAY)
+        self.under_way.add(asyncio.get_running_loop().create_task(arrive(), context=context))
+
 
 def _what(verb: str, *args: Any, **more: Any) -> str:
     if args and isinstance(args[0], Binding):
@@ -132,26 +180,34 @@ def _what(verb: str, *args: Any, **more: Any) -> str:
 
 
 class Party:
-    """One replica: the shipped ``Service``, without its reflectors, loops and election."""
+    """One replica: the shipped ``Service`` with the sinks of its reflectors, but without their tasks, loops and election."""
 
-    def __init__(self, cluster: Cluster, name: str, fingerprints: Fingerprints, *, leads: bool) -> None:
+    def __init__(self, cluster: Cluster, name: str, fingerprints: Fingerprints) -> None:
         self.name = name
         self.api = SteppedApi(cluster, name, fingerprints)
-        self.service = Service(self.api, LEASELESS, now=wall_clock, rng=random.Random(name), serve=False)  # type: ignore[arg-type]
-        self.service._always_leads = leads
+        self.service = AppointedService(
+            self.api,  # type: ignore[arg-type]
+            Config(),
+            now=wall_clock,
+            rng=random.Random(name),
+            serve=False,
+        )
         self._cluster = cluster
         self._fingerprints = fingerprints
-        caches = self.service.caches
-        self._sinks: dict[str, Sink] = {
-            NODES.plural: CacheSink(decode.node_from, caches.nodes),
-            NAMESPACES.plural: CacheSink(decode.namespace_from, caches.namespaces),
-            STATEFULSETS.plural: CacheSink(decode.stateful_set_from, caches.stateful_sets),
-            ADAPTERPOOLS.plural: CacheSink(decode.pool_from, caches.pools),
-            PODS.plural: CacheSink(decode.pod_from, caches.pods),
-            VPODS.plural: CacheSink(decode.vpod_from, caches.vpods),
-        }
+        self._reflectors = {r.resource.plural: r for r in self.service.informers.reflectors}
+        self._sinks = {plural: reflector._sink for plural, reflector in self._reflectors.items()}
+        # A consistent read of vpods, which it asks for before it binds after a relist.
+        self._reflectors[VPODS.plural].relist = partial(self.list, VPODS)  # type: ignore[method-assign]
+        self._lists: list[Hashable] = []
         self._events: dict[str, deque[tuple[str, WatchEvent]]] = {kind.plural: deque() for kind in WATCHED}
         self.operations: list[asyncio.Task[None]] = []
+
+    @property
+    def elector(self) -> Appointed:
+        """By which it leads or does not."""
+        elector = self.service.elector
+        assert isinstance(elector, Appointed)
+        return elector
 
     @property
     def streams(self) -> list[str]:
@@ -160,11 +216,18 @@ class Party:
 
     async def list(self, *kinds: Resource) -> None:
         """Know all that is stored now, at once; of some kinds only: a relist."""
-        for kind in kinds or (NODES, NAMESPACES, STATEFULSETS, ADAPTERPOOLS, PODS, VPODS):
+        if self.api.director is not None:
+            self._lists.append((kinds, self._fingerprints.world()))
+        for kind in kinds or [reflector.resource for reflector in self._reflectors.values()]:
             page = await self._cluster.list_page(kind, limit=1000)
             if kind.plural in self._events:
                 self._events[kind.plural].clear()
             self._sinks[kind.plural].replace(page.items, page.resource_version)
+
+    async def close_the_past(self) -> None:
+        """Know what all ordinals held: nothing that was sent before its first list is under way any more."""
+        for pod in self.service.caches.pods.list():
+            await self.service.verbs._pod_binder._knows_past(pod)
 
     # -- watches ----------------------------------------------------------------------------------------------------
 
@@ -204,11 +267,12 @@ class Party:
         self._sinks[plural].apply(event)
 
     def undelivered(self) -> Hashable:
-        """For comparing states: how far its watches are behind."""
-        return tuple(
+        """For comparing states: how far its watches are behind, and what it has listed."""
+        behind = (
             tuple(self._fingerprints.of(event.object) for _, event in waiting)
             for waiting in self._events.values()
         )
+        return (*behind, tuple(self._lists))
 
     # -- operations -------------------------------------------------------------------------------------------------
 

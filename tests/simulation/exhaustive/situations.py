@@ -1,5 +1,6 @@
 """What two replicas are doing at once, over three pods and three vpods: who starts what, and what becomes of the cluster."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -23,8 +24,7 @@ class Situation:
 
     ``work``: (replica, what) -> an operation; ``acts``: what somebody else does, one after the other; by default before
     everything else, or with ``acts_last`` after it. ``leaders``: who believes to lead. ``moves``: reasons for which something
-    may be moved. ``known_gap``: an invariant that may be broken for a moment, and how (I2: DESIGN 3); everything has to
-    settle all the same.
+    may be moved. ``gives_up``: how calls begin of which one may be given up by its sender and be served later.
     """
 
     furnish: Callable[[World], Awaitable[None]]
@@ -32,7 +32,7 @@ class Situation:
     acts: Mapping[str, Act] = field(default_factory=dict)
     leaders: frozenset[str] = frozenset({A})
     moves: frozenset[str] = frozenset()
-    known_gap: tuple[str, str] = ("", "")
+    gives_up: str = ""
     acts_last: bool = False
 
 
@@ -84,6 +84,22 @@ def wants(vpod: str, vreplicas: int) -> Act:
 def binds_by(name: str, ordinal: int) -> Act:
     """A replica binds, after what was done before and not earlier."""
     return lambda world, parties: binds(ordinal)(world, parties[name])
+
+
+def places_by(name: str, *vpods: str) -> Act:
+    """A replica decides, after what was done before and not earlier."""
+    return lambda world, parties: places(*vpods)(world, parties[name])
+
+
+def takes_over(name: str, former: str) -> Act:
+    """A replica leads instead of another, and catches up: what the other has sent may still be under way."""
+
+    async def act(_world: World, parties: Mapping[str, Party]) -> None:
+        parties[former].elector.depose()
+        parties[name].elector.appoint(since=asyncio.get_running_loop().time())
+        await parties[name].list(PODS, VPODS)
+
+    return act
 
 
 def relists(name: str) -> Act:
@@ -143,6 +159,14 @@ async def _fewer_wanted(world: World) -> None:
     await world.pod(2, slots=SLOTS)
 
 
+async def _shrunk_to_nothing(world: World) -> None:
+    """a wants nothing any more of what it has on pod 2."""
+    await _vpods(world, a=(0, {2: 2}), b=(1, {0: 1}), c=(1, {1: 1}))
+    await _bound(world, 0, b=1)
+    await _bound(world, 1, c=1)
+    await _bound(world, 2, a=2)
+
+
 async def _ledger_ahead(world: World) -> None:
     """A leader has died between ledger and status: pod 2 has more of a than is published."""
     await _vpods(world, a=(2, {}), b=(1, {0: 1}), c=(1, {1: 1}))
@@ -178,7 +202,6 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
         {(A, "places b"): places("b"), (B, "places b, c"): places("b", "c")},
         {"b wants 3": wants("b", 3)},
         leaders=BOTH,
-        known_gap=("I2", "a second leader that has not heard of a status takes what it covers for too much"),
     ),
     "move and place": Situation(
         _all_placed,
@@ -216,10 +239,6 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
             "replica-B relists": relists(B),
             "replica-B binds 2": binds_by(B, 2),
         },
-        known_gap=(
-            "I2",
-            "a status is under way while its pod is deleted, and the next is bound by who never saw its ledger",
-        ),
         acts_last=True,
     ),
     "a next incarnation and a move": Situation(
@@ -227,6 +246,37 @@ SITUATIONS: Final[Mapping[str, Situation]] = {
         {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0), (B, "binds 2"): binds(2)},
         {"pod 2 is deleted": deletes(2), "pod 2 is created": creates(2)},
         moves=frozenset({"Compaction"}),
+        acts_last=True,
+    ),
+    "late lower, given up by its sender": Situation(
+        _shrunk_to_nothing,
+        {(A, "places a"): places("a")},
+        {"a wants 2": wants("a", 2), "replica-A places a again": places_by(A, "a")},
+        gives_up="patch of pods",
+        acts_last=True,
+    ),
+    "late lower, of a leader before": Situation(
+        _shrunk_to_nothing,
+        {(A, "places a"): places("a")},
+        {
+            "replica-B takes over": takes_over(B, A),
+            "a wants 2": wants("a", 2),
+            "replica-B places a": places_by(B, "a"),
+        },
+        acts_last=True,
+    ),
+    "a move of a leader before": Situation(
+        _all_placed,
+        {(A, "moves a from 2 to 0"): moves("a", 2, 2, 0)},
+        {"replica-B takes over": takes_over(B, A), "replica-B places a": places_by(B, "a")},
+        moves=frozenset({"Compaction"}),
+        acts_last=True,
+    ),
+    "late lower, two leaders": Situation(
+        _shrunk_to_nothing,
+        {(A, "places a"): places("a"), (B, "places a"): places("a")},
+        {"a wants 2": wants("a", 2)},
+        leaders=BOTH,
         acts_last=True,
     ),
 }
