@@ -269,7 +269,7 @@ class _Plan:
         return missing - sum(given.values())
 
     def _may_stay(self, pod: PodState) -> bool:
-        if pod.leaving or not self.pool.is_member(pod):
+        if pod.leaving or not self.pool.is_member(pod) or (self.leave_closed and self.pool.is_closed(pod)):
             return False
         # Hard rules are about zones and nodes, which a pod has that is there.
         return pod.schedulable or (self.rules.keep_on_unavailable and not self.pool.profile.filters)

@@ -111,7 +111,8 @@ class Checkers:
         pool.read(after["spec"])
         if pool.slots < slots:
             for name in self._every_pod(pool):
-                self._unrepaired[name] = "slotsPerPod has shrunk"
+                # A pod that is bound anew carries what fits now (I1).
+                self._unrepaired[name] = self._uncovering[name] = "slotsPerPod has shrunk"
         if pool.slots != slots:
             pool.slots_seen.append((self._clock(), pool.slots))
         if before is None or after["spec"] != before["spec"]:
@@ -238,7 +239,7 @@ class Checkers:
         if old is not None and old.weight != new.weight:
             self._excuses.note(f"weight {new.key}")
             for name in new.placements:
-                self._unrepaired[name] = f"weight of {new.key} has changed"
+                self._unrepaired[name] = self._uncovering[name] = f"weight of {new.key} has changed"
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
             if ACTOR.get().startswith(SERVICE):
                 self._check_i4(old, new)

@@ -134,7 +134,7 @@ COMMITTER = (
     Mutant(
         "the watch alone proves a ledger",
         _COMMITTER,
-        "return new and pod is not None and not self.proofs.is_fresh(pod.uid)",
+        "return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)",
         "return False",
         "stale read: the pod may be gone by now (I2)",
         (f"{_TEST}test_what_a_ledger_says_that_only_the_watch_has_told_is_asked_for_before_it_is_published",),

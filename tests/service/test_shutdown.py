@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from extender.kube.api import LEASES
+from extender.kube.api import LEASES, Obj
 from extender.sim.cluster import Cluster
 from extender.sim.http.face import HttpFace
 from tests.support.service import World, bind_args, filter_args, until
@@ -110,6 +110,17 @@ async def holds(world: World, *, somebody: bool) -> bool:
     return bool(page.items) and bool(await holder(world)) is somebody
 
 
+async def binding(program: Program, face: SlowBinding, pod: Obj) -> "asyncio.Task[tuple[int, bytes]]":
+    """A bind that has reached the API server; until the replica has caught up it is refused, and tried again."""
+    reached = asyncio.ensure_future(face.reached.wait())
+    while True:
+        bind = asyncio.create_task(program.post("bind", bind_args(pod, "node-1")))
+        await asyncio.wait({bind, reached}, return_when=asyncio.FIRST_COMPLETED)
+        if reached.done():
+            return bind
+        await asyncio.sleep(0.05)
+
+
 async def test_sigterm_unready_at_once_then_the_bind_is_finished_the_sockets_closed_the_lease_released_and_it_ends_with_0(
     tmp_path: Path, unused_tcp_port: int
 ):
@@ -123,8 +134,7 @@ async def test_sigterm_unready_at_once_then_the_bind_is_finished_the_sockets_clo
         await until(lambda: holds(world, somebody=True), timeout_s=30)
         async with program.session.get(f"{program.url}/metrics") as reply:
             assert 'vreplica_scheduler_api_requests_total{lane="leases"}' in await reply.text()
-        bind = asyncio.create_task(program.post("bind", bind_args(pod, "node-1")))
-        await face.reached.wait()
+        bind = await binding(program, face, pod)
         began = time.perf_counter()
         seen: dict[str, float] = {}
 
@@ -171,8 +181,7 @@ async def test_sigterm_with_a_bind_that_never_ends_is_obeyed_after_the_verbs_dea
     await face.start()
     async with running(face, tmp_path, unused_tcp_port) as program:
         await until(lambda: holds(world, somebody=True), timeout_s=30)
-        bind = asyncio.create_task(program.post("bind", bind_args(pod, "node-1")))
-        await face.reached.wait()
+        bind = await binding(program, face, pod)
         program.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(15):
             status, body = await bind

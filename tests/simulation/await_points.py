@@ -161,6 +161,8 @@ WAITS_FOR_CHILDREN: Final = (
 PAGES: Final = "lists of more than 500 objects; the first page's await is reached"
 PROCESS_START: Final = "the command's own start, with sockets; the simulation calls the service without them"
 LAST_EVENTS: Final = "events still unwritten when everything else has stopped: nothing else happens any more"
+READ_BACK: Final = "what is there is read after a lost answer: only the simulation's faults reach it"
+BEHIND: Final = "a replica whose watch is behind, or has a gap: only the simulation's faults reach it"
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
@@ -180,6 +182,13 @@ UNREACHED: Final = {
         "sources.py",
         "await asyncio.sleep(0)",
     ): "selectors that change while there are more objects than one turn takes",
+    ("binder.py", "await self._is_bound("): READ_BACK,
+    ("binder.py", "await self._api.get(PODS"): READ_BACK,
+    ("leader.py", "await self._api.get(LEASES, self._lease.namespace, self._lease.name)"): READ_BACK,
+    ("informers.py", "await self.list_vpods()"): BEHIND,
+    ("informers.py", "await self.sources.catch_up()"): BEHIND,
+    ("informers.py", "await self._pods.relist()"): BEHIND,
+    ("informers.py", "await asyncio.sleep(REACH_PERIOD_S)"): BEHIND,
     ("app.py", "await self.shadow.run()"): "shadow mode, which writes nothing",
 }
 """(module, beginning of the text) -> why no scenario is suspended there."""

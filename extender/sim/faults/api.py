@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextvars import Context, ContextVar
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from extender.kube.api import (
@@ -102,14 +103,16 @@ class FaultyApi:
             self._there_and_back(what, served, write=write, lost=lost), name=what, context=Context()
         )
         self._under_way.add(way)
-        way.add_done_callback(self._arrived)
+        way.add_done_callback(partial(self._arrived, served))
         reply = await asyncio.shield(way)
         self._alive()
         return reply
 
-    def _arrived(self, way: "asyncio.Task[Any]") -> None:
+    def _arrived(self, served: Coroutine[Any, Any, Any], way: "asyncio.Task[Any]") -> None:
         self._under_way.discard(way)
-        if not way.cancelled():
+        if way.cancelled():
+            served.close()  # lost before it began, perhaps
+        else:
             way.exception()  # whoever waited for it has been told; nobody may be left
 
     async def _there_and_back(
@@ -146,11 +149,13 @@ class FaultyApi:
 
     def _serve_later(self, what: str, served: Coroutine[Any, Any, T]) -> None:
         async def arrive() -> None:
-            await asyncio.sleep(self._faults.seconds())
             try:
+                await asyncio.sleep(self._faults.seconds())
                 await self._serve(what, served)
             except ApiError:
                 return
+            finally:
+                served.close()
 
         task = asyncio.create_task(arrive(), name="late write")
         self._under_way.add(task)
