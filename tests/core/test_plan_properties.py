@@ -36,12 +36,16 @@ def slow_place(naive: Naive, vpod: VPod) -> tuple[dict[str, int], int]:
             break
         _take_one(kept, naive, vpod)
     missing = wanted - sum(kept.values())
-    missing = _round_robin(naive, vpod, kept, sorted(able, key=placement_order), missing)
-    left = missing
+    able = sorted(able, key=placement_order)
+    # What leaves a pod gets room before what waits, and stays where there is none.
+    leaving = min(missing, sum(drained.values()))
+    held = _round_robin(naive, vpod, kept, able, leaving)
+    stays = held
     for name in sorted(drained, key=placement_order):
-        back = min(drained[name], missing)
+        back = min(drained[name], stays)
         kept[name] = kept.get(name, 0) + back
-        missing -= back
+        stays -= back
+    left = held + _round_robin(naive, vpod, kept, able, missing - leaving)
     return {name: count for name, count in kept.items() if count}, left
 
 

@@ -14,7 +14,14 @@ pytestmark = pytest.mark.sim
 EVENTS = 120
 FIXED = [Trial(seed, events=EVENTS) for seed in range(1001, 1007)]
 PLAIN = [Trial(seed, events=EVENTS, plain=True) for seed in (3, 3050)]
-FOUND: list[Trial] = []
+FOUND = [
+    Trial(20002, events=150),
+    Trial(31026, events=EVENTS),
+    Trial(31094, events=EVENTS),
+    Trial(51031, events=200),
+    Trial(30035, events=EVENTS),
+]
+"""Seen to fail: what they found is told in docs/reliability.md."""
 
 
 @pytest.mark.parametrize("trial", [*FIXED, *PLAIN, *FOUND], ids=Trial.command)
