@@ -194,6 +194,12 @@ class PoolState:
         self._refresh(state)
         self._forget_if_empty(state)
 
+    def forget_last_ledger(self, pod_name: str) -> None:
+        """What the ordinal's former pod was seen to carry counts no longer."""
+        if (state := self.pods.get(pod_name)) is not None:
+            state.last_ledger = {}
+            self._forget_if_empty(state)
+
     def node_changed(self, pod_name: str, node: Node | None) -> None:
         """The node under a pod changed."""
         if (state := self.pods.get(pod_name)) is not None:

@@ -4,7 +4,7 @@ Feeds come from the assume caches' change handlers (``old``, ``new``: one of the
 from reservations. State rebuilt from the same objects equals the incremental one; ``digest`` is what tests compare.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from extender.core.ledger import Share
@@ -117,6 +117,14 @@ class State:
             old = None
         if new is not None:
             self.pool(new.pool).pod_changed(old, new, self.nodes.get(new.node))
+
+    def forget_last_ledgers(self, pod_keys: Iterable[str]) -> None:
+        """What these pods' former incarnations were seen to carry counts no longer (see ``succession``)."""
+        for key in pod_keys:
+            namespace, _, name = key.partition("/")
+            for pool_key, pool in self.pools.items():
+                if pool_key.partition("/")[0] == namespace:
+                    pool.forget_last_ledger(name)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed or went; one that names another pool leaves its old one."""

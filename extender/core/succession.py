@@ -8,7 +8,8 @@ and gone between it and what the watch told before. So after a list an ordinal's
 - its pod is the one that we knew, not bound yet, and its past was known before;
 
 or, for all of them, once ``HOLD_S`` have passed since the list and vpods have been listed again: a status that was on its way
-has arrived by then, or never will. Until then the pod is not bound here; another replica may know more.
+has arrived by then, or never will. Until then the pod is not bound here; another replica may know more. What we had seen of
+such an ordinal before the list may be a ledger older than its last one: then the statuses alone count (``close``).
 """
 
 from collections.abc import Callable, Iterable
@@ -31,6 +32,8 @@ class Succession:
         """Pod key -> UID, of all pods that there are as far as we know."""
         self._known: set[str] = set()
         """Pod keys whose past is known although the gap is open."""
+        self._outdated: set[str] = set()
+        """Pod keys of which what we have seen last may be older than what was there last."""
 
     def is_known(self, pod: AdapterPod) -> bool:
         """Whether all that the ordinal's former pods held has been seen here."""
@@ -49,11 +52,18 @@ class Succession:
         """Seconds until listing vpods closes the gap (``close``)."""
         return max(0.0, self._since + HOLD_S - self._clock())
 
-    def close(self, since: float) -> None:
-        """Vpods have been listed, begun after ``wait_s``: all pasts are known, unless pods were listed again meanwhile."""
-        if since == self._since:
-            self._closed = True
-            self._known.clear()
+    def close(self, since: float) -> frozenset[str]:
+        """Vpods have been listed, begun after ``wait_s``: all pasts are known, unless pods were listed again meanwhile.
+
+        Returns the keys of pods whose last ledger, as we have it, is to be forgotten: the statuses tell more.
+        """
+        if since != self._since:
+            return frozenset()
+        outdated = frozenset(self._outdated)
+        self._closed = True
+        self._known.clear()
+        self._outdated.clear()
+        return outdated
 
     def listed(self, pods: Iterable[AdapterPod]) -> None:
         """All pods as a list has them: what came and went before it, since the last event, is not known."""
@@ -63,6 +73,7 @@ class Succession:
             self._alive[pod.key] = pod.uid
             if pod.node or (before.get(pod.key) == pod.uid and (closed or pod.key in known)):
                 self._known.add(pod.key)
+        self._outdated = (self._outdated | before.keys() | self._alive.keys()) - self._known
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An event of the watch, or an answer of the API server."""
@@ -73,3 +84,4 @@ class Succession:
         self._alive[new.key] = new.uid
         if new.node and not new.assumed and not self._closed:
             self._known.add(new.key)
+            self._outdated.discard(new.key)

@@ -84,7 +84,7 @@ def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
     max_skew = pool.profile.hard_zone_skew if pool is not None else None
     if pool is None or max_skew is None:
         return None
-    standing = standing_of(pool, pod.name, slots_of(state, pod))
+    standing = standing_of(pool, pod.name, slots_of(state, pod), state.strays(pod.pool, pod.name))
     return ZoneRule(pool, pod.name, standing, max_skew) if standing else None
 
 

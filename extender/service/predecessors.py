@@ -29,6 +29,7 @@ class Predecessors:
         list_vpods: Callable[[], Awaitable[None]],
         founded: Callable[[], bool],
     ) -> None:
+        self._caches = caches
         self._succession = succession
         self._list_vpods = list_vpods
         self._founded = founded
@@ -77,7 +78,7 @@ class Predecessors:
     async def _list(self) -> None:
         since = self._succession.since
         await self._list_vpods()
-        self._succession.close(since)
+        self._caches.state.forget_last_ledgers(self._succession.close(since))
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         self._succession.pod_changed(old, new)

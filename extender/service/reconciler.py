@@ -144,8 +144,9 @@ class Reconciler:
             or pod.owner != pool.stateful_set.name
         ):
             return
-        slots = slots_of(self._caches.state, pod)
-        standing = standing_of(pool, pod.name, slots)
+        state = self._caches.state
+        slots = slots_of(state, pod)
+        standing = standing_of(pool, pod.name, slots, state.strays(pool.key, pod.name))
         ledger = standing if pod.ledger_error or pod.ledger_text is None else dict(pod.ledger)
         stamped = pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
         try:

@@ -186,17 +186,22 @@ class Checkers:
         fits = (
             pod.slots is not None
             and pod.ledger is not None
-            and pod.total <= min(pod.slots, self._pool(pod.pool).slots)
+            and max(pod.total, self._weighed_anew(pod)) <= min(pod.slots, self._pool(pod.pool).slots)
         )
-        if not uncovered:
+        if not uncovered and fits:
             if self._uncovering.pop(pod.name, None) is not None:
                 self._excuses.note(f"uncovering {pod.name}", UNCOVERED_S)
-            if fits and self._unrepaired.pop(pod.name, None) is not None:
+            if self._unrepaired.pop(pod.name, None) is not None:
                 self._excuses.note(f"unrepaired {pod.name}")
-        elif not self._may_uncover(pod.name):
+        elif uncovered and not self._may_uncover(pod.name):
             for key in uncovered:
                 if not self._was_edited(key):
                     self._violated(f"I2: {self._both(pod, key)}")
+
+    def _weighed_anew(self, pod: Pod) -> int:
+        """Slots of what it holds by the vpods' present weights: what the ordinal's next pod has to make room for (I1)."""
+        weights = {key: self.vpods[key].weight for key in pod.ledger or {} if key in self.vpods}
+        return sum(count * weights.get(key, weight) for key, (count, weight) in (pod.ledger or {}).items())
 
     def _may_uncover(self, pod_name: str) -> bool:
         """Whether somebody else has written the ledger, and it has not covered all for long since."""

@@ -95,3 +95,39 @@ def test_a_pod_that_is_only_assumed_to_be_bound_proves_nothing(succession: Succe
     succession.listed([pending()])
     succession.pod_changed(pending(), a_pod(0, assumed=True))
     assert not succession.is_known(pending())
+
+
+class TestWhatToForget:
+    """What was seen before a gap may be older than what was there last: once the gap is closed, statuses alone count."""
+
+    def test_the_last_ledger_of_an_ordinal_whose_pod_ended_in_the_gap(self, succession: Succession):
+        closed(succession, a_pod(0, uid="first"))
+        succession.listed([pending("third")])
+        assert succession.close(succession.since) == {pending().key}
+
+    def test_also_where_no_pod_is_there_after_the_gap(self, succession: Succession):
+        closed(succession, a_pod(0, uid="first")).listed([])
+        assert succession.close(succession.since) == {pending().key}
+
+    def test_not_of_one_that_was_bound_since(self, succession: Succession):
+        closed(succession, a_pod(0, uid="first")).listed([pending("third")])
+        succession.pod_changed(pending("third"), a_pod(0, uid="third"))
+        assert succession.close(succession.since) == frozenset()
+
+    def test_not_of_one_that_stands(self, succession: Succession):
+        closed(succession, a_pod(0, uid="first")).listed([a_pod(0, uid="first")])
+        assert succession.close(succession.since) == frozenset()
+
+    def test_nothing_where_pods_were_listed_again_meanwhile(self, succession: Succession, clock: Clock):
+        closed(succession, a_pod(0, uid="first"))
+        since = succession.since
+        clock.at = 1.0
+        succession.listed([pending("third")])
+        assert succession.close(since) == frozenset()
+        assert not succession.is_known(pending("third"))
+
+    def test_of_two_gaps_together(self, succession: Succession, clock: Clock):
+        closed(succession, a_pod(0, uid="first"))
+        for clock.at in (1.0, 2.0):
+            succession.listed([pending("third")])
+        assert succession.close(succession.since) == {pending().key}

@@ -5,20 +5,22 @@ from dataclasses import replace
 
 import pytest
 
+from extender.core.ledger import Share
 from extender.core.model import AdapterPod
 from extender.core.succession import HOLD_S, Succession
 from extender.service.caches import Caches
 from extender.service.predecessors import SEEN_TIMEOUT_S, Predecessors
+from tests.support.builders import NS, POOL, a_pool, a_stateful_set
 
 pytestmark = pytest.mark.looptime
 
 POD = AdapterPod(
-    namespace="adapters",
+    namespace=NS,
     name="dispatcher-0",
     ordinal=0,
     uid="first",
     resource_version="5",
-    pool="adapters/dispatcher",
+    pool=POOL,
 )
 NEXT = replace(POD, uid="next", resource_version="9")
 
@@ -79,6 +81,19 @@ async def test_binds_that_wait_at_once_list_vpods_once():
     await asyncio.sleep(HOLD_S)
     assert all(await asyncio.gather(setting.knows(POD), setting.knows(other)))
     assert setting.listed == 1
+
+
+async def test_a_ledger_from_before_the_gap_is_not_what_the_next_pod_brings_back():
+    setting = Setting()
+    setting.caches.stateful_sets.update(a_stateful_set())
+    setting.caches.pools.update(a_pool())
+    setting.list_pods(replace(POD, node="node-1", ledger={"tenant/a": Share(3)}))
+    setting.list_pods(NEXT)
+    ordinal = setting.caches.state.pool(POD.pool).pods[POD.name]
+    assert ordinal.last_ledger == {"tenant/a": Share(3)}, "it counts while nobody knows better"
+    await asyncio.sleep(HOLD_S)
+    assert await setting.knows(NEXT)
+    assert ordinal.last_ledger == {}
 
 
 async def test_pods_listed_while_vpods_are_listed_begin_a_new_gap():

@@ -1,7 +1,7 @@
 """What an adapter pod carries when it is bound: the ordinal's standing placements, and pending vreplicas on top.
 
-*Standing* is what vpods already have on this ordinal: their published placements there, and what the ordinal's
-previous incarnation was last seen to carry (our view of the statuses may lag behind its ledger; I2).
+*Standing* is what vpods already have on this ordinal: what the ordinal's previous incarnation was last seen to carry, and
+their published placements there (our view of the statuses may lag behind its ledger; I2).
 *Planned* is what vpods that are not fully placed would get if every pending pod of the pool were already there: the
 same round robin as placing, over the pods still to come, so the pods of a growing pool share the load as they bind.
 
@@ -71,16 +71,23 @@ def plans_at_bind(profile: Profile) -> bool:
 def standing_of(
     pool: PoolState, pod_name: str, slots: int, strays: Mapping[str, Share] = EMPTY_LEDGER
 ) -> dict[str, Share]:
-    """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1): published ones first.
+    """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
 
-    What its last pod held counts also where the pod was given up and where we know of no status that publishes it: we may be
-    behind. What is too much is put right at once.
+    What its last pod held counts also where the pod was given up and where we know of no status that publishes it: our view of
+    the vpods may be behind. So it comes before what is published and was not held: a status that no ledger covers is one that
+    has changed since (I2). What is too much is put right at once.
     """
     state = pool.pods.get(pod_name)
     if state is None:
         return within_slots(slots, dict(strays))
     published = {key: claim.status for key, claim in state.claims.items() if claim.published}
-    sources = (published, strays, state.last_ledger)
+    held = state.last_ledger
+    covered = {
+        key: Share(min(share.vreplicas, held[key].vreplicas), share.weight)
+        for key, share in published.items()
+        if key in held
+    }
+    sources = (covered, held, published, strays)
     return within_slots(slots, *(_weighed(pool, source) for source in sources))
 
 
