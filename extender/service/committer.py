@@ -17,7 +17,7 @@ the end, when the caches hold what was written; only after a write whose outcome
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from extender.core.claims import Claim
@@ -55,18 +55,28 @@ RESERVATION_TTL_S: Final = 30.0
 
 
 @dataclass(slots=True)
-class Batch:
-    """One ``commit`` at work. ``failed``: vpod key -> why not all of its decision was written."""
+class Committed:
+    """What became of decisions: a vpod that is in neither has changed since, and is queued by whoever saw that."""
 
+    failed: dict[str, str] = field(default_factory=dict)
+    """vpod key -> why not all of its decision was written: it is to be decided again."""
+    told: dict[str, Decision] = field(default_factory=dict)
+    """vpod key -> its decision, as its status says now, with the moves of earlier ones that nobody has been told (I4)."""
+
+
+@dataclass(slots=True)
+class Batch(Committed):
+    """One ``commit`` at work."""
+
+    _: KW_ONLY
     owner: object
     """Whose reservations the decisions are: what they are about, and nothing that has come since."""
     decisions: dict[str, Decision]
     published: dict[str, Mapping[str, int]] = field(default_factory=dict)
     """What was published when they were decided."""
-    failed: dict[str, str] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
     """vpods with a write whose outcome is unknown: their reservations must not be released."""
-    told: set[str] = field(default_factory=set)
+    written: set[str] = field(default_factory=set)
     """vpods whose status this batch has written: whatever was decided on an older version of them fails."""
     stale: set[str] = field(default_factory=set)
     """vpods that have changed since the decision. Whoever saw the change has queued them again."""
@@ -102,7 +112,7 @@ class Committer:
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.refusals = WriteRefusals(metrics)
         self.own_writes = OwnWrites()
-        self.untold = UntoldMoves()
+        self._untold = UntoldMoves()
         self.proofs = Proofs(clock)
         self._status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
         self._doubtful: dict[str, str] = {}
@@ -120,9 +130,9 @@ class Committer:
         """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover."""
         return publishable(decision.target, self._confirmed(decision), vpod.placements)
 
-    async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> dict[str, str]:
-        """Write decisions already reserved by ``owner``; vpod key -> error for those to be decided again."""
-        batch = Batch(owner, {decision.vpod: decision for decision in decisions})
+    async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> Committed:
+        """Write decisions already reserved by ``owner``."""
+        batch = Batch(owner=owner, decisions={decision.vpod: decision for decision in decisions})
         for key in batch.decisions:
             batch.published[key] = self._published(key, pool)
         try:
@@ -136,9 +146,9 @@ class Committer:
             for key, decision in batch.decisions.items():
                 if key not in batch.unknown:
                     self._caches.state.release(owner, pool, key)
-                else:
-                    self.untold.remember(decision)
-        return batch.failed
+                elif key not in batch.told:
+                    self._untold.remember(decision, batch.published[key])
+        return batch
 
     async def _write_ups(self, pool: str, batch: Batch) -> None:
         await self._ledgers(pool, batch, self._ups(pool, batch))
@@ -221,7 +231,7 @@ class Committer:
 
         It would be for a version of the vpod that was there when its sender led: our own status has ended that one.
         """
-        return self.alone() or key in batch.told or self._caches.vpods.latest(key) is None
+        return self.alone() or key in batch.written or self._caches.vpods.latest(key) is None
 
     # -- ledgers ------------------------------------------------------------------------------------------------
 
@@ -246,19 +256,20 @@ class Committer:
             if not asked:
                 return
             change, patch = asked, ledger_patch(pod, pod.ledger, slots)
+        text = written_text(patch)
         try:
-            with self.own_writes.sending(pod.uid, written_text(patch)):
+            with self.own_writes.sending(pod.uid, text):
                 async with self._slots:
                     sent_at = self._clock()
                     reply = await self._api.patch(
                         PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
                     )
                 self._written(reply, sent_at)
-            if written_text(patch) != pod.ledger_text:
+            if text != pod.ledger_text:
                 self.proofs.changed(pod.uid, sent_at)
         except ApiError as error:
             await self._ledger_failed(pod, batch, change, error)
-            if isinstance(error, OutcomeUnknown) and written_text(patch) != pod.ledger_text:
+            if isinstance(error, OutcomeUnknown) and text != pod.ledger_text:
                 # It may be under way still: where the text is as it was, no answer proves that it will stay so.
                 self.proofs.late(pod.uid, pod.ledger_text)
 
@@ -327,11 +338,13 @@ class Committer:
             batch.stale.add(key)
             return
         if vpod is None:
+            self._tell(batch, decision)
             return
         try:
             async with self._slots:
                 write = self._status_write(batch, decision, vpod)
                 if write is None:
+                    self._tell(batch, decision)
                     return
                 reply = await self._api.patch(
                     write.resource,
@@ -342,7 +355,8 @@ class Committer:
                     subresource="status",
                 )
             self._caches.vpods.written(write.decode(reply))
-            batch.told.add(key)
+            batch.written.add(key)
+            self._tell(batch, decision)
         except ApiError as error:
             batch.failed[key] = str(error)
             if isinstance(error, Forbidden):
@@ -360,8 +374,13 @@ class Committer:
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
-        told = as_refused(self.untold.telling(decision), batch.refused.get(decision.vpod))
+        told = as_refused(self._untold.telling(decision), batch.refused.get(decision.vpod))
         return self.write_status(vpod, told, target, self._now())
+
+    def _tell(self, batch: Batch, decision: Decision) -> None:
+        """The status says what was decided, all of it unless a ledger has failed: then the moves wait to be told in full."""
+        if decision.vpod not in batch.failed:
+            batch.told[decision.vpod] = self._untold.told(decision)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""

@@ -26,7 +26,7 @@ from extender.core.sources.callers import is_callers
 from extender.metrics import Metrics
 from extender.service.activation import Activation
 from extender.service.caches import Caches
-from extender.service.committer import Committer
+from extender.service.committer import Committed, Committer
 from extender.service.narrator import Narrator
 from extender.service.queue import VPodQueues
 from extender.service.status import SCHEDULED
@@ -111,18 +111,18 @@ class Placer:
             started = self._clock()
             unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
             kept = [key for key in keys if self._is_callers(pool, key)]
-            decisions, failed = await self._carry_out(
+            decisions, committed = await self._carry_out(
                 pool, (self._decide(pool, key) for key in keys if key not in kept)
             )
             for decision in decisions:
-                self._settle(decision, failed.get(decision.vpod), started, newly=decision.vpod in unscheduled)
+                self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
             for key in kept:
                 self.queues.of(pool).done(key)
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
-    ) -> tuple[list[Decision], dict[str, str]]:
-        """Reserve each decision before the next one is made, then write all of them: (decisions, vpod -> error)."""
+    ) -> tuple[list[Decision], Committed]:
+        """Reserve each decision before the next one is made, then write all of them."""
         self._batches += 1
         owner = ("placer", self._batches)
         started = self._clock()
@@ -150,7 +150,7 @@ class Placer:
             by_vpod: dict[str, list[Move]] = {}
             for move in moves:
                 by_vpod.setdefault(move.vpod, []).append(move)
-            decisions, failed = await self._carry_out(
+            decisions, committed = await self._carry_out(
                 pool,
                 (
                     relocate(state, vpod, group)
@@ -160,14 +160,15 @@ class Placer:
             )
             done: list[Move] = []
             for decision in decisions:
-                if decision.vpod in failed:
-                    log.info("vpod %s was not moved: %s", decision.vpod, failed[decision.vpod])
-                    # What has arrived on the new pod is not published: placing takes it back.
-                    self.queues.of(pool).add(decision.vpod)
-                else:
+                key = decision.vpod
+                if key in committed.failed:
+                    log.info("move of vpod %s was not finished: %s", key, committed.failed[key])
+                    # Placing goes on from what was written: what is on the new pod and not published it takes back.
+                    self.queues.of(pool).add(key)
+                if (told := committed.told.get(key)) is not None:
                     done += decision.moves
-                    self._remember(decision.vpod, decision.explanation)
-                    self._narrator.moved(state, self._committer.untold.told(decision))
+                    self._remember(key, decision.explanation)
+                    self._narrator.moved(state, told)
         return done
 
     async def schedule(self, vpod: VPod) -> Decision:
@@ -182,8 +183,8 @@ class Placer:
             allowed = self._caches.state.selects(vpod.pool, vpod)
             # Its caller has to publish a move, so what stands on a pod to be emptied moves when the caller asks.
             decided = place(pool, vpod, allowed=allowed, leave_closed=True)
-            (decision,), failed = await self._carry_out(vpod.pool, [decided])
-            if (why := failed.get(vpod.key)) is not None:
+            (decision,), committed = await self._carry_out(vpod.pool, [decided])
+            if (why := committed.failed.get(vpod.key)) is not None:
                 raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
             covered = self._committer.covered(decision, vpod)
             if decision.left:
@@ -224,8 +225,9 @@ class Placer:
         vpod = self._caches.state.pool(pool).vpods.get(key)
         return vpod is not None and any(c.type == SCHEDULED and c.status == "True" for c in vpod.conditions)
 
-    def _settle(self, decision: Decision, error: str | None, started: float, *, newly: bool) -> None:
+    def _settle(self, decision: Decision, committed: Committed, started: float, *, newly: bool) -> None:
         key, queue = decision.vpod, self.queues.of(decision.pool)
+        error = committed.failed.get(key)
         pool = self._caches.state.pool(decision.pool)
         self._remember(key, decision.explanation if key in pool.vpods else None)
         result = "error" if error else "unschedulable" if decision.left else "scheduled"
@@ -240,8 +242,8 @@ class Placer:
             queue.park(key)
         else:
             queue.done(key)
-        if error is None:
-            self._narrator.decided(pool, self._committer.untold.told(decision), newly=newly)
+        if (told := committed.told.get(key)) is not None:
+            self._narrator.decided(pool, told, newly=newly)
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
         """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""

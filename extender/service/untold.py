@@ -1,11 +1,13 @@
 """``UntoldMoves``: why vpods were moved by status writes of which nobody knows whether they have arrived.
 
 Such a decision stays reserved, so the next one starts from it and cannot know why something has moved. Its reasons are
-kept here until a status has been written and the move can be told (I4).
+kept here until a status has been written and the move can be told (I4). What has been published again by then, because the
+vpod changed meanwhile and was decided anew, has not moved at all.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from extender.core.explain import Reasoning, Step
 from extender.core.plan import Decision
@@ -14,28 +16,43 @@ STEPS_MAX: Final = 100
 """Of one vpod; the oldest go first."""
 
 
+class _Untold(NamedTuple):
+    steps: tuple[Reasoning, ...]
+    published: Mapping[str, int]
+    """Pod name -> vreplicas, when the first of them was decided."""
+
+
 class UntoldMoves:
     """Steps by vpod key."""
 
     def __init__(self) -> None:
-        self._steps: dict[str, tuple[Reasoning, ...]] = {}
+        self._untold: dict[str, _Untold] = {}
 
-    def remember(self, decision: Decision) -> None:
-        """Keep the moves of a decision whose status may or may not have been written."""
+    def remember(self, decision: Decision, published: Mapping[str, int]) -> None:
+        """Keep the moves of a decision whose status may or may not have been written. ``published``: before it."""
         if decision.moves:
             moving = (s for s in decision.explanation.steps if s.reason is not None or s.step is Step.ADDED)
-            self._steps[decision.vpod] = (*self._steps.get(decision.vpod, ()), *moving)[-STEPS_MAX:]
+            known = self._untold.get(decision.vpod) or _Untold((), dict(published))
+            self._untold[decision.vpod] = known._replace(steps=(*known.steps, *moving)[-STEPS_MAX:])
 
     def telling(self, decision: Decision) -> Decision:
         """The decision with the reasons of earlier ones that have not been told."""
-        steps = self._steps.get(decision.vpod)
-        if not steps:
+        untold = self._untold.get(decision.vpod)
+        if untold is None:
+            return decision
+        target, published = decision.target, untold.published
+        left = {name for name, count in published.items() if target.get(name, 0) < count}
+        # Also what an earlier decision had put on a pod that it has left again since.
+        steps = [
+            s for s in untold.steps if s.reason is None or s.pod_name in left or s.pod_name not in published
+        ]
+        if not any(step.reason is not None for step in steps):
             return decision
         explanation = replace(decision.explanation, steps=(*steps, *decision.explanation.steps))
         return replace(decision, explanation=explanation)
 
     def told(self, decision: Decision) -> Decision:
-        """As ``telling``, for the last time: the decision has been written and is told now."""
+        """As ``telling``, for the last time: a status says so now."""
         telling = self.telling(decision)
-        self._steps.pop(decision.vpod, None)
+        self._untold.pop(decision.vpod, None)
         return telling

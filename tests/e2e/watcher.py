@@ -223,7 +223,8 @@ class Watcher:
             before = dict(old.placements) if old is not None else {}
             yield (
                 f"I4: {version} moved {sum(move.left.values())} vreplicas where {move.given_up} were given up, "
-                f"reason {move.reason or 'not recorded'}: {before} to {dict(new.placements)}"
+                f"reason {move.reason or 'not recorded'}: {before} to {dict(new.placements)}, "
+                f"{_condition(old, MOVED)} to {_condition(new, MOVED)}"
             )
         yield from self._uncovered(world, new, version)
 
@@ -289,8 +290,9 @@ def _recorded_reason(old: VPod, new: VPod, left: Mapping[str, int], given_up: in
     return told.reason if untold <= given_up else ""
 
 
-def _condition(vpod: VPod, kind: str) -> Condition | None:
-    return next((entry for entry in vpod.conditions if entry.type == kind), None)
+def _condition(vpod: VPod | None, kind: str) -> Condition | None:
+    conditions = vpod.conditions if vpod is not None else ()
+    return next((entry for entry in conditions if entry.type == kind), None)
 
 
 def _stranded(world: _World, version: Version, ordinal: int) -> Iterable[str]:

@@ -41,11 +41,12 @@ def made_now(world: World, decision: Decision) -> Decision:
 
 
 async def commit(world: World, *wanted: Decision) -> dict[str, str]:
+    """vpod key -> why not all of its decision was written."""
     committer = world.committer()
     decisions = [made_now(world, decision) for decision in wanted]
     for decision in decisions:
         committer.reserve(OWNER, decision)
-    return await committer.commit(OWNER, POOL, decisions)
+    return (await committer.commit(OWNER, POOL, decisions)).failed
 
 
 def wrote(world: World) -> list[str]:
@@ -413,7 +414,7 @@ async def test_a_leader_that_has_read_of_another_pod_under_the_name_believes_the
     for name, target in (("b", {0: 1}), ("a", {0: 2})):
         decision = made_now(world, a_decision(name, target))
         committer.reserve(OWNER, decision)
-        assert set(await committer.commit(OWNER, POOL, [decision])) == {f"tenant/{name}"}
+        assert set((await committer.commit(OWNER, POOL, [decision])).failed) == {f"tenant/{name}"}
     assert await world.published("a") == {}
     await world.check()
 
@@ -450,7 +451,7 @@ async def test_what_was_bound_here_a_moment_ago_is_published_without_asking():
     await world.sync()
     decision = made_now(world, a_decision("a", {0: 2}))
     committer.reserve(OWNER, decision)
-    assert await committer.commit(OWNER, POOL, [decision]) == {}
+    assert (await committer.commit(OWNER, POOL, [decision])).failed == {}
     assert wrote(world)[-1:] == ["vpods/status a"]
     assert world.api.count("patch", "pods") == 0
 

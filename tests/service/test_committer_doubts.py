@@ -1,16 +1,21 @@
 """What a commit may rely on, and for how long: proofs, doubts, and what others have reserved or published since."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
+from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.ledger import Share
-from extender.core.plan import release_all
+from extender.core.moves import Move, MoveReason
+from extender.core.plan import Decision, place, release_all
+from extender.core.rebalance.relocation import relocate
 from extender.kube.api import VPODS, PatchType
 from extender.service.caches import Caches
+from extender.service.committer import Committed
 from extender.service.proofs import FRESH_S, UNDER_WAY_S, Proofs
 from extender.service.status_doubts import StatusDoubts
+from extender.service.untold import UntoldMoves
 from tests.service.test_committer import OWNER, a_decision, a_world, commit, made_now
 from tests.support.builders import NS, POOL, a_vpod
 from tests.support.service import TENANT, World, lost
@@ -69,7 +74,7 @@ async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_pub
     committer.proofs.late(pod.uid, pod.ledger_text)
     decision = made_now(world, a_decision("a", {0: 2}))
     committer.reserve(OWNER, decision)
-    failed = await committer.commit(OWNER, POOL, [decision])
+    failed = (await committer.commit(OWNER, POOL, [decision])).failed
     assert (await world.published(), list(failed)) == ({}, ["tenant/a"])
 
 
@@ -167,7 +172,7 @@ async def test_what_a_vpod_that_has_left_still_publishes_stays_in_the_ledger():
     await world.sync()
     committer, gone = world.committer(), release_all(world.caches.state.pool(POOL), "tenant/a")
     committer.reserve(OWNER, gone)
-    assert set(await committer.commit(OWNER, POOL, [gone])) == {"tenant/a"}
+    assert set((await committer.commit(OWNER, POOL, [gone])).failed) == {"tenant/a"}
     assert await world.ledger(0) == {"tenant/a": 3}
 
 
@@ -203,9 +208,49 @@ async def test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_b
     committer, decision = world.committer(), made_now(world, a_decision("a", {0: 1}))
     committer.alone = lambda: False
     committer.reserve(OWNER, decision)
-    assert set(await committer.commit(OWNER, POOL, [decision])) == {"tenant/a"}
+    assert set((await committer.commit(OWNER, POOL, [decision])).failed) == {"tenant/a"}
     assert await world.ledger(0) == {"tenant/a": 3}
     committer.alone = lambda: True
     committer.reserve(OWNER, decision)
-    assert await committer.commit(OWNER, POOL, [decision]) == {}
+    assert (await committer.commit(OWNER, POOL, [decision])).failed == {}
     assert await world.ledger(0) == {"tenant/a": 1}
+
+
+async def test_a_move_in_doubt_is_not_told_by_a_decision_that_is_stale_nor_where_it_was_not_made_after_all():
+    world = await a_world(0, 1)
+    await world.vpod("a", 3)
+    await world.sync()
+    await commit(world, a_decision("a", {0: 3}))
+    await world.sync()
+    committer = world.committer()
+    pool = world.caches.state.pool(POOL)
+
+    async def write(decision: Decision | None) -> Committed:
+        assert decision is not None
+        committer.reserve(OWNER, decision)
+        return await committer.commit(OWNER, POOL, [decision])
+
+    world.api.fail("patch", "vpods/status", before=lost())
+    move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.COMPACTION)
+    in_doubt = await write(relocate(pool, pool.vpods["tenant/a"], [move]))
+    assert (list(in_doubt.failed), in_doubt.told) == (["tenant/a"], {})
+    again = place(pool, pool.vpods["tenant/a"])
+    await world.set_vreplicas("a", 4)
+    await world.sync()
+    stale = await write(again)
+    assert (stale.failed, stale.told) == ({}, {})
+    written = await write(place(pool, pool.vpods["tenant/a"]))
+    assert (await world.published(), written.told["tenant/a"].moves) == ({0: 3, 1: 1}, ())
+
+
+def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
+    untold = UntoldMoves()
+    steps = (
+        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 3, "Drain", MoveReason.DRAIN),
+        Reasoning(Step.ADDED, "dispatcher-1", 3),
+    )
+    moving = replace(a_decision("a", {1: 3}), explanation=Explanation(3, steps, 0, None))
+    untold.remember(moving, {"dispatcher-0": 3})
+    next_one = a_decision("a", {1: 3})
+    assert untold.telling(next_one).moves == untold.told(next_one).moves == moving.moves
+    assert untold.told(next_one).moves == ()
