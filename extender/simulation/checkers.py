@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.core.rebalance.absence import epoch_s
 from extender.kube.api import Obj
-from extender.service.status import timestamp
 from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
@@ -28,6 +28,8 @@ from extender.simulation.settled import Stored
 EXCUSE_S: Final = 60.0
 UNCOVERED_S: Final = 15.0
 """For so long after a ledger that somebody else has changed covers all, a write may still come that was made of what it said."""
+WRITE_S: Final = 11.0
+"""From when a status is made up to when it may be stored, and a second for the fraction that times leave out."""
 SERVICE: Final = "replica-"
 """Names of the service's actors begin so."""
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
@@ -55,8 +57,14 @@ class Checkers:
     """Subscribe ``on_change`` to the store. ``violations`` collects what was found; ``moves`` counts by reason."""
 
     def __init__(
-        self, trace: Callable[[str], None] = lambda _line: None, *, excuse_s: float = EXCUSE_S
+        self,
+        trace: Callable[[str], None] = lambda _line: None,
+        *,
+        excuse_s: float = EXCUSE_S,
+        now_of: Callable[[str], float] = lambda _actor: wall_clock(),
     ) -> None:
+        """``now_of``: an actor's own wall clock, epoch seconds."""
+        self._now_of = now_of
         self._trace = trace
         self._excuse_s = excuse_s
         self.violations: list[str] = []
@@ -271,7 +279,8 @@ class Checkers:
     def _check_i4(self, old: VPod, new: VPod) -> None:
         """What leaves a pod is told with a reason that holds, or the vpod has fewer vreplicas to place."""
         fewer = max(0, old.total - new.wanted)
-        fresh = new.moved != old.moved or new.moved[2] == timestamp(wall_clock())
+        # Two moves may be told in the same words within one second; a write is under way for so long at the most.
+        fresh = new.moved != old.moved or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
         told = new.told if fresh else []
         cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
         excused = cut or self._was_edited(new.key) or self._excuses.holds(f"weight {new.key}")

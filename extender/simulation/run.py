@@ -138,7 +138,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
-    checkers = Checkers(world.trace, excuse_s=excuse_s)
+    checkers = Checkers(world.trace, excuse_s=excuse_s, now_of=world.now_of)
     world.cluster.server.store.subscribers.append(checkers.on_change)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:

@@ -137,12 +137,13 @@ class Replica:
         self._context = copy_context()
         self._context.run(PROCESS.set, name)
         config = Config(leader_election=LeaderElectionConfig(resource_namespace=SYSTEM))
-        self.service = self._context.run(partial(Service, api, config, now=self._now, rng=rng, serve=False))
+        self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
         self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
         api.on_crash = self._crashed
 
-    def _now(self) -> float:
+    def now(self) -> float:
+        """Its wall clock, epoch seconds."""
         return wall_clock() + self.clock_ahead_s
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
@@ -223,6 +224,8 @@ class World:
             history_events_max=50_000,
         )
         self.replicas: list[Replica] = []
+        self._clocks: dict[str, Callable[[], float]] = {}
+        """Every replica's wall clock by its name: what one that has ended sent may still arrive."""
         self._processes: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
         """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
@@ -361,9 +364,14 @@ class World:
         replica = Replica(name, self.api(name, self.faults), self.rng(name))
         replica.task.add_done_callback(self._ended)
         self.replicas.append(replica)
+        self._clocks[name] = replica.now
         self._processes.append(replica.task)
         self.trace(f"{name} started")
         return replica
+
+    def now_of(self, actor: str) -> float:
+        """Its wall clock, epoch seconds."""
+        return self._clocks.get(actor, wall_clock)()
 
     def kill(self, replica: Replica) -> None:
         """SIGKILL one."""
