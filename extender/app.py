@@ -10,7 +10,6 @@ import logging
 import random
 import socket
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Final
 
 from extender.core.policy.profile import Profile
@@ -37,6 +36,7 @@ from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.predecessors import Predecessors
+from extender.service.proofs import UNDER_WAY_S
 from extender.service.reactivator import Reactivator
 from extender.service.reconciler import Reconciler
 from extender.service.rescheduler import Rescheduler
@@ -48,8 +48,6 @@ from extender.service.verbs import ExtenderVerbs
 log: Final = logging.getLogger(__name__)
 
 EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
-TAKEOVER_S: Final = 15.0
-"""A request of the leader before us lives for 10 s at the most, after the last moment at which it may have been sent."""
 
 
 class Service:
@@ -93,8 +91,8 @@ class Service:
         )
         self.committer.write_status = self.informers.sources.write_status
         self.committer.alone = self._alone
-        if self.elector is not None:
-            self.committer.leads_since = partial(getattr, self.elector, "leading_since")
+        if (elector := self.elector) is not None:
+            self.committer.leads_since = lambda: elector.leading_since
         fenced = FencedApi(api, leading=self.leading)
         self.autoscaler = Autoscaler(
             fenced, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng
@@ -262,7 +260,7 @@ class Service:
         """Whether what another leader has sent has arrived by now, or never will: only then may ledgers be lowered."""
         if self.elector is None or (self._founded() and self.elector.transitions == 1):
             return True
-        return asyncio.get_running_loop().time() >= self.elector.leading_since + TAKEOVER_S
+        return asyncio.get_running_loop().time() >= self.elector.leading_since + UNDER_WAY_S
 
     def _founded(self) -> bool:
         """Whether no other process has ever led, so that nobody but us can have sent what we do not know.

@@ -3,13 +3,14 @@
 A process that was frozen for longer than its lease goes on where it stood when it wakes: between what it has read and
 what it writes, while another leads. Compare-and-swap catches what has changed in the very object, and not what has
 changed beside it: a StatefulSet is of the same version as before, and the pods that are to go carry vreplicas by now.
-So what only the leader may write is asked for right before it is sent. Nothing can come between the question and the
-first byte but the freeze itself, for as long as the API server's answer to a client that has just woken.
+So whether we lead is asked when a write is begun, and again before it is sent, after the wait for its lane (``fence``). What
+can still come between the question and the last byte is a freeze of the process, or a connection that is slow to be had.
 """
 
 from collections.abc import Callable
 
 from extender.kube.api import Api, ApiError, Binding, Obj, PatchType, Preconditions, Resource
+from extender.kube.fence import fenced_by
 from extender.kube.read_only import ReadOnlyApi
 
 
@@ -33,15 +34,15 @@ class FencedApi(ReadOnlyApi):
 
     async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
         """See Api. Raises NotLeading."""
-        self._check()
-        return await self._api.create(resource, namespace, obj)
+        with fenced_by(self._check):
+            return await self._api.create(resource, namespace, obj)
 
     async def update(
         self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
     ) -> Obj:
         """See Api. Raises NotLeading."""
-        self._check()
-        return await self._api.update(resource, namespace, name, obj, subresource=subresource)
+        with fenced_by(self._check):
+            return await self._api.update(resource, namespace, name, obj, subresource=subresource)
 
     async def patch(
         self,
@@ -54,10 +55,10 @@ class FencedApi(ReadOnlyApi):
         subresource: str = "",
     ) -> Obj:
         """See Api. Raises NotLeading."""
-        self._check()
-        return await self._api.patch(
-            resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
-        )
+        with fenced_by(self._check):
+            return await self._api.patch(
+                resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
+            )
 
     async def delete(
         self,
@@ -69,12 +70,12 @@ class FencedApi(ReadOnlyApi):
         grace_period_s: int | None = None,
     ) -> None:
         """See Api. Raises NotLeading."""
-        self._check()
-        await self._api.delete(
-            resource, namespace, name, preconditions=preconditions, grace_period_s=grace_period_s
-        )
+        with fenced_by(self._check):
+            await self._api.delete(
+                resource, namespace, name, preconditions=preconditions, grace_period_s=grace_period_s
+            )
 
     async def bind(self, binding: Binding) -> None:
         """See Api. Raises NotLeading."""
-        self._check()
-        await self._api.bind(binding)
+        with fenced_by(self._check):
+            await self._api.bind(binding)

@@ -28,6 +28,7 @@ from yarl import URL
 from extender.kube.api import ApiError, OutcomeUnknown, error_from_status
 from extender.kube.budget import Budget, Lane
 from extender.kube.connection import Connection
+from extender.kube.fence import check_fence
 
 CONNECT_TRIES: Final = 3
 CONNECT_RETRY_S: Final = 0.1
@@ -152,6 +153,7 @@ class Transport:
             raise await self._refusal(request, response)
 
     async def _send(self, request: Request) -> ClientResponse:
+        check_fence()
         connection = self._connection
         headers = dict(self._headers)
         if authorization := connection.credentials.authorization():

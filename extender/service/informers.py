@@ -8,7 +8,7 @@ again. Between two lists the pods' own watch shows every ledger that an ordinal 
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
 from extender.core import decode
@@ -186,8 +186,7 @@ class Informers:
     async def catch_up(self) -> None:
         """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes."""
         await self._reach_pods()
-        await self.list_vpods()
-        await self.sources.catch_up()
+        await self.list_published()
 
     async def list_vpods(self) -> None:
         """Wait until a list of vpods that is begun from now on is in the cache."""
@@ -203,17 +202,17 @@ class Informers:
         try:
             async with asyncio.timeout(REACH_TIMEOUT_S):
                 objects, version = await self._pods.read()
-                while not self._has_reached(objects, version):  # noqa: ASYNC110 - ends within milliseconds, or in a list
+                wanted = {
+                    _key(obj): obj["metadata"]["resourceVersion"] for obj in objects if _is_readable(obj)
+                }
+                while not self._has_reached(wanted, version):  # noqa: ASYNC110 - ends within milliseconds, or in a list
                     await asyncio.sleep(REACH_PERIOD_S)
         except (TimeoutError, ApiError) as error:
             log.info("the watch of pods is behind, listing them: %s", error)
             await self._pods.relist()
 
-    def _has_reached(self, objects: list[Obj], version: str) -> bool:
-        """Whether the cache of pods is as new as that list, or newer."""
-        versions = {
-            _key(obj): decode.text(obj, "metadata", "resourceVersion") for obj in objects if _is_readable(obj)
-        }
+    def _has_reached(self, versions: Mapping[str, str], version: str) -> bool:
+        """Whether the cache of pods is as new as a list of that version, or newer. ``versions``: its pods' own, by key."""
         known = {pod.key: pod.resource_version for pod in self._caches.pods.list()}
         return all(_is_reached(known.get(key), at) for key, at in versions.items()) and all(
             key in versions or not _is_reached(version, at) for key, at in known.items()

@@ -280,7 +280,9 @@ class Checkers:
         """What leaves a pod is told with a reason that holds, or the vpod has fewer vreplicas to place."""
         fewer = max(0, old.total - new.wanted)
         # Two moves may be told in the same words within one second; a write is under way for so long at the most.
-        fresh = new.moved != old.moved or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
+        fresh = (
+            new.moved != old.moved or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
+        )
         told = new.told if fresh else []
         cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
         excused = cut or self._was_edited(new.key) or self._excuses.holds(f"weight {new.key}")

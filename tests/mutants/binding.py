@@ -188,10 +188,29 @@ BINDING = (
     Mutant(
         "vpods listed for an earlier gap close a later one",
         _SUCCESSION,
-        "if since == self._since:",
-        "if since <= self._since:",
+        "if since != self._since:",
+        "if since > self._since:",
         "stale read: the list was begun before the gap",
         (f"{_PAST}test_what_was_listed_for_an_earlier_gap_does_not_close_a_later_one",),
+    ),
+    Mutant(
+        "a ledger from before a gap is brought back",
+        _SUCCESSION,
+        "return outdated\n",
+        "return frozenset()\n",
+        "stale read: the ordinal has had another pod since",
+        (f"{_PAST}TestWhatToForget::test_the_last_ledger_of_an_ordinal_whose_pod_ended_in_the_gap",),
+    ),
+    Mutant(
+        "what a lagging status claims comes before what the last pod held",
+        "extender/core/node_level/carry.py",
+        "sources = (covered, held, published, strays)",
+        "sources = (published, strays, held)",
+        "stale read: what stands is cut to make room for what has left",
+        (
+            "tests/core/test_carry.py::TestStanding::"
+            "test_a_status_that_the_last_ledger_never_covered_takes_no_room_of_one_that_it_did",
+        ),
     ),
     Mutant(
         "another incarnation's past counts",
@@ -228,16 +247,16 @@ BINDING = (
     Mutant(
         "the last ledger is forgotten",
         _CARRY,
-        "sources = (published, strays, state.last_ledger)",
-        "sources = (published, strays)",
+        "sources = (covered, held, published, strays)",
+        "sources = (covered, published, strays)",
         "a returning ordinal must cover statuses that the watch has not shown (I2)",
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
         "strays are not carried",
         _CARRY,
-        "sources = (published, strays, state.last_ledger)",
-        "sources = (published, state.last_ledger)",
+        "sources = (covered, held, published, strays)",
+        "sources = (covered, held, published)",
         "vpods that have changed to another pool still publish their old pods (I2)",
         (
             "tests/core/test_strays.py::test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publish",

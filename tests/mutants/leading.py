@@ -116,6 +116,16 @@ LEADING = (
         ("tests/service/test_fenced.py::test_no_pod_is_repaired",),
     ),
     Mutant(
+        "the fence is not asked again before a write is sent",
+        "extender/kube/transport.py",
+        "        check_fence()\n",
+        "",
+        "a write waits for its lane, and another leads when its turn comes",
+        (
+            "tests/kube/test_fence.py::test_a_write_that_has_waited_for_its_lane_is_not_sent_once_we_do_not_lead_any_more",
+        ),
+    ),
+    Mutant(
         "a new leader does not catch up",
         "extender/app.py",
         "        await self.informers.catch_up()\n",
@@ -126,7 +136,7 @@ LEADING = (
     Mutant(
         "catching up does not list vpods",
         _INFORMERS,
-        "        await self._reach_pods()\n        await self.list_vpods()\n",
+        "        await self._reach_pods()\n        await self.list_published()\n",
         "        await self._reach_pods()\n",
         "stale read: statuses of the leader before",
         (f"{_CATCHES_UP}test_a_new_leader_waits_until_it_knows_what_was_published_before",),
@@ -134,8 +144,8 @@ LEADING = (
     Mutant(
         "catching up does not wait for pods",
         _INFORMERS,
-        "        await self._reach_pods()\n        await self.list_vpods()\n",
-        "        await self.list_vpods()\n",
+        "        await self._reach_pods()\n        await self.list_published()\n",
+        "        await self.list_published()\n",
         "stale read: ledgers of the leader before",
         (f"{_CATCHES_UP}test_a_new_leader_waits_until_the_watch_of_pods_is_not_behind",),
     ),

@@ -54,8 +54,8 @@ COMMITTER = (
     Mutant(
         "reservations are never released",
         _COMMITTER,
-        "                    self._caches.state.release(owner, pool, key)\n                else:",
-        "                    pass\n                else:",
+        "                    self._caches.state.release(owner, pool, key)\n                elif",
+        "                    pass\n                elif",
         "slots would be held twice until they expire",
         (f"{_TEST}test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_all_covered",),
     ),
@@ -102,7 +102,7 @@ COMMITTER = (
     Mutant(
         "a new leader lowers ledgers at once",
         _COMMITTER,
-        "return self.alone() or key in batch.told or self._caches.vpods.latest(key) is None",
+        "return self.alone() or key in batch.written or self._caches.vpods.latest(key) is None",
         "return True",
         "I2: a status of the leader before may still be under way",
         (f"{_ORDER}test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way",),
@@ -327,5 +327,16 @@ LOOPS = (
         "self._refused[0].clear()",
         "it would hold the budget of all others",
         (f"{_EVICTS}TestWhatGoesWrong::test_moves_that_are_refused_do_not_hold_the_budget_for_ever",),
+    ),
+    Mutant(
+        "a decision that came too late tells an earlier one's moves",
+        "extender/service/committer.py",
+        "            batch.stale.add(key)\n            return\n",
+        "            batch.stale.add(key)\n            self._tell(batch, decision)\n            return\n",
+        "the reason is lost: the status that is written then has none (I4)",
+        (
+            "tests/service/test_committer_doubts.py::"
+            "test_a_move_in_doubt_is_not_told_by_a_decision_that_is_stale_nor_where_it_was_not_made_after_all",
+        ),
     ),
 )

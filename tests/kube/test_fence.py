@@ -1,0 +1,48 @@
+"""What only the leader may write is not sent by who does not lead any more, however long it has waited for its turn."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from extender.kube.api import PODS, TooManyRequests
+from extender.kube.fence import check_fence, fenced_by
+from extender.kube.fenced import FencedApi, NotLeading
+from tests.kube.apiserver import ApiServer, answer, client_of, status
+
+OBJ = {"metadata": {"name": "a"}}
+
+
+async def test_a_write_that_has_waited_for_its_lane_is_not_sent_once_we_do_not_lead_any_more(tmp_path: Path):
+    leading = True
+    server = ApiServer([status(429, "TooManyRequests", Retry_After="1"), answer(OBJ)])
+    async with client_of(server, tmp_path) as api:
+        fenced = FencedApi(api, leading=lambda: leading)
+        with pytest.raises(TooManyRequests):
+            await fenced.create(PODS, "ns", OBJ)
+        waiting = asyncio.create_task(fenced.create(PODS, "ns", OBJ))
+        await asyncio.sleep(0)
+        assert api.budget.waiting()["writes"] == 1
+        leading = False
+        with pytest.raises(NotLeading):
+            await waiting
+        assert [seen.method for seen in server.seen] == ["POST"]
+        leading = True
+        assert await fenced.create(PODS, "ns", OBJ) == OBJ
+
+
+async def test_what_a_fenced_task_begins_beside_it_is_fenced_as_well_and_what_comes_after_it_is_not():
+    def never() -> None:
+        raise NotLeading
+
+    asked: list[str] = []
+    with fenced_by(lambda: asked.append("leads")):
+        await asyncio.create_task(_ask())
+    check_fence()
+    assert asked == ["leads", "leads"]
+    with pytest.raises(NotLeading), fenced_by(never):
+        pytest.fail("nothing within is begun")
+
+
+async def _ask() -> None:
+    check_fence()
