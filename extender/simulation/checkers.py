@@ -194,7 +194,7 @@ class Checkers:
         fits = (
             pod.slots is not None
             and pod.ledger is not None
-            and max(pod.total, self._weighed_anew(pod)) <= min(pod.slots, self._pool(pod.pool).slots)
+            and pod.total <= min(pod.slots, self._pool(pod.pool).slots)
         )
         if not uncovered and fits:
             if self._uncovering.pop(pod.name, None) is not None:
@@ -205,11 +205,6 @@ class Checkers:
             for key in uncovered:
                 if not self._was_edited(key):
                     self._violated(f"I2: {self._both(pod, key)}")
-
-    def _weighed_anew(self, pod: Pod) -> int:
-        """Slots of what it holds by the vpods' present weights: what the ordinal's next pod has to make room for (I1)."""
-        weights = {key: self.vpods[key].weight for key in pod.ledger or {} if key in self.vpods}
-        return sum(count * weights.get(key, weight) for key, (count, weight) in (pod.ledger or {}).items())
 
     def _may_uncover(self, pod_name: str) -> bool:
         """Whether somebody else has written the ledger, and it has not covered all for long since."""

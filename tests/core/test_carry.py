@@ -63,6 +63,12 @@ class TestStanding:
         scene.no_pod(0).pod(0, node="", uid="next")
         assert carried(scene, 0) == ({"b": 5}, {})
 
+    @pytest.mark.parametrize("weight", [1, 3], ids=["a view of it that is behind", "what it weighs by now"])
+    def test_the_last_ledger_comes_back_with_the_weights_it_had(self, weight: int):
+        scene = Scene(slots=9).pod(0, {"tenant/a": Share(3, 2), "tenant/b": 3}).vpod("b", 3, {0: 3})
+        scene.vpod("a", 3, {0: 3}, weight=weight).no_pod(0).pod(0, node="", uid="next")
+        assert standing_of(scene.pool, "dispatcher-0", 9) == {"tenant/a": Share(3, 2), "tenant/b": Share(3)}
+
     def test_the_larger_of_both_counts(self):
         scene = Scene().pod(0, {"tenant/a": 4}).vpod("a", 4, {0: 1}).no_pod(0).pod(0, node="", uid="next")
         assert carried(scene, 0, with_planned=False) == ({"a": 4}, {})

@@ -204,8 +204,8 @@ BINDING = (
     Mutant(
         "what a lagging status claims comes before what the last pod held",
         "extender/core/node_level/carry.py",
-        "sources = (covered, held, published, strays)",
-        "sources = (published, strays, held)",
+        "within_slots(slots, covered, held, published, strays)",
+        "within_slots(slots, published, strays, held)",
         "stale read: what stands is cut to make room for what has left",
         (
             "tests/core/test_carry.py::TestStanding::"
@@ -247,16 +247,16 @@ BINDING = (
     Mutant(
         "the last ledger is forgotten",
         _CARRY,
-        "sources = (covered, held, published, strays)",
-        "sources = (covered, published, strays)",
+        "within_slots(slots, covered, held, published, strays)",
+        "within_slots(slots, covered, published, strays)",
         "a returning ordinal must cover statuses that the watch has not shown (I2)",
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
         "strays are not carried",
         _CARRY,
-        "sources = (covered, held, published, strays)",
-        "sources = (covered, held, published)",
+        "within_slots(slots, covered, held, published, strays)",
+        "within_slots(slots, covered, held, published)",
         "vpods that have changed to another pool still publish their old pods (I2)",
         (
             "tests/core/test_strays.py::test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publish",
@@ -265,8 +265,8 @@ BINDING = (
     Mutant(
         "what stands may overcommit",
         _CARRY,
-        "return within_slots(slots, *(_weighed(pool, source) for source in sources))",
-        "return within_slots(1 << 30, *(_weighed(pool, source) for source in sources))",
+        "return within_slots(slots, covered, held, published, strays)",
+        "return within_slots(1 << 30, covered, held, published, strays)",
         "I1: a pod that has become smaller",
         (f"{_TEST}test_standing_placements_never_overcommit_a_pod_that_has_become_smaller",),
     ),

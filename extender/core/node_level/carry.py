@@ -73,9 +73,9 @@ def standing_of(
 ) -> dict[str, Share]:
     """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
 
-    What its last pod held counts also where the pod was given up and where we know of no status that publishes it: our view of
-    the vpods may be behind. So it comes before what is published and was not held: a status that no ledger covers is one that
-    has changed since (I2). What is too much is put right at once.
+    What its last pod held comes back as it was, weights included, also where the pod was given up and where we know of no status
+    that publishes it: our view of the vpods may be behind. So it comes before what is published and was not held: a status that no
+    ledger covers is one that has changed since (I2). What is too much, or weighs something else by now, is put right at once.
     """
     state = pool.pods.get(pod_name)
     if state is None:
@@ -83,16 +83,11 @@ def standing_of(
     published = {key: claim.status for key, claim in state.claims.items() if claim.published}
     held = state.last_ledger
     covered = {
-        key: Share(min(share.vreplicas, held[key].vreplicas), share.weight)
+        key: Share(min(share.vreplicas, held[key].vreplicas), held[key].weight)
         for key, share in published.items()
         if key in held
     }
-    sources = (covered, held, published, strays)
-    return within_slots(slots, *(_weighed(pool, source) for source in sources))
-
-
-def _weighed(pool: PoolState, shares: Mapping[str, Share]) -> dict[str, Share]:
-    return {key: Share(share.vreplicas, _weight_of(pool, key, share)) for key, share in shares.items()}
+    return within_slots(slots, covered, held, published, strays)
 
 
 def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
@@ -142,11 +137,5 @@ def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
         claim = state.claims.get(key)
         extra = share.vreplicas - (claim.placed.vreplicas if claim is not None else 0)
         if extra > 0:
-            back[key] = Share(extra, _weight_of(pool, key, share))
+            back[key] = Share(extra, share.weight)
     return back
-
-
-def _weight_of(pool: PoolState, key: str, share: Share) -> int:
-    """Slots of one vreplica from now on; as the ledger has it where the watch has not told us of the vpod yet."""
-    vpod = pool.vpods.get(key)
-    return vpod.weight if vpod is not None else share.weight

@@ -68,15 +68,15 @@ def within_slots(slots: int, *sources: Mapping[str, Share]) -> dict[str, Share]:
 
     A vpod in several sources gets the largest of its shares. Where the slots do not suffice, earlier sources come first and
     in each of them the vpods in the order of their keys, so that every replica cuts the same; a share may be cut to
-    part of its vreplicas. The weight of a vpod must be the same in all sources.
+    part of its vreplicas. A vpod that has several weights gets that of the first source.
     """
     free = slots
     ledger: dict[str, Share] = {}
     for source in sources:
         for key, share in sorted(source.items()):
             known = ledger.get(key)
-            had = known.vreplicas if known is not None else 0
-            if (more := min(share.vreplicas - had, free // share.weight)) > 0:
-                ledger[key] = Share(had + more, share.weight)
-                free -= more * share.weight
+            had, weight = known if known is not None else (0, share.weight)
+            if (more := min(share.vreplicas - had, free // weight)) > 0:
+                ledger[key] = Share(had + more, weight)
+                free -= more * weight
     return ledger
