@@ -24,7 +24,7 @@ from extender.kube.leader import LeaderElector, LeaseConfig, new_identity
 from extender.kube.read_only import ReadOnlyApi
 from extender.metrics import Metrics
 from extender.service.autoscaler import Autoscaler
-from extender.service.binder import PodBinder, SchedulerVReplicaBinder
+from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.config import Config, Mode
@@ -34,6 +34,7 @@ from extender.service.foreign_writes import ForeignWrites
 from extender.service.informers import Informers
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
+from extender.service.pod_binder import PodBinder
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.predecessors import Predecessors
 from extender.service.proofs import UNDER_WAY_S

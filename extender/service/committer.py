@@ -17,33 +17,25 @@ the end, when the caches hold what was written; only after a write whose outcome
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
 from extender.core.claims import Claim
-from extender.core.decode import pod_from
-from extender.core.errors import LedgerTooLarge
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, VPod, object_key
 from extender.core.plan import Decision
-from extender.core.verbs import slots_of
 from extender.kube.api import (
-    PODS,
     Api,
     ApiError,
     Conflict,
     Forbidden,
-    Invalid,
-    NotFound,
-    Obj,
     OutcomeUnknown,
     PatchType,
 )
 from extender.metrics import Metrics
+from extender.service.batch import Batch, Committed
 from extender.service.caches import Caches
-from extender.service.ledger_patch import covers, ledger_patch, merged, publishable, written_text
-from extender.service.own_writes import OwnWrites
-from extender.service.proofs import Proofs
+from extender.service.ledger_patch import publishable
+from extender.service.ledger_writer import LedgerWriter
 from extender.service.status import StatusWrite, StatusWriter, vpod_status
 from extender.service.status_doubts import StatusDoubts
 from extender.service.untold import UntoldMoves
@@ -52,36 +44,6 @@ from extender.service.write_refusals import WriteRefusals, as_refused
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
 """I5: as long as kube-scheduler keeps an assumed pod."""
-
-
-@dataclass(slots=True)
-class Committed:
-    """What became of decisions: a vpod that is in neither has changed since, and is queued by whoever saw that."""
-
-    failed: dict[str, str] = field(default_factory=dict)
-    """vpod key -> why not all of its decision was written: it is to be decided again."""
-    told: dict[str, Decision] = field(default_factory=dict)
-    """vpod key -> its decision, as its status says now, with the moves of earlier ones that nobody has been told (I4)."""
-
-
-@dataclass(slots=True)
-class Batch(Committed):
-    """One ``commit`` at work."""
-
-    _: KW_ONLY
-    owner: object
-    """Whose reservations the decisions are: what they are about, and nothing that has come since."""
-    decisions: dict[str, Decision]
-    published: dict[str, Mapping[str, int]] = field(default_factory=dict)
-    """What was published when they were decided."""
-    unknown: set[str] = field(default_factory=set)
-    """vpods with a write whose outcome is unknown: their reservations must not be released."""
-    written: set[str] = field(default_factory=set)
-    """vpods whose status this batch has written: whatever was decided on an older version of them fails."""
-    stale: set[str] = field(default_factory=set)
-    """vpods that have changed since the decision. Whoever saw the change has queued them again."""
-    refused: dict[str, str] = field(default_factory=dict)
-    """vpod key -> what the API server forbids to write for it, and why."""
 
 
 class Committer:
@@ -106,18 +68,22 @@ class Committer:
         """Whether nothing that another leader has sent can still be under way."""
         self.leads_since: Callable[[], float] = lambda: float("-inf")
         """The event loop's time at which our leadership has begun, seconds."""
-        self._metrics = metrics
         self.write_status: StatusWriter = vpod_status
         """How statuses are written; replaced where there are other kinds than VPods."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.refusals = WriteRefusals(metrics)
-        self.own_writes = OwnWrites()
         self._untold = UntoldMoves()
-        self.proofs = Proofs(clock)
         self._status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
-        self._doubtful: dict[str, str] = {}
-        """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
-        caches.pods.add_event_handler(self._pod_changed)
+        self._ledger_writer = LedgerWriter(
+            api,
+            caches,
+            clock=clock,
+            slots=self._slots,
+            refusals=self.refusals,
+            metrics=metrics,
+        )
+        self.proofs = self._ledger_writer.proofs
+        self.own_writes = self._ledger_writer.own_writes
 
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""
@@ -159,6 +125,13 @@ class Committer:
     async def _write_downs(self, pool: str, batch: Batch) -> None:
         await self._ledgers(pool, batch, self._downs(pool, batch))
 
+    async def _ledgers(self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]) -> None:
+        namespace = pool.partition("/")[0]
+        await self._all(
+            self._ledger_writer.write(object_key(namespace, name), batch, change)
+            for name, change in changes.items()
+        )
+
     # -- what to write ------------------------------------------------------------------------------------------
 
     def _ups(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
@@ -181,7 +154,7 @@ class Committer:
                 if (
                     not more
                     and known.vreplicas
-                    and (self._is_doubtful(state.pod) or self._is_unproved(state.pod, new=new))
+                    and (self._ledger_writer.is_doubtful(state.pod) or self._is_unproved(state.pod, new=new))
                 ):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
@@ -232,93 +205,6 @@ class Committer:
         It would be for a version of the vpod that was there when its sender led: our own status has ended that one.
         """
         return self.alone() or key in batch.written or self._caches.vpods.latest(key) is None
-
-    # -- ledgers ------------------------------------------------------------------------------------------------
-
-    async def _ledgers(self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]) -> None:
-        namespace = pool.partition("/")[0]
-        await self._all(
-            self._ledger(object_key(namespace, name), batch, change) for name, change in changes.items()
-        )
-
-    async def _ledger(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
-        pod = self._caches.pods.latest(pod_key)
-        if pod is None or not pod.node:
-            _fall_short(batch, change, "pod is gone")
-            return
-        slots = slots_of(self._caches.state, pod)
-        try:
-            patch = ledger_patch(pod, merged(pod.ledger, change), slots)
-        except (LedgerTooLarge, OverflowError) as error:
-            # What is only asked for again as it is must not fail with what grows: it may be what has to go first.
-            asked = {key: share for key, share in change.items() if pod.ledger.get(key) == share}
-            _fall_short(batch, {key: share for key, share in change.items() if key not in asked}, str(error))
-            if not asked:
-                return
-            change, patch = asked, ledger_patch(pod, pod.ledger, slots)
-        text = written_text(patch)
-        try:
-            with self.own_writes.sending(pod.uid, text):
-                async with self._slots:
-                    sent_at = self._clock()
-                    reply = await self._api.patch(
-                        PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
-                    )
-                self._written(reply, sent_at)
-            if text != pod.ledger_text:
-                self.proofs.changed(pod.uid, sent_at)
-        except ApiError as error:
-            await self._ledger_failed(pod, batch, change, error)
-            if isinstance(error, OutcomeUnknown) and text != pod.ledger_text:
-                # It may be under way still: where the text is as it was, no answer proves that it will stay so.
-                self.proofs.late(pod.uid, pod.ledger_text)
-
-    async def _ledger_failed(
-        self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
-    ) -> None:
-        """Find out what is there now. Without an answer to that, the ledger as we know it is in doubt."""
-        known: AdapterPod | None = None
-        if isinstance(error, Forbidden):
-            vpods = [self._caches.vpods.latest(key) for key in change]
-            batch.refused.update(dict.fromkeys(change, self.refusals.ledger(pod, vpods, error)))
-        if isinstance(error, (Invalid, Conflict)):
-            self._metrics.ledger_conflicts.inc()
-        if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
-            # Our own write may have arrived, or somebody else's did.
-            try:
-                sent_at = self._clock()
-                known = self._written(await self._api.get(PODS, pod.namespace, pod.name), sent_at)
-            except NotFound:
-                pass
-            except ApiError:
-                if isinstance(error, OutcomeUnknown):
-                    batch.unknown.update(change)
-        if known is None or known.uid != pod.uid:
-            # Where the pod is gone the watch has yet to tell: what the ledger of the one we know says covers nothing.
-            self._doubtful[pod.key] = pod.resource_version
-        elif covers(known.ledger, change):
-            return
-        _fall_short(batch, change, str(error))
-
-    def _written(self, reply: Obj, sent_at: float) -> AdapterPod:
-        pod = pod_from(reply)
-        self._caches.pods.written(pod)
-        self.proofs.note(pod.uid, sent_at)
-        self._doubtful.pop(pod.key, None)
-        return pod
-
-    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if old is not None and new is None:
-            self._doubtful.pop(old.key, None)
-
-    def _is_doubtful(self, pod: AdapterPod | None) -> bool:
-        """Whether our own last write of the pod's ledger may have arrived or not."""
-        if pod is None or pod.key not in self._doubtful:
-            return False
-        if self._doubtful[pod.key] != pod.resource_version:
-            del self._doubtful[pod.key]
-            return False
-        return True
 
     def _is_unproved(self, pod: AdapterPod | None, *, new: bool) -> bool:
         """Whether only the watch has told of a ledger by which something ``new`` is to be published (I2)."""
@@ -403,7 +289,8 @@ class Committer:
         return {
             name: claim.ledger.vreplicas
             for name, claim in pool.claims_of(decision.vpod).items()
-            if (pod := pool.pods[name].pod) is not None and not (pod.assumed or self._is_doubtful(pod))
+            if (pod := pool.pods[name].pod) is not None
+            and not (pod.assumed or self._ledger_writer.is_doubtful(pod))
         }
 
     def _unproved(self, decision: Decision, names: Iterable[str]) -> list[str]:
@@ -429,8 +316,3 @@ def _is_new(claim: Claim, decided: int) -> bool:
 
 def _version(vpod: VPod | None) -> tuple[str, int]:
     return (vpod.uid, vpod.generation) if vpod is not None else ("", 0)
-
-
-def _fall_short(batch: Batch, change: Mapping[str, Share], why: str) -> None:
-    for key in change:
-        batch.failed.setdefault(key, why)

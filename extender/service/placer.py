@@ -25,8 +25,9 @@ from extender.core.rebalance.relocation import relocate
 from extender.core.sources.callers import is_callers
 from extender.metrics import Metrics
 from extender.service.activation import Activation
+from extender.service.batch import Committed
 from extender.service.caches import Caches
-from extender.service.committer import Committed, Committer
+from extender.service.committer import Committer
 from extender.service.narrator import Narrator
 from extender.service.queue import VPodQueues
 from extender.service.status import SCHEDULED

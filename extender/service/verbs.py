@@ -29,8 +29,9 @@ from extender.core.wire import (
 from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, EventType, ObjectReference, clean_note
 from extender.metrics import Metrics
-from extender.service.binder import BindRefused, PodBinder, VReplicaBinder
+from extender.service.binder import BindRefused, VReplicaBinder
 from extender.service.caches import Caches
+from extender.service.pod_binder import PodBinder
 from extender.service.reactivator import Reactivator
 
 log: Final = logging.getLogger(__name__)

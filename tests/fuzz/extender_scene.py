@@ -18,7 +18,8 @@ from extender.kube.api import (
     OutcomeUnknown,
     Resource,
 )
-from extender.service.binder import AssumedPod, PodBinder, SchedulerVReplicaBinder
+from extender.service.binder import AssumedPod, SchedulerVReplicaBinder
+from extender.service.pod_binder import PodBinder
 from extender.service.reactivator import REFUSED_PODS_MAX, Reactivator
 from extender.service.verbs import ExtenderVerbs
 from tests.fuzz.findings import Broken

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _BINDER = "extender/service/binder.py"
+_POD_BINDER = "extender/service/pod_binder.py"
 _SUCCESSION = "extender/core/succession.py"
 _PREDECESSORS = "extender/service/predecessors.py"
 _CARRY = "extender/core/node_level/carry.py"
@@ -65,7 +66,7 @@ BINDING = (
     ),
     Mutant(
         "a refused Binding is not undone",
-        _BINDER,
+        _POD_BINDER,
         "except BaseException:\n                self._binder.revert(assumed)\n                raise",
         "except BaseException:\n                raise",
         "lost revert: the pod stays assumed and its vreplicas reserved",
@@ -97,7 +98,7 @@ BINDING = (
     ),
     Mutant(
         "a Binding in doubt never expires",
-        _BINDER,
+        _POD_BINDER,
         "call_later(RESERVATION_TTL_S, self._end_doubt, uid)",
         "call_later(1e9, self._end_doubt, uid)",
         "I5: what no write has confirmed is given up after 30 s",
@@ -105,7 +106,7 @@ BINDING = (
     ),
     Mutant(
         "a Binding in doubt is undone at once",
-        _BINDER,
+        _POD_BINDER,
         "self._doubt(assumed)\n                raise",
         "self._binder.revert(assumed)\n                raise",
         "it may have arrived: its vreplicas would be given away twice",
@@ -115,7 +116,7 @@ BINDING = (
     ),
     Mutant(
         "another pod of the same name is bound",
-        _BINDER,
+        _POD_BINDER,
         "if pod.uid != uid:\n            raise",
         "if not uid:\n            raise",
         "a recreated pod is another one: everything goes by UID",
@@ -123,7 +124,7 @@ BINDING = (
     ),
     Mutant(
         "a pod that is bound elsewhere counts as bound here",
-        _BINDER,
+        _POD_BINDER,
         "if pod.node and pod.node != node:",
         "if pod.node and not node:",
         "kube-scheduler would believe a node that is not the pod's",
@@ -131,7 +132,7 @@ BINDING = (
     ),
     Mutant(
         "another scheduler's pod is bound",
-        _BINDER,
+        _POD_BINDER,
         "if not pod.node and pod.scheduler_name not in self._scheduler_names:",
         "if not pod.scheduler_name:",
         "whoever reaches the socket could place pods that are not ours",
@@ -139,7 +140,7 @@ BINDING = (
     ),
     Mutant(
         "binds of one pod run side by side",
-        _BINDER,
+        _POD_BINDER,
         "async with flight.lock:",
         "if flight.users:",
         "a repeated bind would be written twice",
@@ -163,7 +164,7 @@ BINDING = (
     ),
     Mutant(
         "an ordinal's past is not asked for",
-        _BINDER,
+        _POD_BINDER,
         "if not await self._knows_past(pod):",
         "if not pod.name:",
         "a status on its way would be uncovered by the next pod (I2)",

@@ -125,7 +125,7 @@ COMMITTER = (
     ),
     Mutant(
         "a ledger in doubt is believed",
-        _COMMITTER,
+        "extender/service/ledger_writer.py",
         "self._doubtful[pod.key] = pod.resource_version",
         "self._doubtful.pop(pod.key, None)",
         "stale read: the ledger that we know is another pod's, or no more",

@@ -13,8 +13,9 @@ import pytest
 from extender.core import names
 from extender.core.errors import WireError
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Binding, Obj, PatchType
-from extender.service.binder import BindRefused, PodBinder
+from extender.service.binder import BindRefused
 from extender.service.config import config_from
+from extender.service.pod_binder import PodBinder
 from tests.support.builders import NS
 from tests.support.service import World, always, bind_args, until
 

@@ -21,8 +21,9 @@ from extender.kube.api import (
     PatchType,
     TooManyRequests,
 )
-from extender.service.binder import BindRefused, PodBinder, SchedulerVReplicaBinder
+from extender.service.binder import BindRefused, SchedulerVReplicaBinder
 from extender.service.caches import Caches
+from extender.service.pod_binder import PodBinder
 from tests.support.builders import NS, POOL
 from tests.support.service import World, always, lost
 

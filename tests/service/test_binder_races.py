@@ -7,7 +7,8 @@ import pytest
 from extender.core.model import AdapterPod
 from extender.core.plan import place
 from extender.core.reasons import ConflictReason
-from extender.service.binder import BindRefused, PodBinder
+from extender.service.binder import BindRefused
+from extender.service.pod_binder import PodBinder
 from tests.support.builders import NS, POOL
 from tests.support.service import World
 

@@ -13,9 +13,9 @@ from extender.core.model import placement_order
 from extender.core.plan import Decision, release_all
 from extender.core.reasons import ConflictReason
 from extender.kube.api import PODS, VPODS, ApiError, PatchType
-from extender.service.binder import PodBinder
 from extender.service.committer import RESERVATION_TTL_S
 from extender.service.ledger_patch import ledger_patch
+from extender.service.pod_binder import PodBinder
 from tests.support.builders import NS, POOL, a_pod
 from tests.support.service import TENANT, World, always, lost
 

@@ -11,8 +11,8 @@ from extender.core.moves import Move, MoveReason
 from extender.core.plan import Decision, place, release_all
 from extender.core.rebalance.relocation import relocate
 from extender.kube.api import VPODS, PatchType
+from extender.service.batch import Committed
 from extender.service.caches import Caches
-from extender.service.committer import Committed
 from extender.service.proofs import FRESH_S, UNDER_WAY_S, Proofs
 from extender.service.status_doubts import StatusDoubts
 from extender.service.untold import UntoldMoves

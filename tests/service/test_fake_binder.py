@@ -7,8 +7,9 @@ import pytest
 
 from extender.core.reasons import ConflictReason
 from extender.kube.api import Conflict
-from extender.service.binder import BindRefused, PodBinder, SchedulerVReplicaBinder, VReplicaBinder
+from extender.service.binder import BindRefused, SchedulerVReplicaBinder, VReplicaBinder
 from extender.service.fake_binder import FakeBinderConfig, FakeVReplicaBinder
+from extender.service.pod_binder import PodBinder
 from tests.support.builders import NS, a_pod
 from tests.support.service import World, always, lost
 

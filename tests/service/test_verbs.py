@@ -14,8 +14,9 @@ from extender.core.errors import WireError
 from extender.core.node_level.carry import Carry
 from extender.core.reasons import ConflictReason
 from extender.kube.api import NODES, PODS, Obj
-from extender.service.binder import BindRefused, PodBinder
+from extender.service.binder import BindRefused
 from extender.service.fake_binder import FakeBinderConfig, FakeVReplicaBinder
+from extender.service.pod_binder import PodBinder
 from extender.service.reactivator import Reactivator
 from extender.service.verbs import ExtenderVerbs
 from tests.support.service import World, always, bind_args, filter_args

@@ -142,8 +142,8 @@ CHECKED: Final = (
     *(
         f"extender/service/{name}.py"
         for name in (
-            "autoscaler", "binder", "committer", "evictor", "informers", "placer", "pool_moves", "pool_scaler",
-            "pool_status", "queue", "reactivator", "reconciler", "rescheduler", "scale_cache", "schedule", "sources",
+            "autoscaler", "binder", "committer", "evictor", "informers", "ledger_writer", "placer", "pod_binder", "pool_moves",
+            "pool_scaler", "pool_status", "predecessors", "queue", "reactivator", "reconciler", "rescheduler", "scale_cache", "schedule", "sources",
             "verbs",
         )
     ),
@@ -166,7 +166,10 @@ BEHIND: Final = "a replica whose watch is behind, or has a gap: only the simulat
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
-    ("committer.py", "self._slots"): "more than 32 ledgers at once; the same wait for statuses is reached",
+    (
+        "ledger_writer.py",
+        "self._slots",
+    ): "more than 32 ledgers at once; the same wait for statuses is reached",
     ("placer.py", "self._lock(pool)"): "a move that waits for a batch: as a batch that waits for a caller",
     ("reflector.py", "await self._page(settings.page_items, page.continue_token)"): PAGES,
     ("reflector.py", 'await self._page(0, "")'): PAGES,
@@ -190,6 +193,9 @@ UNREACHED: Final = {
     ("informers.py", "await self.sources.catch_up()"): BEHIND,
     ("informers.py", "await self._pods.relist()"): BEHIND,
     ("informers.py", "await asyncio.sleep(REACH_PERIOD_S)"): BEHIND,
+    ("predecessors.py", "await self._close()"): BEHIND,
+    ("predecessors.py", "await asyncio.wait({self._closing}"): BEHIND,
+    ("predecessors.py", "await self._list_vpods()"): BEHIND,
     ("app.py", "await self.shadow.run()"): "shadow mode, which writes nothing",
 }
 """(module, beginning of the text) -> why no scenario is suspended there."""

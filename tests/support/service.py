@@ -40,11 +40,12 @@ from extender.kube.api import (
 from extender.kube.events import EventRecorder
 from extender.kube.reflector import Sink
 from extender.metrics import Metrics
-from extender.service.binder import PodBinder, SchedulerVReplicaBinder
+from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
 from extender.service.informers import CacheSink
+from extender.service.pod_binder import PodBinder
 from extender.sim.cluster import Cluster
 from tests.support.builders import NS
 

@@ -1,0 +1,140 @@
+"""``LedgerWriter``: one compare-and-swap patch of a pod's ledger, and what is known where its answer does not come.
+
+The patch compares the whole annotation with the text that the decision knew, and the pod's UID (I1). Where no answer tells
+whether it has arrived, the pod is read; where that fails, too, the ledger is *in doubt*: nothing is published by it until
+the API server has told of the pod again (I2).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from extender.core.decode import pod_from
+from extender.core.errors import LedgerTooLarge
+from extender.core.ledger import Share
+from extender.core.model import AdapterPod
+from extender.core.verbs import slots_of
+from extender.kube.api import (
+    PODS,
+    Api,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+)
+from extender.metrics import Metrics
+from extender.service.batch import Batch
+from extender.service.caches import Caches
+from extender.service.ledger_patch import covers, ledger_patch, merged, written_text
+from extender.service.own_writes import OwnWrites
+from extender.service.proofs import Proofs
+from extender.service.write_refusals import WriteRefusals
+
+
+class LedgerWriter:
+    """Writes ledgers of one committer, as many at once as ``slots`` allows."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        clock: Callable[[], float],
+        slots: asyncio.Semaphore,
+        refusals: WriteRefusals,
+        metrics: Metrics,
+    ) -> None:
+        self._api = api
+        self._caches = caches
+        self._clock = clock
+        self._slots = slots
+        self.proofs = Proofs(clock)
+        self.own_writes = OwnWrites()
+        self._refusals = refusals
+        self._metrics = metrics
+        self._doubtful: dict[str, str] = {}
+        """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
+        caches.pods.add_event_handler(self._pod_changed)
+
+    async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
+        """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in ``batch`` afterwards."""
+        pod = self._caches.pods.latest(pod_key)
+        if pod is None or not pod.node:
+            batch.fall_short(change, "pod is gone")
+            return
+        slots = slots_of(self._caches.state, pod)
+        try:
+            patch = ledger_patch(pod, merged(pod.ledger, change), slots)
+        except (LedgerTooLarge, OverflowError) as error:
+            # What is only asked for again as it is must not fail with what grows: it may be what has to go first.
+            asked = {key: share for key, share in change.items() if pod.ledger.get(key) == share}
+            batch.fall_short({key: share for key, share in change.items() if key not in asked}, str(error))
+            if not asked:
+                return
+            change, patch = asked, ledger_patch(pod, pod.ledger, slots)
+        text = written_text(patch)
+        try:
+            with self.own_writes.sending(pod.uid, text):
+                async with self._slots:
+                    sent_at = self._clock()
+                    reply = await self._api.patch(
+                        PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
+                    )
+                self._answered(reply, sent_at)
+            if text != pod.ledger_text:
+                self.proofs.changed(pod.uid, sent_at)
+        except ApiError as error:
+            await self._failed(pod, batch, change, error)
+            if isinstance(error, OutcomeUnknown) and text != pod.ledger_text:
+                # It may be under way still: where the text is as it was, no answer proves that it will stay so.
+                self.proofs.late(pod.uid, pod.ledger_text)
+
+    async def _failed(
+        self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
+    ) -> None:
+        """Find out what is there now. Without an answer to that, the ledger as we know it is in doubt."""
+        known: AdapterPod | None = None
+        if isinstance(error, Forbidden):
+            vpods = [self._caches.vpods.latest(key) for key in change]
+            batch.refused.update(dict.fromkeys(change, self._refusals.ledger(pod, vpods, error)))
+        if isinstance(error, (Invalid, Conflict)):
+            self._metrics.ledger_conflicts.inc()
+        if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
+            # Our own write may have arrived, or somebody else's did.
+            try:
+                sent_at = self._clock()
+                known = self._answered(await self._api.get(PODS, pod.namespace, pod.name), sent_at)
+            except NotFound:
+                pass
+            except ApiError:
+                if isinstance(error, OutcomeUnknown):
+                    batch.unknown.update(change)
+        if known is None or known.uid != pod.uid:
+            # Where the pod is gone the watch has yet to tell: what the ledger of the one we know says covers nothing.
+            self._doubtful[pod.key] = pod.resource_version
+        elif covers(known.ledger, change):
+            return
+        batch.fall_short(change, str(error))
+
+    def _answered(self, reply: Obj, sent_at: float) -> AdapterPod:
+        pod = pod_from(reply)
+        self._caches.pods.written(pod)
+        self.proofs.note(pod.uid, sent_at)
+        self._doubtful.pop(pod.key, None)
+        return pod
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and new is None:
+            self._doubtful.pop(old.key, None)
+
+    def is_doubtful(self, pod: AdapterPod | None) -> bool:
+        """Whether our own last write of the pod's ledger may have arrived or not."""
+        if pod is None or pod.key not in self._doubtful:
+            return False
+        if self._doubtful[pod.key] != pod.resource_version:
+            del self._doubtful[pod.key]
+            return False
+        return True
