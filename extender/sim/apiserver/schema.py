@@ -18,6 +18,8 @@ from typing import Any, Final
 
 import orjson
 
+from extender.sim.apiserver.conforming import conforms
+
 Schema = Mapping[str, Any]
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
@@ -91,7 +93,8 @@ def new_problems(obj: dict[str, Any], old: dict[str, Any] | None, schema: Schema
     ]
     if same:
         schema = {**schema, "properties": {**properties, **dict.fromkeys(same, _ANYTHING)}}
-    yield from problems(obj, schema)
+    if not conforms(obj, schema, is_root=True):
+        yield from problems(obj, schema)
 
 
 def _identical(left: object, right: object) -> bool:
