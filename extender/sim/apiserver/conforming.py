@@ -6,6 +6,7 @@ it meets anything but the plain case: True means that ``problems`` finds none; F
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 Schema = Mapping[str, Any]
@@ -47,12 +48,22 @@ def conforms(value: Any, schema: Schema, *, is_root: bool = False) -> bool:
 
 
 def _is_string(value: str, schema: Schema) -> bool:
-    if "format" in schema or len(value) < schema.get("minLength", 0):
+    if len(value) < schema.get("minLength", 0):
+        return False
+    if schema.get("format") == "date-time" and not is_date_time(value):
         return False
     longest, pattern = schema.get("maxLength"), schema.get("pattern")
     if longest is not None and len(value) > longest:
         return False
     return pattern is None or re.search(pattern, value) is not None
+
+
+def is_date_time(value: str) -> bool:
+    """Whether it is a time with its zone."""
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _is_integer(value: int, schema: Schema) -> bool:
