@@ -69,6 +69,10 @@ class _NumberedTask(asyncio.Task[Any]):
         return self._number
 
 
+def _nothing() -> None:
+    """What a cancelled timer would call: it lets go of what it was for."""
+
+
 class _Handle(asyncio.Handle):
     """asyncio's, made without asking the loop whether it debugs: one for each callback that runs."""
 
@@ -109,7 +113,7 @@ class _Timer(asyncio.TimerHandle):
         when: float,
         callback: Callable[..., object],
         args: tuple[Any, ...],
-        loop: asyncio.AbstractEventLoop,
+        loop: "VirtualTimeLoop",
         context: Context | None,
     ) -> None:
         self._context = copy_context() if context is None else context
@@ -121,6 +125,14 @@ class _Timer(asyncio.TimerHandle):
         self._source_traceback = None
         self._when = when
         self._scheduled = True
+
+    def cancel(self) -> None:
+        """Not to be run; the loop counts those that still wait."""
+        if not self._cancelled:
+            self._cancelled = True
+            self._callback, self._args = _nothing, ()
+            if self._scheduled:
+                self._loop._timer_cancelled_count += 1  # noqa: SLF001
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
