@@ -53,7 +53,12 @@ def value_at(obj: Json, path: Sequence[str]) -> object:
 
 def sequence(obj: Json, *path: str) -> Sequence[object]:
     """The list at ``path``, or an empty one."""
-    value = value_at(obj, path)
+    value: object = obj
+    for step in path:
+        if type(value) is not dict:
+            value = value_at(obj, path)
+            break
+        value = value.get(step)
     return value if isinstance(value, list) else ()
 
 
