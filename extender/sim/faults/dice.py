@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
@@ -51,12 +51,9 @@ class Faults:
         self.counts[kind] += 1
         return True
 
-    def delay(self) -> Awaitable[None]:
-        """One way through the network, which begins now."""
-        loop = asyncio.get_running_loop()
-        arrival = loop.create_future()
-        loop.call_later(self._delay_s(), _arrive, arrival)
-        return arrival
+    async def delay(self) -> None:
+        """One way through the network. Its timer goes with who waits: one that is left behind would move the clock."""
+        await asyncio.sleep(self._delay_s())
 
     def seconds(self) -> float:
         """How long something slow takes."""
@@ -88,11 +85,6 @@ class Faults:
             return OutcomeUnknown(0, "Timeout", "injected: no route to host")
         kinds = _REFUSALS if write else _READ_REFUSALS
         return next((refusal() for kind, refusal in kinds.items() if self.hits(kind)), None)
-
-
-def _arrive(arrival: asyncio.Future[None]) -> None:
-    if not arrival.done():
-        arrival.set_result(None)
 
 
 _READ_REFUSALS: Final[dict[str, Callable[[], ApiError]]] = {
