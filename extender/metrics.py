@@ -51,6 +51,7 @@ class Metrics:
             _ATTEMPT_BUCKETS,
             ["result"],
         )
+        self._of_result: dict[str, tuple[Counter, Histogram]] = {}
         self.scheduling_algorithm_duration = self._histogram(
             "scheduling_algorithm_duration_seconds", "Decisions of a batch, without writes", _ATTEMPT_BUCKETS
         )
@@ -98,8 +99,13 @@ class Metrics:
 
     def schedule_attempt(self, result: str, duration_s: float) -> None:
         """A vpod was decided and written: ``result`` is scheduled, unschedulable or error."""
-        self._attempts.labels(result).inc()
-        self._attempt_duration.labels(result).observe(duration_s)
+        found = self._of_result.get(result)
+        if found is None:
+            # Looking a label up takes a lock and makes tuples, at each decision.
+            found = self._attempts.labels(result), self._attempt_duration.labels(result)
+            self._of_result[result] = found
+        found[0].inc()
+        found[1].observe(duration_s)
 
     def verb(self, extension_point: str, status: str, duration_s: float) -> None:
         """An extender verb was answered: ``status`` is Success, Unschedulable or Error."""

@@ -188,14 +188,22 @@ class PodState:
         pod = self.pod
         if pod is None:
             return "does not exist"
-        checks = (
-            (pod.finished, "finished"),
-            (pod.deleting, "being deleted"),
-            (not pod.node or pod.assumed, "not bound"),
-            (pod.unschedulable, "marked unschedulable"),
-            (bool(pod.ledger_error), "ledger unreadable"),
-            (self.node is None, "node unknown"),
-            (self.node is not None and self.node.cordoned, "node cordoned"),
-            (self.node is not None and not self.node.ready, "node not ready"),
-        )
-        return next((why for holds, why in checks if holds), "")
+        # One after the other: asked for each pod of a pool, for each vpod that finds no room.
+        if pod.finished:
+            return "finished"
+        if pod.deleting:
+            return "being deleted"
+        if not pod.node or pod.assumed:
+            return "not bound"
+        if pod.unschedulable:
+            return "marked unschedulable"
+        return "ledger unreadable" if pod.ledger_error else _why_not_there(self.node)
+
+
+def _why_not_there(node: Node | None) -> str:
+    """What of its node keeps a pod from taking vreplicas."""
+    if node is None:
+        return "node unknown"
+    if node.cordoned:
+        return "node cordoned"
+    return "" if node.ready else "node not ready"

@@ -136,7 +136,7 @@ def slots_request_of(pod: Json) -> int | None:
 
 def pod_from(obj: Json) -> AdapterPod:
     """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod exists."""
-    metadata = mapping(obj, "metadata")
+    metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
     annotations = mapping(metadata, "annotations")
     name, namespace = text(metadata, "name"), text(metadata, "namespace")
     ledger_text = (
@@ -147,8 +147,8 @@ def pod_from(obj: Json) -> AdapterPod:
         ledger = decode_ledger(ledger_text)
     except LedgerUnreadable as error:
         ledger_error = str(error)
-    ready = next((c for c in mappings(obj, "status", "conditions") if c.get("type") == "Ready"), EMPTY)
-    priority = mapping(obj, "spec").get("priority")
+    ready = next((c for c in mappings(status, "conditions") if c.get("type") == "Ready"), EMPTY)
+    priority = spec.get("priority")
     return AdapterPod(
         namespace=namespace,
         name=name,
@@ -164,8 +164,8 @@ def pod_from(obj: Json) -> AdapterPod:
             "",
         ),
         ordinal=ordinal_of(name),
-        node=text(obj, "spec", "nodeName"),
-        scheduler_name=text(obj, "spec", "schedulerName"),
+        node=text(spec, "nodeName"),
+        scheduler_name=text(spec, "schedulerName"),
         slots=quantity(annotations.get(names.SLOTS_ANNOTATION)),
         slots_request=slots_request_of(obj),
         ledger=ledger,
@@ -175,7 +175,7 @@ def pod_from(obj: Json) -> AdapterPod:
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
         or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),
         deleting=bool(metadata.get("deletionTimestamp")),
-        finished=text(obj, "status", "phase") in {"Succeeded", "Failed"},
+        finished=text(status, "phase") in {"Succeeded", "Failed"},
         ready=ready.get("status") == "True",
         ready_since=text(ready, "lastTransitionTime"),
         priority=priority if isinstance(priority, int) else 0,
@@ -306,7 +306,7 @@ def pool_from(obj: Json) -> AdapterPool:
 
 def vpod_from(obj: Json) -> VPod:
     """A VPod with its published placements; double entries of one pod are summed. Raises InvalidObject."""
-    metadata = mapping(obj, "metadata")
+    metadata, ref = mapping(obj, "metadata"), mapping(obj, "spec", "poolRef")
     kind = "VPod"
     return VPod(
         namespace=text(metadata, "namespace"),
@@ -315,7 +315,7 @@ def vpod_from(obj: Json) -> VPod:
         resource_version=text(metadata, "resourceVersion"),
         generation=_count(obj, kind, ("metadata", "generation"), 0),
         pool=object_key(
-            text(obj, "spec", "poolRef", "namespace") or text(metadata, "namespace"),
+            text(ref, "namespace") or text(metadata, "namespace"),
             _required(obj, kind, "spec", "poolRef", "name"),
         ),
         vreplicas=_required_count(obj, kind, ("spec", "vreplicas")),

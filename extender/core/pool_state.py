@@ -326,7 +326,9 @@ class PoolState:
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = False
             return
-        state.schedulable = self.is_member(state) and not state.abandoned and not state.why_unschedulable()
+        # Who is found by its ordinal has the StatefulSet's name.
+        exists = self.stateful_set is not None and ordinal in self.stateful_set.ordinals
+        state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
         self._set_bits(state, ordinal, schedulable=state.schedulable)
 
     def _set_bits(self, state: PodState, ordinal: int, *, schedulable: bool) -> None:

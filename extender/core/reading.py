@@ -25,8 +25,13 @@ TEXT_CHARS_MAX: Final = 253
 
 def mapping(obj: Json, *path: str) -> Json:
     """The mapping at ``path``, or an empty one."""
-    value = value_at(obj, path)
-    return value if _is_mapping(value) else EMPTY
+    value: object = obj
+    for step in path:
+        if type(value) is not dict:
+            value = value_at(obj, path)
+            break
+        value = value.get(step)
+    return value if type(value) is dict or _is_mapping(value) else EMPTY
 
 
 def _is_mapping(value: object) -> TypeGuard[Json]:
@@ -48,19 +53,30 @@ def value_at(obj: Json, path: Sequence[str]) -> object:
 
 def sequence(obj: Json, *path: str) -> Sequence[object]:
     """The list at ``path``, or an empty one."""
-    value = value_at(obj, path)
+    value: object = obj
+    for step in path:
+        if type(value) is not dict:
+            value = value_at(obj, path)
+            break
+        value = value.get(step)
     return value if isinstance(value, list) else ()
 
 
 def text(obj: Json, *path: str) -> str:
     """The string at ``path``, or ""."""
-    value = value_at(obj, path)
+    value: object = obj
+    for step in path:
+        # As value_at does, which is asked for what is no plain JSON: this is called for every field of every event.
+        if type(value) is not dict:
+            value = value_at(obj, path)
+            break
+        value = value.get(step)
     return value if isinstance(value, str) else ""
 
 
 def mappings(obj: Json, *path: str) -> list[Json]:
     """The mappings in the list at ``path``."""
-    return [item for item in sequence(obj, *path) if _is_mapping(item)]
+    return [item for item in sequence(obj, *path) if type(item) is dict or _is_mapping(item)]
 
 
 def texts(obj: Json, *path: str) -> tuple[str, ...]:

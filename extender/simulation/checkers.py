@@ -80,6 +80,8 @@ class Checkers:
         """Pod name -> why its ledger may be wrong until it has been right once."""
         self._uncovering: dict[str, str] = {}
         """Pod name -> who else has written its ledger, or bound it, until it covers all again (I2)."""
+        self._last_read: dict[str, Obj] = {}
+        """Pod name -> the object that was read."""
         self._edited: set[str] = set()
         """Vpods whose status somebody else has written, until it is covered again."""
 
@@ -156,13 +158,16 @@ class Checkers:
     # -- pods: I1, I2 ----------------------------------------------------------------------------------------------
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
-        old = read_pod(before) if before is not None else None
+        old = self._read_before(before) if before is not None else None
         if old is not None and old.marked:
             self._excuses.note(f"marked {old.name}")
         if after is None:
-            self.pods.pop((before or {})["metadata"]["name"], None)
+            name = (before or {})["metadata"]["name"]
+            self.pods.pop(name, None)
+            self._last_read.pop(name, None)
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
+        self._last_read[pod.name] = after
         if pod != old:
             gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
             self._trace(f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}")
@@ -176,6 +181,12 @@ class Checkers:
         if by_service and (bound_now or old is None or pod.text != old.text):
             self._check_i1(pod, old.total if old is not None and old.node else 0)
         self._check_i2_of_pod(pod)
+
+    def _read_before(self, before: Obj) -> Pod:
+        """As read when it was written, where that is the very object: a change follows on the one before."""
+        name = before["metadata"]["name"]
+        known = self.pods.get(name)
+        return known if known is not None and self._last_read.get(name) is before else read_pod(before)
 
     def _check_i1(self, pod: Pod, before: int) -> None:
         """A ledger that the service writes is within the pod's slots, or nearer to it than before."""

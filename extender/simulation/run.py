@@ -147,6 +147,8 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
             await workload.calm_down()
             outcome.problems += await settle(world, checkers, outcome)
             outcome.problems += checkers.violations + world.problems
+            changed = world.cluster.server.store.changed_by_readers()
+            outcome.problems += [f"the event of {name} was changed by who has read it" for _, name in changed]
             outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
     finally:
         outcome.events, outcome.digest, outcome.lines = workload.done, world.trace.digest, world.trace.count

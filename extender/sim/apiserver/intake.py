@@ -65,7 +65,8 @@ def received(kind: Kind, namespace: str, obj: Obj) -> Obj:
             raise statuses.invalid(other, str(new["metadata"].get("name") or ""), [found])
         words = f'{new["kind"]} in version "{resource.version}" cannot be handled as a {resource.kind}'
         raise statuses.bad_request(words)
-    without_nulls(new["metadata"] if kind.custom else new)
+    if b"null" in orjson.dumps(new):
+        without_nulls(new["metadata"] if kind.custom else new)
     if problem := shapes.problem(kind, new):
         words = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         raise statuses.bad_request(f"{words}: {problem}")
@@ -153,7 +154,7 @@ def patch_change(kind: Kind, patch: Any, patch_type: PatchType | str) -> Change:
 
     def change(obj: Obj) -> Obj:
         changed = apply(obj, orjson.loads(raw))
-        if nulls:
+        if nulls and b"null" in orjson.dumps(changed):  # hardly ever: faster than to look at every field
             without_nulls(changed.get("metadata") if kind.custom else changed)
         return changed
 

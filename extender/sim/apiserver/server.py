@@ -169,8 +169,9 @@ class ApiServer:
             new = await self._mutated(kind, at)
         strategy.before_create(kind, new, now_s=self.now(), rng=self.rng)
         self._validate(kind, None, new)
-        if self.admission.active():
+        if self.admission.validates():
             await self.admission.validate(_with_object(at, new))
+        if self.admission.active():
             self._check_namespace(kind, at.namespace)
         key = (at.namespace, new["metadata"]["name"])
         collection = self.store.collection(*kind.key)

@@ -20,6 +20,7 @@ from extender.kube.api import (
     Obj,
 )
 from extender.sim.apiserver import schema
+from extender.sim.apiserver.conforming import conforms
 from extender.sim.apiserver.registry import CONFIGMAPS, DEPLOYMENTS, Kind
 
 Schema = Mapping[str, Any]
@@ -237,6 +238,8 @@ def problem(kind: Kind, obj: Obj, old: Obj | None = None) -> str:
             known = old.get(field) or {}
             value = {name: item for name, item in value.items() if name not in known or known[name] != item}
         if not value and (value is None or old is not None):
+            continue
+        if conforms(value, shape):
             continue
         if found := next(iter(schema.problems(value, shape, field)), ""):
             return found

@@ -1,7 +1,8 @@
 """Objects by version: what etcd and the watch cache are to the API server.
 
-Every stored object is an ``Entry``: its bytes, which are what leaves the store (decoded anew for each reader), and
-the same decoded once, which only the server reads and nobody may change. A write replaces the entry and appends a
+Every stored object is an ``Entry``: its bytes, decoded anew for each answer to a request, whose reader may do with it what
+it likes; and the same decoded once, which the server reads and all watches are told. Nobody may change that one, as no
+reader of an informer may (``changed_by_readers`` finds who does). A write replaces the entry and appends a
 ``Change`` to the collection's history, a ring of ``history_events_max`` changes. Watches read that ring with a cursor of
 their own, so a slow reader costs nothing but, once overtaken, its watch (410 Expired), as with the real watch cache.
 
@@ -23,7 +24,7 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object at one version. ``obj`` is private to the server: read it, never change it or hand it out."""
+    """One object at one version. ``obj`` is shared by the server and all watches: read it, never change it."""
 
     key: Key
     version: int
@@ -208,12 +209,22 @@ class Store:
         """Remove an entry; the reply is its last state at the version of the removal, as watches report it."""
         self.version += 1
         self._record(collection, Change(self.version, before, None))
-        return at_version(before, self.version)
+        obj = at_version(before, self.version)
+        return Entry(before.key, self.version, orjson.dumps(obj), obj)
 
     def _record(self, collection: Collection, change: Change) -> None:
         collection.record(change)
         for subscriber in self.subscribers:
             subscriber(collection.kind, change)
+
+    def changed_by_readers(self) -> list[Key]:
+        """Keys of the objects that are not what was stored any more: a reader of a watch has changed its event."""
+        return [
+            key
+            for _, collection in self.collections()
+            for key, entry in collection.entries.items()
+            if orjson.dumps(entry.obj) != entry.raw
+        ]
 
     def compact(self) -> None:
         """Forget all history: every watch and continue token from before now gets 410."""
@@ -221,8 +232,6 @@ class Store:
             collection.compact(self.version)
 
 
-def at_version(entry: Entry, version: int) -> Entry:
+def at_version(entry: Entry, version: int) -> Obj:
     """The entry's object with another resourceVersion: what DELETED events carry."""
-    metadata = {**entry.obj["metadata"], "resourceVersion": str(version)}
-    obj = {**entry.obj, "metadata": metadata}
-    return Entry(entry.key, version, orjson.dumps(obj), obj)
+    return {**entry.obj, "metadata": {**entry.obj["metadata"], "resourceVersion": str(version)}}

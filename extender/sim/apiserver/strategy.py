@@ -5,8 +5,10 @@ keeps the stored status; a status write keeps the stored spec, and of metadata a
 (pods) or nothing (other built-in kinds: labels and annotations can be written through their status endpoint).
 """
 
+import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from random import Random
 from typing import Any, Final
 from uuid import UUID
@@ -23,6 +25,12 @@ _NAME_BASE_LENGTH_MAX: Final = 58
 
 def rfc3339(epoch_s: float) -> str:
     """metav1.Time: whole seconds, UTC."""
+    return _rfc3339(math.floor(round(epoch_s, 6)))
+
+
+@lru_cache(maxsize=64)
+def _rfc3339(epoch_s: int) -> str:
+    """All writes of a second say the same."""
     return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 

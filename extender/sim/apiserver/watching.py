@@ -104,14 +104,14 @@ def _decode_continue(token: str) -> tuple[int, Key]:
         raise bad_request("continue key is not valid: continue token could not be decoded") from problem
 
 
-def event_of(change: Change, matches: Predicate | None) -> tuple[WatchEventType, Entry] | None:
-    """What a watch with that selector reports of a change, if anything."""
+def event_of(change: Change, matches: Predicate | None) -> WatchEvent | None:
+    """What a watch with that selector reports of a change, if anything. All watches share the object."""
     before, after = change.before, change.after
     was = before is not None and (matches is None or matches(before.obj))
     if after is not None and (matches is None or matches(after.obj)):
-        return (WatchEventType.MODIFIED if was else WatchEventType.ADDED), after
+        return WatchEvent(WatchEventType.MODIFIED if was else WatchEventType.ADDED, after.obj)
     if was and before is not None:
-        return WatchEventType.DELETED, at_version(before, change.version)
+        return WatchEvent(WatchEventType.DELETED, at_version(before, change.version))
     return None
 
 
@@ -145,7 +145,7 @@ async def watch(
     cursor, present = start_of(view, resource_version)
     from_version = parse_version(resource_version or "0")
     for entry in present:
-        yield WatchEvent(WatchEventType.ADDED, entry.copy())
+        yield WatchEvent(WatchEventType.ADDED, entry.obj)
     told, withdrawals = 0, view.collection.withdrawals
     while True:
         change = _next_change(view, cursor)
@@ -153,8 +153,8 @@ async def watch(
             cursor += 1
             if change.version <= from_version:
                 continue
-            if (found := event_of(change, view.matches)) is not None:
-                yield WatchEvent(found[0], found[1].copy())
+            if (event := event_of(change, view.matches)) is not None:
+                yield event
                 told += 1
                 if told % EVENTS_PER_TURN_MAX == 0:
                     await asyncio.sleep(0)

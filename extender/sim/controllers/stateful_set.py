@@ -49,10 +49,9 @@ def controller_uid(obj: Obj) -> str:
 def is_ready(pod: Obj) -> bool:
     """Running with condition Ready."""
     status = pod.get("status") or {}
-    conditions = status.get("conditions") or ()
-    return status.get("phase") == "Running" and any(
-        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
-    )
+    conditions = (status.get("conditions") or ()) if status.get("phase") == "Running" else ()
+    ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
+    return ready is not None and bool(ready["status"] == "True")
 
 
 def is_terminating(obj: Obj) -> bool:
@@ -119,21 +118,14 @@ class _Set:
     obj: Obj
     pods: dict[int, Obj]
     revision: str
+    wanted: range
+    condemned: list[int]
+    """Ordinals to go, highest first."""
 
     @property
     def spec(self) -> Obj:
         spec: Obj = self.obj["spec"]
         return spec
-
-    @property
-    def wanted(self) -> range:
-        start = int((self.spec.get("ordinals") or {}).get("start") or 0)
-        return range(start, start + int(self.spec["replicas"]))
-
-    @property
-    def condemned(self) -> list[int]:
-        """Ordinals to go, highest first."""
-        return sorted((ordinal for ordinal in self.pods if ordinal not in self.wanted), reverse=True)
 
     @property
     def one_at_a_time(self) -> bool:
@@ -154,6 +146,13 @@ class _Set:
         return self.current_revision if below else self.revision
 
 
+def _wanted(stateful_set: Obj) -> range:
+    """The ordinals that it shall have."""
+    spec = stateful_set["spec"]
+    start = int((spec.get("ordinals") or {}).get("start") or 0)
+    return range(start, start + int(spec["replicas"]))
+
+
 class StatefulSetController:
     """Keeps the pods of every StatefulSet. ``run`` works until cancelled."""
 
@@ -163,6 +162,8 @@ class StatefulSetController:
         self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
         self._pods_by_owner: dict[str, dict[str, Obj]] = {}
         self._key_by_uid: dict[str, ObjectKey] = {}
+        self._revisions: dict[str, tuple[Obj, str]] = {}
+        """UID of a set -> its template as it was looked at last, and the name of its revision."""
         stateful_sets.on_change(self._set_changed)
         pods.on_change(self._pod_changed)
 
@@ -173,6 +174,8 @@ class StatefulSetController:
     def _set_changed(self, before: Obj | None, after: Obj | None) -> None:
         if before is not None:
             self._key_by_uid.pop(before["metadata"]["uid"], None)
+            if after is None:
+                self._revisions.pop(before["metadata"]["uid"], None)
         if after is not None:
             self._key_by_uid[after["metadata"]["uid"]] = key_of(after)
             self._queue.add(key_of(after))
@@ -201,11 +204,21 @@ class StatefulSetController:
             for name, pod in owned.items()
             if name.startswith(prefix) and name.removeprefix(prefix).isdigit()
         }
-        state = _Set(obj, pods, revision_name(obj))
+        wanted = _wanted(obj)
+        condemned = sorted((ordinal for ordinal in pods if ordinal not in wanted), reverse=True)
+        state = _Set(obj, pods, self._revision_of(obj), wanted, condemned)
         await self._ensure_revision(state)
         await self._write_status(state)
         if await self._make(state) and await self._remove(state):
             await self._roll(state)
+
+    def _revision_of(self, stateful_set: Obj) -> str:
+        """Its revision's name; the hash of a template is worked out once, however often the set is looked at."""
+        template = stateful_set["spec"]["template"]
+        known = self._revisions.get(stateful_set["metadata"]["uid"])
+        if known is None or known[0] != template:
+            known = self._revisions[stateful_set["metadata"]["uid"]] = (template, revision_name(stateful_set))
+        return known[1]
 
     async def _ensure_revision(self, state: _Set) -> None:
         status = state.obj.get("status") or {}
@@ -311,22 +324,23 @@ class StatefulSetController:
 
 def _status_of(state: _Set) -> dict[str, Any]:
     pods = [pod for pod in state.pods.values() if not has_failed(pod)]
-    ready = sum(is_ready(pod) and not is_terminating(pod) for pod in pods)
-    updated = sum(
-        pod["metadata"].get("labels", {}).get(REVISION_LABEL) == state.revision and not is_terminating(pod)
-        for pod in pods
-    )
+    staying = [pod for pod in pods if not is_terminating(pod)]
+    ready = len([pod for pod in staying if is_ready(pod)])
+    revisions = [pod["metadata"].get("labels", {}).get(REVISION_LABEL) for pod in staying]
+    updated = revisions.count(state.revision)
     current = state.current_revision
     replicas = int(state.spec["replicas"])
     if updated == replicas and ready == replicas and not state.condemned:
         current = state.revision  # the roll is complete
-    of_current = sum(pod["metadata"].get("labels", {}).get(REVISION_LABEL) == current for pod in pods)
+    revisions += [
+        pod["metadata"].get("labels", {}).get(REVISION_LABEL) for pod in pods if is_terminating(pod)
+    ]
     return {
         "observedGeneration": state.obj["metadata"].get("generation", 1),
         "replicas": len(pods),
         "readyReplicas": ready,
         "availableReplicas": ready,
-        "currentReplicas": of_current,
+        "currentReplicas": revisions.count(current),
         "updatedReplicas": updated,
         "currentRevision": current,
         "updateRevision": state.revision,

@@ -219,8 +219,10 @@ class FaultyApi:
                 await self._faults.delay()
                 self._alive()
                 self._interrupt()
-                async for bookmark in self._held_back(resource, reached):
-                    yield bookmark
+                if await self._held_back():
+                    for _ in range(BOOKMARKS):
+                        await asyncio.sleep(self._faults.rng.uniform(0.0, HELD_MAX_S / BOOKMARKS))
+                        yield _bookmark(resource, reached)
                 self._alive()
                 reached = event.object["metadata"]["resourceVersion"]
                 yield event
@@ -237,18 +239,13 @@ class FaultyApi:
         if self._faults.hits("watch_dropped"):
             raise OutcomeUnknown(0, "ConnectionReset", "injected: the watch was cut off")
 
-    async def _held_back(self, resource: Resource, reached: str) -> AsyncIterator[WatchEvent]:
-        """Wait before an event, perhaps; bookmarks that come meanwhile say how far the watch had got."""
+    async def _held_back(self) -> bool:
+        """Wait before an event, perhaps; the reply is whether bookmarks come meanwhile."""
         if self._faults.hits("watch_hung"):
             await asyncio.sleep(HUNG_S)
         if self._faults.hits("event_delayed"):
             await asyncio.sleep(self._faults.seconds())
-        if self._faults.hits("bookmarks_only"):
-            metadata: Obj = {"resourceVersion": reached, "creationTimestamp": None}
-            held = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
-            for _ in range(BOOKMARKS):
-                await asyncio.sleep(self._faults.rng.uniform(0.0, HELD_MAX_S / BOOKMARKS))
-                yield WatchEvent(WatchEventType.BOOKMARK, held)
+        return self._faults.hits("bookmarks_only")
 
     async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str = "") -> Obj:
         """``Api.get``."""
@@ -304,6 +301,13 @@ class FaultyApi:
         await self._call(
             f"bind {binding.name} to {binding.node}", self._api.bind(binding), lost="bind_reply_lost"
         )
+
+
+def _bookmark(resource: Resource, reached: str) -> WatchEvent:
+    """How far a watch had got."""
+    metadata: Obj = {"resourceVersion": reached, "creationTimestamp": None}
+    held = {"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata}
+    return WatchEvent(WatchEventType.BOOKMARK, held)
 
 
 def _what(verb: str, resource: Resource, name: str, subresource: str) -> str:

@@ -8,9 +8,10 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
-from extender.core.decode import text
+from extender.core.decode import mapping, text
 from extender.core.model import object_key
 from extender.kube.api import (
     NODES,
@@ -39,7 +40,7 @@ from extender.sim.scheduler.queueing_hints import (
     node_change_events,
     pod_change_events,
 )
-from extender.sim.scheduler.types import NodeView, PodInfo, node_view, pod_info
+from extender.sim.scheduler.types import NodeView, PodInfo, labels_of, node_view, pod_info
 
 log = logging.getLogger(__name__)
 
@@ -143,6 +144,22 @@ def _key(obj: Obj) -> str:
     return object_key(text(obj, "metadata", "namespace"), text(obj, "metadata", "name"))
 
 
+def _parsed(obj: Obj, before: PodInfo | None) -> PodInfo:
+    """A pod; where its spec is as it was (most changes are of status and annotations) only the rest is parsed."""
+    if before is None or before.obj.get("spec") != obj.get("spec"):
+        return pod_info(obj)
+    return replace(
+        before,
+        obj=obj,
+        uid=_uid(obj),
+        resource_version=text(obj, "metadata", "resourceVersion"),
+        labels=labels_of(obj),
+        nominated_node=text(obj, "status", "nominatedNodeName"),
+        deleting=bool(mapping(obj, "metadata").get("deletionTimestamp")),
+        start_time=text(obj, "status", "startTime"),
+    )
+
+
 def _uid(obj: Obj) -> str:
     return text(obj, "metadata", "uid")
 
@@ -217,8 +234,8 @@ class ClusterWatcher:
             if old is not None:
                 self._pod_gone(self.pods.pop(_key(old)))
             return
-        pod = pod_info(new)
-        before = self.pods.get(pod.key)
+        before = self.pods.get(_key(new))
+        pod = _parsed(new, before)
         self.pods[pod.key] = pod
         if pod.node_name:
             self._assigned(before, pod)
