@@ -9,7 +9,7 @@ import pytest
 from extender.simulation.run import Outcome, Trial, as_ranges, simulate
 from extender.simulation.shrink import shrink
 
-pytestmark = pytest.mark.sim
+pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
 
 EVENTS = 120
 FIXED = [Trial(seed, events=EVENTS) for seed in range(1001, 1007)]
