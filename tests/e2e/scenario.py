@@ -17,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-import yaml
-
 from extender.core.decode import pod_from, vpod_from
 from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, VPod
@@ -110,7 +108,7 @@ class System:
             await self._stack.aclose()
 
     async def _install(self) -> None:
-        self._audited_from = len(self._audit())
+        self.forget_audit()
         scheduling = asyncio.create_task(self._start_schedulers(), name="schedulers")
         try:
             # The embedded cluster takes them before it starts; an account of their own is in the manifests, applied once.
@@ -386,18 +384,16 @@ class System:
 
     # -- rights -------------------------------------------------------------------------------------------------
 
-    def _audit(self) -> list[dict[str, Any]]:
-        if isinstance(self.backend, RealBackend):
-            return self.backend.control_plane.audit_events()
-        return []
-
     def audit(self) -> list[dict[str, Any]]:
         """What ServiceAccounts asked of the real API server in this scenario."""
-        return self._audit()[self._audited_from :]
+        if isinstance(self.backend, RealBackend):
+            return self.backend.control_plane.audit_events(since=self._audited_from)
+        return []
 
     def forget_audit(self) -> None:
         """What was refused up to now was meant to be."""
-        self._audited_from = len(self._audit())
+        if isinstance(self.backend, RealBackend):
+            self._audited_from = self.backend.control_plane.audit_end()
 
     def nothing_forbidden(self) -> None:
         """AssertionError where RBAC refused a request of ours."""
@@ -412,8 +408,7 @@ class System:
 
 def _deployed(manifest: str) -> Sequence[str]:
     """The arguments of the first container of a manifest's Deployment, without its program."""
-    documents = yaml.safe_load_all((MANIFESTS / "base" / manifest).read_text())
-    (deployment,) = (obj for obj in documents if obj["kind"] == "Deployment")
+    (deployment,) = (obj for obj in load(MANIFESTS / "base" / manifest) if obj["kind"] == "Deployment")
     command: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
     return command[1:]
 
