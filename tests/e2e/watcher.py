@@ -90,6 +90,8 @@ class Watcher:
         self._forgotten_to = self._mark = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.versions: list[Version] = []
+        self.news = asyncio.Event()
+        """Set at each version, for whoever waits for what makes versions; it is theirs to clear."""
         self.may_lack_ledger = False
         """A scenario without webhook says so: a pod that was never stamped is not yet held to I2."""
         self.may_move: frozenset[MoveReason] = frozenset()
@@ -175,6 +177,7 @@ class Watcher:
         if version.number <= self._forgotten_to:
             raise RuntimeError(f"{version} came after what followed it had been checked")
         self.versions.append(version)
+        self.news.set()
 
     async def catch_up(self) -> None:
         """Returns when all that is stored now is among the versions. Raises TimeoutError."""
