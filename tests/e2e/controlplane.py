@@ -30,7 +30,8 @@ from tests.e2e.raw import RawHttp
 from tests.e2e.waiting import NotYet, eventually
 
 STAGES: Final = Path(__file__).parent / "controlplane" / "kwok-stages.yaml"
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 120.0
+"""Of one program: as many control planes as there are workers start at the same time, and each would do with some seconds alone."""
 STOP_TIMEOUT_S: Final = 1.0
 
 ADMIN: Final = "admin"
@@ -162,7 +163,6 @@ class ControlPlane:
         events = [json.loads(line) for line in self._audited(since).splitlines()]
         return [event for event in events if user in {"", event["user"]["username"]}]
 
-    def _next(self, name: str) -> str:
     def _audited(self, since: int) -> bytes:
         """Whole lines of the log: the last one may be half written."""
         if not self.audit_log.exists():
@@ -172,6 +172,7 @@ class ControlPlane:
             data = file.read()
         return data[: data.rfind(b"\n") + 1]
 
+    def _next(self, name: str) -> str:
         self._names += 1
         return f"{name}-{self._names}"
 

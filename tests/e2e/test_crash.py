@@ -19,6 +19,7 @@ VPODS_COUNT = 30
 SEED = int(os.environ.get("VREPLICA_E2E_SEED", "0")) or random.SystemRandom().randrange(1, 1_000_000)
 
 
+@pytest.mark.long
 async def test_killed_while_binding_again_and_again_it_settles_without_a_move(
     backend: Backend, tmp_path: Path
 ):
