@@ -75,9 +75,12 @@ differential: $(VENV)/stamp-test ## The embedded cluster against a real API serv
 	@$(BIN)/python -m tests.differential scheduler $(ARGS)
 
 .PHONY: e2e
-e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one
+WORKERS ?= 4
+# A scenario waits for most of its time: more of them than cores run side by side, each worker with a control plane of its own.
+e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one (WORKERS=N)
 	@$(BIN)/python -m tests.e2e.build
-	@$(BIN)/python -m pytest -q -m e2e tests/e2e --timeout 300 -p no:randomly $(ARGS)
+	@$(BIN)/python -m pytest -q -m e2e tests/e2e -p no:randomly -o faulthandler_timeout=0 -o log_level=INFO \
+	  -n $(WORKERS) --dist load --maxschedchunk 1 $(ARGS)
 
 .PHONY: image
 IMAGE ?= vreplica-scheduler:0.1.0

@@ -18,6 +18,7 @@ from tests.e2e.waiting import NotYet, eventually
 
 NODES_READY_TIMEOUT_S: Final = 30.0
 NODE_FAILED_TIMEOUT_S: Final = 60.0
+NODE_INTERVAL_S: Final = 0.2
 
 _FIRST: Final = ("Namespace", "CustomResourceDefinition")
 
@@ -144,7 +145,7 @@ async def nodes_ready(api: Api, names: Iterable[str], timeout_s: float = NODES_R
             raise NotYet(f"not ready: {waiting}, missing: {sorted(missing)}")
         return True
 
-    await eventually(look, timeout_s, f"{len(wanted)} nodes are Ready")
+    await eventually(look, timeout_s, f"{len(wanted)} nodes are Ready", interval_s=NODE_INTERVAL_S)
 
 
 async def node_failed(api: Api, name: str, timeout_s: float = NODE_FAILED_TIMEOUT_S) -> None:
@@ -157,7 +158,7 @@ async def node_failed(api: Api, name: str, timeout_s: float = NODE_FAILED_TIMEOU
             raise NotYet(f"Ready {condition(obj, 'Ready')}, taints {sorted(taints)}")
         return True
 
-    await eventually(look, timeout_s, f"{name} is marked as failed")
+    await eventually(look, timeout_s, f"{name} is marked as failed", interval_s=NODE_INTERVAL_S)
 
 
 async def pods_ready(

@@ -1,9 +1,11 @@
-"""Fixtures of the end-to-end suite: one control plane a session, one back end a test.
+"""Fixtures of the end-to-end suite: one control plane a worker, one back end a test.
 
-Theory of operation. ``control_plane`` is started by the first test that needs the real one and skips, with the reason, where it cannot
-run; tests on the embedded cluster run everywhere. ``backend`` gives every test that names it two runs. Fixtures that start processes are
-synchronous at session scope (nothing of a control plane is bound to an event loop) and asynchronous at function scope. When a
-test fails, the end of every log and the folder they are in are part of its report.
+Theory of operation. A scenario waits for most of its time (for a lease to run out, a node to be missed, a back-off), so several workers
+(pytest-xdist) run side by side, and nothing is shared between them: each has a control plane of its own and ports of its own.
+``control_plane`` is started by the first test that needs the real one and skips, with the reason, where it cannot run; tests on the
+embedded cluster run everywhere. ``backend`` gives every test that names it two runs. Fixtures that start processes are synchronous at
+session scope (nothing of a control plane is bound to an event loop) and asynchronous at function scope. When a test fails, the end of
+every log and the folder they are in are part of its report.
 """
 
 import asyncio
@@ -26,13 +28,17 @@ TEST_TIMEOUT_S: Final = 180
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder are ``e2e``, with a time limit of their own."""
+    """All tests of this folder are ``e2e``, with a time limit of their own; the ``long`` ones come first.
+
+    Workers take tests in this order: what takes longest must not be begun when the others are done.
+    """
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.e2e)
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(TEST_TIMEOUT_S))
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(wrapper=True)

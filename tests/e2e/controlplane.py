@@ -30,7 +30,8 @@ from tests.e2e.raw import RawHttp
 from tests.e2e.waiting import NotYet, eventually
 
 STAGES: Final = Path(__file__).parent / "controlplane" / "kwok-stages.yaml"
-START_TIMEOUT_S: Final = 60.0
+START_TIMEOUT_S: Final = 120.0
+"""Of one program: as many control planes as there are workers start at the same time, and each would do with some seconds alone."""
 STOP_TIMEOUT_S: Final = 1.0
 
 ADMIN: Final = "admin"
@@ -150,14 +151,26 @@ class ControlPlane:
         ]
         return await self._start_scheduler(name, arguments, "healthz")
 
-    def audit_events(self, user: str = "") -> list[dict[str, Any]]:
-        """What ServiceAccounts asked for so far, oldest first; ``user`` narrows to system:serviceaccount:NS:NAME."""
-        if not self.audit_log.exists():
-            return []
-        lines = self.audit_log.read_text().splitlines()
-        # The last line may be half written.
-        events = [json.loads(line) for line in lines if line.endswith("}")]
+    def audit_end(self) -> int:
+        """Where the audit log ends now: what comes later is behind it."""
+        return len(self._audited(0))
+
+    def audit_events(self, user: str = "", *, since: int = 0) -> list[dict[str, Any]]:
+        """What ServiceAccounts asked for so far, oldest first; ``user`` narrows to system:serviceaccount:NS:NAME.
+
+        ``since``: an ``audit_end``. The log is that of all scenarios so far, long before the last one.
+        """
+        events = [json.loads(line) for line in self._audited(since).splitlines()]
         return [event for event in events if user in {"", event["user"]["username"]}]
+
+    def _audited(self, since: int) -> bytes:
+        """Whole lines of the log: the last one may be half written."""
+        if not self.audit_log.exists():
+            return b""
+        with self.audit_log.open("rb") as file:
+            file.seek(since)
+            data = file.read()
+        return data[: data.rfind(b"\n") + 1]
 
     def _next(self, name: str) -> str:
         self._names += 1

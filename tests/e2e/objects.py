@@ -9,6 +9,7 @@ import base64
 import copy
 import json
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,11 +54,17 @@ def load(source: Source) -> list[Obj]:
     if source.is_dir():
         return [obj for path in _files_of(source) for obj in load(path)]
     found: list[Obj] = []
-    for document in yaml.safe_load_all(source.read_text()):
+    for document in copy.deepcopy(_documents(source.read_text())):
         if document is None or document.get("kind") == "Kustomization":
             continue
         found += document["items"] if document.get("kind") == "List" else [document]
     return found
+
+
+@cache
+def _documents(text: str) -> list[Obj | None]:
+    """Every scenario applies the same manifests, and YAML is slow to read."""
+    return list(yaml.safe_load_all(text))
 
 
 def _files_of(folder: Path) -> list[Path]:

@@ -70,7 +70,7 @@ async def terminating(system: System, pods: Iterable[str]) -> None:
             raise NotYet(f"{sorted(names - going)} are not")
         return True
 
-    await eventually(look, 30.0, f"{sorted(names)} are being deleted")
+    await system.eventually(look, 30.0, f"{sorted(names)} are being deleted")
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ async def rolled(system: System, image: str, pods: int) -> list[Obj]:
             raise NotYet(f"{images}")
         return objects
 
-    return await eventually(look, ROLL_TIMEOUT_S, f"{pods} pods run {image}")
+    return await system.eventually(look, ROLL_TIMEOUT_S, f"{pods} pods run {image}")
 
 
 async def without_pods(system: System) -> None:
@@ -142,7 +142,7 @@ async def without_pods(system: System) -> None:
             raise NotYet(f"{[obj['metadata']['name'] for obj in objects]}")
         return True
 
-    await eventually(look, 30.0, "the StatefulSet's pods are gone")
+    await system.eventually(look, 30.0, "the StatefulSet's pods are gone")
 
 
 # -- tenants ----------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ async def placed(system: System, tenant: str, timeout_s: float = 30.0) -> None:
             raise NotYet(f"{len(waiting)} of {len(vpods)} wait: {waiting[:5]}")
         return True
 
-    await eventually(look, timeout_s, f"all vpods of {tenant} are placed")
+    await system.eventually(look, timeout_s, f"all vpods of {tenant} are placed")
 
 
 async def told(
@@ -187,7 +187,7 @@ async def told(
             raise NotYet(str(seen))
         return True
 
-    await eventually(look, timeout_s, f"vpods of {tenant} say {status} {reason}")
+    await system.eventually(look, timeout_s, f"vpods of {tenant} say {status} {reason}")
 
 
 async def emptied(system: System, pods: Iterable[str], timeout_s: float = 45.0) -> None:
@@ -200,7 +200,7 @@ async def emptied(system: System, pods: Iterable[str], timeout_s: float = 45.0) 
             raise NotYet(f"{left}")
         return True
 
-    await eventually(look, timeout_s, f"{sorted(names)} hold nothing")
+    await system.eventually(look, timeout_s, f"{sorted(names)} hold nothing")
 
 
 async def seen(look: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None:

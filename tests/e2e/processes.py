@@ -30,7 +30,7 @@ from tests.e2e.waiting import NotYet, eventually
 STOP_TIMEOUT_S: Final = 15.0
 LOG_TAIL_BYTES_MAX: Final = 16 * 1024
 LOG_LINE_CHARS_MAX: Final = 400
-PORTS: Final = (20_000, 30_000)
+PORTS: Final = range(20_000, 30_000)
 PORT_TRIES_MAX: Final = 1000
 _chance: Final = random.SystemRandom()
 _handed_out: Final[set[int]] = set()
@@ -41,14 +41,22 @@ class ProcessFailed(Exception):
     """A program ended although it was needed; the text has its exit code and the end of its log."""
 
 
+def own_ports() -> range:
+    """The ports of this test process: workers that run side by side share none."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    return PORTS[worker % workers :: workers]
+
+
 def free_port() -> int:
     """A TCP port of loopback that was free a moment ago and was not handed out before.
 
     Below the ports that systems give to outgoing connections, so that none of those takes it before its program listens, or
     between two starts of one.
     """
+    ports = own_ports()
     for _ in range(PORT_TRIES_MAX):
-        port = _chance.randrange(*PORTS)
+        port = _chance.choice(ports)
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             with contextlib.suppress(OSError):

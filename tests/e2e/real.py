@@ -215,14 +215,20 @@ class RealBackend:
         return True
 
     async def _no_policy(self) -> bool:
-        """The API server forgets a policy once a second: the next scenario may be about facts of Kubernetes alone."""
+        """The API server forgets policies once a second, maybe not all at once: the next scenario may be about facts of Kubernetes."""
         forged = pod("default", "probe", nodeName="nowhere")
-        forged["metadata"] |= {"annotations": {PLACEMENTS_ANNOTATION: '{"no/body":1}'}}
-        answer = await self.raw.request(
-            "POST", "/api/v1/namespaces/default/pods", forged, query={"dryRun": "All"}
-        )
-        if "ValidatingAdmissionPolicy" in answer.message:
-            raise NotYet(answer.message)
+        binding: Obj = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": "probe", "namespace": "default"},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": "nowhere"},
+        }
+        pods = "/api/v1/namespaces/default/pods"
+        for path, body in ((pods, forged), (f"{pods}/probe/binding", binding)):
+            body["metadata"] |= {"annotations": {PLACEMENTS_ANNOTATION: '{"no/body":1}'}}
+            answer = await self.raw.request("POST", path, body, query={"dryRun": "All"})
+            if "ValidatingAdmissionPolicy" in answer.message:
+                raise NotYet(answer.message)
         return True
 
     async def _delete_all(self, entry: str) -> list[str]:

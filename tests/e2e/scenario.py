@@ -12,12 +12,10 @@ import base64
 import contextlib
 import logging
 import ssl
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
-
-import yaml
 
 from extender.core.decode import pod_from, vpod_from
 from extender.core.ledger import ledger_slots
@@ -30,7 +28,7 @@ from tests.e2e.processes import VENV_BIN, Probe, Process, free_port
 from tests.e2e.raw import RawHttp
 from tests.e2e.real import RealBackend
 from tests.e2e.replica import Replica
-from tests.e2e.waiting import NotYet, eventually
+from tests.e2e.waiting import NotYet, T, eventually
 from tests.e2e.watcher import Watcher
 
 log: Final = logging.getLogger(__name__)
@@ -42,6 +40,8 @@ WEBHOOK_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook"
 POOL: Final = "dispatcher"
 SLOTS_PER_POD: Final = 20
 SETTLE_TIMEOUT_S: Final = 45.0
+LOOK_INTERVAL_S: Final = 0.1
+"""Between two looks at a time when much changes."""
 QUICK_ELECTION: Final[Mapping[str, float]] = {
     "leaseDurationSeconds": 2,
     "renewDeadlineSeconds": 1.5,
@@ -110,7 +110,7 @@ class System:
             await self._stack.aclose()
 
     async def _install(self) -> None:
-        self._audited_from = len(self._audit())
+        self.forget_audit()
         scheduling = asyncio.create_task(self._start_schedulers(), name="schedulers")
         try:
             # The embedded cluster takes them before it starts; an account of their own is in the manifests, applied once.
@@ -302,7 +302,11 @@ class System:
                 raise NotYet("still the old one")
             return stored
 
-        return await eventually(look, 15.0, f"a new pod {before.key}")
+        return await self.eventually(look, 15.0, f"a new pod {before.key}")
+
+    async def eventually(self, look: Callable[[], Awaitable[T]], timeout_s: float, what: str) -> T:
+        """``waiting.eventually`` for what VPods, adapter pods and StatefulSets become: it looks when one of them has changed."""
+        return await eventually(look, timeout_s, what, interval_s=LOOK_INTERVAL_S, news=self.watcher.news)
 
     async def all_vpods(self) -> dict[str, VPod]:
         """The VPods by key."""
@@ -321,7 +325,7 @@ class System:
         ``down``: names of pods that are not Ready as long as their node has failed. The watcher has seen all that when it
         returns.
         """
-        adapters = await eventually(lambda: self._settled(pods, down), timeout_s, "settled", interval_s=0.1)
+        adapters = await self.eventually(lambda: self._settled(pods, down), timeout_s, "settled")
         await self.watcher.catch_up()
         return adapters
 
@@ -386,18 +390,16 @@ class System:
 
     # -- rights -------------------------------------------------------------------------------------------------
 
-    def _audit(self) -> list[dict[str, Any]]:
-        if isinstance(self.backend, RealBackend):
-            return self.backend.control_plane.audit_events()
-        return []
-
     def audit(self) -> list[dict[str, Any]]:
         """What ServiceAccounts asked of the real API server in this scenario."""
-        return self._audit()[self._audited_from :]
+        if isinstance(self.backend, RealBackend):
+            return self.backend.control_plane.audit_events(since=self._audited_from)
+        return []
 
     def forget_audit(self) -> None:
         """What was refused up to now was meant to be."""
-        self._audited_from = len(self._audit())
+        if isinstance(self.backend, RealBackend):
+            self._audited_from = self.backend.control_plane.audit_end()
 
     def nothing_forbidden(self) -> None:
         """AssertionError where RBAC refused a request of ours."""
@@ -412,8 +414,7 @@ class System:
 
 def _deployed(manifest: str) -> Sequence[str]:
     """The arguments of the first container of a manifest's Deployment, without its program."""
-    documents = yaml.safe_load_all((MANIFESTS / "base" / manifest).read_text())
-    (deployment,) = (obj for obj in documents if obj["kind"] == "Deployment")
+    (deployment,) = (obj for obj in load(MANIFESTS / "base" / manifest) if obj["kind"] == "Deployment")
     command: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
     return command[1:]
 

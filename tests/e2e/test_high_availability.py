@@ -140,6 +140,7 @@ async def loaded(pair: Pair, tenant: str, *, period_s: float = 0.3) -> AsyncIter
         await asyncio.gather(loading, return_exceptions=True)
 
 
+@pytest.mark.long
 @on_the_real_one
 async def test_both_replicas_are_upgraded_one_after_the_other_under_load_and_nothing_moves(
     backend: Backend, tmp_path: Path
@@ -169,6 +170,7 @@ async def test_both_replicas_are_upgraded_one_after_the_other_under_load_and_not
         assert await pair.watcher.moves() == []
 
 
+@pytest.mark.long
 @on_the_real_one
 async def test_two_leaders_by_misconfiguration_overcommit_nothing_and_one_of_them_puts_all_right(
     backend: Backend, tmp_path: Path
@@ -229,6 +231,7 @@ async def lead_beside(pair: Pair, replica: Replica) -> None:
     await replica.leads()
 
 
+@pytest.mark.long
 @on_the_real_one
 async def test_a_leader_that_is_frozen_past_its_lease_in_the_middle_of_placing_writes_no_ledger_when_it_wakes(
     backend: Backend, tmp_path: Path

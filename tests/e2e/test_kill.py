@@ -87,6 +87,7 @@ class Rounds:
             self._draining = ""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("backend_name", ["real"])
 async def test_the_leader_is_killed_twelve_times_and_nothing_is_overcommitted_lost_or_moved_without_reason(

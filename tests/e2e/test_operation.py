@@ -9,6 +9,8 @@ import random
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from extender.core.model import split_key
 from extender.core.moves import MoveReason
 from extender.kube.api import PODS
@@ -41,6 +43,7 @@ BRISK: Final[dict[str, Any]] = {
 """Of a pool: looks every second whether fewer pods are enough, and moves what it has to."""
 
 
+@pytest.mark.long
 async def test_a_pool_grows_with_its_busy_tenants_and_shrinks_to_its_floor_when_they_leave(
     backend: Backend, tmp_path: Path
 ):

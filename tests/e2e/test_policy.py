@@ -23,6 +23,8 @@ from tests.e2e.waiting import NotYet, eventually
 MERGE: Final = "application/merge-patch+json"
 LEDGER: Final = '{"tenant/a":3}'
 FORGED: Final = '{"tenant/a":20}'
+PROBE: Final = "probe"
+"""A pool whose status nobody may write once its policy is in force."""
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 NO_WEBHOOK: Final = without("Deployment", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
@@ -43,6 +45,11 @@ class Guarded:
         """URL of the namespace's pods."""
         return f"/api/v1/namespaces/{self.namespace}/pods"
 
+    @property
+    def pools(self) -> str:
+        """URL of the namespace's AdapterPools."""
+        return f"/apis/{API_VERSION}/namespaces/{self.namespace}/adapterpools"
+
     def url(self, name: str = f"{POOL}-0", subresource: str = "") -> str:
         """URL of one pod."""
         return f"{self.pods}/{name}" + (f"/{subresource}" if subresource else "")
@@ -54,7 +61,7 @@ async def guarded(real: RealBackend) -> AsyncIterator[Guarded]:
     await real.apply([MANIFESTS / "base"], NO_WEBHOOK)
     namespace = await real.namespace("adapters")
     (node,) = await real.add_nodes(1)
-    await real.apply([_role_binding(namespace)])
+    await real.apply([_role_binding(namespace), adapter_pool(namespace, PROBE)])
     async with AsyncExitStack() as stack:
         service, tenant = [
             await stack.enter_async_context(RawHttp(await real.token_for(account)))
@@ -70,15 +77,19 @@ async def guarded(real: RealBackend) -> AsyncIterator[Guarded]:
 
 
 async def _in_force(there: Guarded) -> bool:
-    """The API server takes up new policies once a second."""
-    answer = await there.admin.request(
-        "POST",
-        there.pods,
-        adapter(there, "probe", {PLACEMENTS_ANNOTATION: LEDGER}, nodeName=there.node),
-        query={"dryRun": "All"},
-    )
-    if answer.status != 403:
-        raise NotYet(f"{answer.status} {answer.message}")
+    """The API server takes up new policies once a second, and what it takes may be some of them: each is asked for."""
+    forged = adapter(there, "probe", {PLACEMENTS_ANNOTATION: LEDGER}, nodeName=there.node)
+    status = f"{there.pools}/{PROBE}/status"
+    for method, url, body, content_type in (
+        ("POST", there.pods, forged, "application/json"),
+        ("POST", there.url("probe", "binding"), binding(there, "probe", LEDGER), "application/json"),
+        ("PATCH", status, {"status": {"observedGeneration": 1}}, MERGE),
+    ):
+        answer = await there.admin.request(
+            method, url, body, content_type=content_type, query={"dryRun": "All"}
+        )
+        if "ValidatingAdmissionPolicy" not in answer.message:
+            raise NotYet(f"{method} {url}: {answer.status} {answer.message}")
     for policy in (await there.admin.get(POLICIES)).body["items"]:
         if policy["metadata"]["generation"] != policy.get("status", {}).get("observedGeneration"):
             raise NotYet(f"{policy['metadata']['name']} is not checked yet")

@@ -7,6 +7,7 @@ text is in the message of the ``TimeoutError``. Any other exception is a defect 
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -15,6 +16,7 @@ from extender.kube.api import NotFound
 T = TypeVar("T")
 
 POLL_INTERVAL_S: Final = 0.05
+NEWSLESS_INTERVAL_S: Final = 0.5
 STATE_CHARS_MAX: Final = 2000
 
 
@@ -28,10 +30,12 @@ async def eventually(
     message: str = "",
     *,
     interval_s: float = POLL_INTERVAL_S,
+    news: asyncio.Event | None = None,
 ) -> T:
     """The first true value of ``predicate``; TimeoutError with ``message`` and the last state seen after ``timeout_s``.
 
-    A NotFound of the API server is "not yet": most waits are for something to appear.
+    A NotFound of the API server is "not yet": most waits are for something to appear. ``news`` is set when there is a reason to
+    look again; without any it looks each ``NEWSLESS_INTERVAL_S`` all the same, for it may wait for what makes no news.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -39,6 +43,8 @@ async def eventually(
     seen = "nothing"
     while True:
         rounds += 1
+        if news is not None:
+            news.clear()
         try:
             value = await asyncio.wait_for(predicate(), max(0.1, started + timeout_s - loop.time()))
         except (NotYet, AssertionError, NotFound) as error:
@@ -55,3 +61,7 @@ async def eventually(
                 f"{what}: not so within {timeout_s:g} s ({rounds} looks); last seen: {seen[:STATE_CHARS_MAX]}"
             )
         await asyncio.sleep(interval_s)
+        if news is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(NEWSLESS_INTERVAL_S):
+                    await news.wait()

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from extender.core.decode import pod_from, vpod_from
-from extender.core.ledger import decode_ledger, ledger_slots
-from extender.core.model import Condition, VPod
+from extender.core.ledger import ledger_slots
+from extender.core.model import AdapterPod, Condition, VPod
 from extender.core.moves import MoveReason
 from extender.core.names import POOL_LABEL
 from extender.kube.api import PODS, STATEFULSETS, VPODS, Api, ListOptions, Obj, Resource, WatchEventType
@@ -66,7 +66,7 @@ class SeenMove:
 class _World:
     """What stood on the API server at one moment of the history."""
 
-    pods: dict[str, Obj] = field(default_factory=dict)
+    pods: dict[str, AdapterPod] = field(default_factory=dict)
     ordinals: dict[str, range] = field(default_factory=dict)
     """StatefulSet -> its ordinals."""
     vpods: dict[str, VPod] = field(default_factory=dict)
@@ -90,6 +90,8 @@ class Watcher:
         self._forgotten_to = self._mark = 0
         self._tasks: list[asyncio.Task[None]] = []
         self.versions: list[Version] = []
+        self.news = asyncio.Event()
+        """Set at each version, for whoever waits for what makes versions; it is theirs to clear."""
         self.may_lack_ledger = False
         """A scenario without webhook says so: a pod that was never stamped is not yet held to I2."""
         self.may_move: frozenset[MoveReason] = frozenset()
@@ -175,6 +177,7 @@ class Watcher:
         if version.number <= self._forgotten_to:
             raise RuntimeError(f"{version} came after what followed it had been checked")
         self.versions.append(version)
+        self.news.set()
 
     async def catch_up(self) -> None:
         """Returns when all that is stored now is among the versions. Raises TimeoutError."""
@@ -207,8 +210,8 @@ class Watcher:
         if version.gone:
             world.pods.pop(version.key, None)
             return
-        world.pods[version.key] = version.object
-        taken = ledger_slots(pod_from(version.object).ledger)
+        pod = world.pods[version.key] = pod_from(version.object)
+        taken = ledger_slots(pod.ledger)
         if taken > self._slots:
             yield f"I1: {version} has a ledger of {taken} slots over {self._slots}"
         for vpod in world.vpods.values():
@@ -242,13 +245,10 @@ class Watcher:
     def _uncovered(self, world: _World, vpod: VPod, version: Version) -> Iterable[str]:
         namespace = vpod.pool.partition("/")[0]
         for name, count in vpod.placements.items():
-            obj = world.pods.get(f"{namespace}/{name}")
-            if obj is None or not obj["spec"].get("nodeName"):
+            pod = world.pods.get(f"{namespace}/{name}")
+            if pod is None or not pod.node or (self.may_lack_ledger and pod.ledger_text is None):
                 continue
-            pod = pod_from(obj)
-            if self.may_lack_ledger and pod.ledger_text is None:
-                continue
-            share = decode_ledger(pod.ledger_text).get(vpod.key)
+            share = pod.ledger.get(vpod.key)
             if share is None or share.vreplicas < count:
                 yield f"I2: after {version}, {vpod.key} publishes {count} on {name}, whose ledger has {share}"
 
@@ -302,6 +302,6 @@ def _stranded(world: _World, version: Version, ordinal: int) -> Iterable[str]:
     for vpod in world.vpods.values():
         if vpod.pool.partition("/")[0] == namespace and vpod.placements.get(pod_name):
             yield f"I4: {version} takes {pod_name} away, where {vpod.key} publishes {vpod.placements[pod_name]}"
-    obj = world.pods.get(f"{namespace}/{pod_name}")
-    if obj is not None and obj["spec"].get("nodeName") and (ledger := pod_from(obj).ledger):
-        yield f"I4: {version} takes {pod_name} away, whose ledger has {sorted(ledger)}"
+    pod = world.pods.get(f"{namespace}/{pod_name}")
+    if pod is not None and pod.node and pod.ledger:
+        yield f"I4: {version} takes {pod_name} away, whose ledger has {sorted(pod.ledger)}"
