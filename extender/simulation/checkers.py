@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.core.names import ZONE_LABEL
 from extender.core.rebalance.absence import epoch_s
 from extender.kube.api import Obj
 from extender.sim.apiserver.store import Change
@@ -62,9 +63,11 @@ class Checkers:
         *,
         excuse_s: float = EXCUSE_S,
         now_of: Callable[[str], float] = lambda _actor: wall_clock(),
+        two_lead: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``now_of``: an actor's own wall clock, epoch seconds."""
+        """``now_of``: an actor's own wall clock, epoch seconds. ``two_lead``: what the service writes may cross; I1 holds."""
         self._now_of = now_of
+        self._two_lead = two_lead
         self._trace = trace
         self._excuse_s = excuse_s
         self.violations: list[str] = []
@@ -149,7 +152,9 @@ class Checkers:
 
     def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None and (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
-            self.stored.node_slots[after["metadata"]["name"]] = int(slots)
+            name = after["metadata"]["name"]
+            self.stored.node_slots[name] = int(slots)
+            self.stored.zone_of[name] = (after["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
 
     def _slots_lately(self, pool: Pool) -> int:
         """The largest slotsPerPod that a decision written now may have seen."""
@@ -175,7 +180,7 @@ class Checkers:
             return
         by_service = ACTOR.get().startswith(SERVICE)
         bound_now = old is None or not old.node
-        if not by_service and (bound_now or pod.text != (old.text if old else None)):
+        if (not by_service or self._two_lead()) and (bound_now or pod.text != (old.text if old else None)):
             self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
             self._uncovering[pod.name] = self._unrepaired[pod.name]
         if by_service and (bound_now or old is None or pod.text != old.text):
@@ -260,7 +265,7 @@ class Checkers:
             for name in new.placements:
                 self._unrepaired[name] = self._uncovering[name] = f"weight of {new.key} has changed"
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
-            if ACTOR.get().startswith(SERVICE):
+            if ACTOR.get().startswith(SERVICE) and not self._two_lead():
                 self._check_i4(old, new)
                 self._check_honest(new)
             else:

@@ -1,11 +1,13 @@
 """What a seed draws before anything happens: how large the world is, its pools, and how often what fails."""
 
 import random
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
 from extender.kube.api import Obj
-from extender.simulation.profile import ALL_KINDS
+from extender.sim.faults import FaultKind
+from extender.simulation.profile import ALL_KINDS, DRAWN_LAST
 from extender.simulation.world import Scale
 
 DELAY_MEAN_MAX_S: Final = 0.02
@@ -15,9 +17,18 @@ PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 
 
 def drawn_faults(rng: random.Random) -> dict[str, float]:
-    """Rates by kind. A seed has few of the kinds or many, each as frequent as it may be, or less."""
+    """Rates by kind, but for ``DRAWN_LAST``. A seed has few of the kinds or many, each as frequent as it may be, or less."""
     share = rng.choice((0.05, 0.15, 0.3, 0.6, 0.9))
-    return {kind.name: rng.uniform(0.0, kind.most) if rng.random() < share else 0.0 for kind in ALL_KINDS}
+    return _drawn(rng, share, (kind for kind in ALL_KINDS if kind.name not in DRAWN_LAST))
+
+
+def drawn_last(rng: random.Random) -> dict[str, float]:
+    """Rates of ``DRAWN_LAST``, by kind."""
+    return _drawn(rng, 0.15, (kind for kind in ALL_KINDS if kind.name in DRAWN_LAST))
+
+
+def _drawn(rng: random.Random, share: float, kinds: Iterable[FaultKind]) -> dict[str, float]:
+    return {kind.name: rng.uniform(0.0, kind.most) if rng.random() < share else 0.0 for kind in kinds}
 
 
 def drawn_delays(rng: random.Random) -> dict[str, float]:

@@ -49,8 +49,16 @@ ACT_KINDS: Final = tuple(
         ("ledgerEdited", 0.015, "a person changes a ledger: less, more, garbage, gone"),
         ("statusEdited", 0.015, "a person changes the placements of a vpod"),
         ("boundElsewhere", 0.03, "another scheduler binds one of our pods"),
+        ("leaseDeleted", 0.006, "the Lease is deleted by hand, while the leader leads"),
+        (
+            "rivalLeader",
+            0.004,
+            "for up to 30 s a replica with a Lease of its own leads beside the leader: I1 holds, the rest once it has gone",
+        ),
     )
 )
+DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader"})
+"""Kinds that have come later: drawn after all else, so that seeds from before are what they were."""
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
 _DELAYS: Final = ("delayMeanS", "slowMaxS")

@@ -20,7 +20,7 @@ from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
 from extender.sim.faults import FaultRates, named
 from extender.simulation.checkers import EXCUSE_S, Checkers
-from extender.simulation.draws import drawn_delays, drawn_faults, drawn_scale
+from extender.simulation.draws import drawn_delays, drawn_faults, drawn_last, drawn_scale
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.simulation.workload import Workload
 from extender.simulation.world import Replica, World
@@ -123,8 +123,9 @@ def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
 
 def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, float]]:
     """Rates of calls and watches, and of acts by kind."""
-    rates = trial.profile.rates_of(drawn_faults(rng))
+    drawn = drawn_faults(rng)
     delays = {**drawn_delays(rng), **trial.profile.delays}
+    rates = trial.profile.rates_of({**drawn, **drawn_last(rng)})
     if trial.faults is not None:
         rates = {kind: rate if kind in trial.faults else 0.0 for kind, rate in rates.items()}
     acts = {kind.name: rates.pop(kind.name) for kind in ACT_KINDS}
@@ -138,7 +139,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
-    checkers = Checkers(world.trace, excuse_s=excuse_s, now_of=world.now_of)
+    checkers = Checkers(world.trace, excuse_s=excuse_s, now_of=world.now_of, two_lead=world.two_lead)
     world.cluster.server.store.subscribers.append(checkers.on_change)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:

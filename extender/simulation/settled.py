@@ -15,6 +15,8 @@ class Stored:
     pools: dict[str, Pool] = field(default_factory=dict)
     node_slots: dict[str, int] = field(default_factory=dict)
     """Of nodes that declare any."""
+    zone_of: dict[str, str] = field(default_factory=dict)
+    """Node name -> zone."""
 
     def pool_of(self, vpod: VPod) -> Pool:
         """Its pool; an empty one where there is none."""
@@ -52,19 +54,34 @@ class Stored:
     def _pod_differences(self, pool: Pool) -> Iterator[str]:
         for name in sorted(pool.names):
             pod = self.pods.get(name)
-            # It asks for what it was created with, whatever its pool says by now.
-            slots = pool.slots if pod is None or pod.slots is None else pod.slots
-            may_wait = pod is not None and not pod.deleting and not self._a_node_has(slots)
-            if (pod is None or not pod.node or pod.deleting) and not may_wait:
+            if (pod is None or not pod.node or pod.deleting) and not self._may_wait(pool, pod):
                 yield f"pod {name} is missing, pending or being deleted"
+
+    def _may_wait(self, pool: Pool, pod: Pod | None) -> bool:
+        """Whether no node has slots for a pod; under a hard zone rule, whether a zone has none, which may be its own."""
+        if pod is None or pod.node or pod.deleting:
+            return False
+        # It asks for what it was created with, whatever its pool says by now.
+        slots = pool.slots if pod.slots is None else pod.slots
+        full = [zone for zone, most in self._most_left().items() if most < slots]
+        return bool(full) if pool.profile == "ha" else not self._a_node_has(slots)
 
     def _a_node_has(self, slots: int) -> bool:
         """Whether one more pod of so many slots would find a node; all nodes declare slots, or none."""
+        left = self._most_left()
+        return not left or max(left.values()) >= slots
+
+    def _most_left(self) -> dict[str, int]:
+        """Zone -> the most slots that one of its nodes has left; empty where nodes declare none."""
         left = dict(self.node_slots)
         for pod in self.pods.values():
             if pod.node in left:
                 left[pod.node] -= pod.slots or 0
-        return not left or max(left.values()) >= slots
+        most: dict[str, int] = {}
+        for node, slots in left.items():
+            zone = self.zone_of.get(node, "")
+            most[zone] = max(most.get(zone, slots), slots)
+        return most
 
     def _ledger_differences(self, pod: Pod) -> list[str]:
         if not pod.node:
@@ -138,7 +155,9 @@ class Stored:
         pool = self.pool_of(vpod)
         if pool.profile == "ha":
             return False
-        may_grow = pool.max_pods is None or len(pool.ordinals) < pool.max_pods
+        # A pod that waits for a node will have room when it gets one; a pool does not grow beyond it meanwhile.
+        waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
+        may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
         return bool(self._free(vpod)) or (
             may_grow and vpod.weight <= pool.slots and self._a_node_has(pool.slots)
         )

@@ -35,6 +35,7 @@ from extender.kube.api import (
 )
 from extender.kube.reflector import Reflector
 from extender.service.config import Config, LeaderElectionConfig
+from extender.service.proofs import UNDER_WAY_S
 from extender.service.verbs import ERROR
 from extender.shipped import manifests, manifests_dir
 from extender.sim.apiserver.admission import WebhookCall, WebhookCallError
@@ -52,6 +53,7 @@ from webhook.caches import WebhookCaches
 from webhook.mutate import stamp
 from webhook.review import decode_review, encode_review
 
+LEASE: Final = "vreplica-scheduler"
 SYSTEM: Final = "vreplica-system"
 NS: Final = "adapters"
 NAME: Final = "dispatcher"
@@ -129,14 +131,16 @@ class Trace:
 class Replica:
     """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
 
-    def __init__(self, name: str, api: FaultyApi, rng: random.Random) -> None:
+    def __init__(self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE) -> None:
         self.name = name
+        self.rival = lease != LEASE
+        """Whether it competes for a Lease of its own, and so leads whoever else does."""
         self.api = api
         self.clock_ahead_s = 0.0
         """Of its wall clock. Its monotonic clock is right."""
         self._context = copy_context()
         self._context.run(PROCESS.set, name)
-        config = Config(leader_election=LeaderElectionConfig(resource_namespace=SYSTEM))
+        config = Config(leader_election=LeaderElectionConfig(resource_namespace=SYSTEM, resource_name=lease))
         self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
         self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
@@ -230,6 +234,7 @@ class World:
         self.problems: list[str] = []
         """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
         self._started = 0
+        self._rivals_until = 0.0
         self._scheduler: asyncio.Task[None] | None = None
         self._versions: list[tuple[float, int]] = []
         """(time, version) of the latest writes, for lists from old caches."""
@@ -357,17 +362,24 @@ class World:
 
     # -- the service ----------------------------------------------------------------------------------------------
 
-    def start_replica(self) -> Replica:
-        """A new process of the service."""
+    def start_replica(self, *, lease: str = LEASE) -> Replica:
+        """A new process of the service. ``lease``: the name of the one that it competes for."""
         self._started += 1
         name = f"replica-{self._started}"
-        replica = Replica(name, self.api(name, self.faults), self.rng(name))
+        replica = Replica(name, self.api(name, self.faults), self.rng(name), lease=lease)
         replica.task.add_done_callback(self._ended)
         self.replicas.append(replica)
         self._clocks[name] = replica.now
         self._processes.append(replica.task)
-        self.trace(f"{name} started")
+        self.trace(f"{name} started{' as a rival' if replica.rival else ''}")
         return replica
+
+    def two_lead(self) -> bool:
+        """Whether a rival is there, or may still have something under way: then I1 alone is promised."""
+        now = asyncio.get_running_loop().time()
+        if any(replica.rival for replica in self.replicas):
+            self._rivals_until = now + UNDER_WAY_S
+        return now < self._rivals_until
 
     def now_of(self, actor: str) -> float:
         """Its wall clock, epoch seconds."""
@@ -390,8 +402,9 @@ class World:
 
     @property
     def leader(self) -> Replica | None:
-        """One that believes that it leads."""
-        return next((r for r in self.replicas if not r.api.crashed and r.service.leading()), None)
+        """One that believes that it leads, rivals aside."""
+        ours = (r for r in self.replicas if not r.rival and not r.api.crashed)
+        return next((r for r in ours if r.service.leading()), None)
 
     async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
         """Wait until it holds; AssertionError if it takes too long."""

@@ -6,6 +6,7 @@ changes what is drawn; `make mutants` tells whether the simulation as a whole st
 
 import pytest
 
+from extender.simulation.profile import FaultProfile
 from extender.simulation.run import Outcome, Trial, as_ranges, simulate
 from extender.simulation.shrink import shrink
 
@@ -23,6 +24,17 @@ FOUND = [
     *(Trial(seed, events=60) for seed in (29629017, 29629059, 50000204, 50000330, 51000499, 52000241)),
 ]
 """Seen to fail: what they found is told in docs/reliability.md."""
+
+RIVALS = [
+    Trial(seed, events=60, profile=FaultProfile({"rivalLeader": 0.05, "leaseDeleted": 0.02}))
+    for seed in (1, 2, 3)
+]
+
+
+def test_a_rival_leads_beside_the_leader_and_i1_holds():
+    outcomes = [simulate(trial) for trial in RIVALS]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(RIVALS)
+    assert sum(outcome.faults["rivalLeader"] for outcome in outcomes) >= len(RIVALS)
 
 
 @pytest.mark.parametrize("trial", [*FIXED, *PLAIN, *FOUND], ids=Trial.command)

@@ -12,14 +12,15 @@ import orjson
 from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, Obj
 from extender.simulation.facts import PLACEMENTS, SLOTS
 from extender.simulation.workload.acts import Scene
-from extender.simulation.world import NS, SYSTEM, TENANTS, ZONES
+from extender.simulation.world import LEASE, NS, SYSTEM, TENANTS, ZONES
 
 REPLICAS_MAX: Final = 3
 PODS_MAX: Final = 12
 """What somebody else may set the replicas to."""
 PAUSE_MAX_S: Final = 40.0
 """A lease lasts 15 s."""
-LEASE: Final = "vreplica-scheduler"
+RIVALS_LEASE: Final = "vreplica-scheduler-rival"
+RIVAL_MAX_S: Final = 30.0
 
 
 class Mischief:
@@ -50,6 +51,8 @@ class Mischief:
             "ledgerEdited": self._edit_ledger,
             "statusEdited": self._edit_status,
             "boundElsewhere": self._bind_elsewhere,
+            "leaseDeleted": self._delete_lease,
+            "rivalLeader": self._start_rival,
         }
 
     async def calm_down(self) -> None:
@@ -58,6 +61,7 @@ class Mischief:
         for task in list(self._later):
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
+        self._kill_rivals()
         for replica in self._scene.world.replicas:
             replica.resume()
             replica.api.crash_at_call = None
@@ -131,7 +135,7 @@ class Mischief:
 
     def _other(self) -> str | None:
         """Identity of a replica that does not hold the Lease."""
-        names = [replica.service.identity for replica in self._scene.world.replicas]
+        names = [replica.service.identity for replica in self._scene.world.replicas if not replica.rival]
         others = [name for name in names if name != self._holder()]
         return self._scene.rng.choice(others) if others else None
 
@@ -149,6 +153,29 @@ class Mischief:
         await self._give_lease(other)
         self._soon(self._scene.rng.uniform(0.1, 6.0), lambda: self._give_lease(first))
         return True
+
+    async def _delete_lease(self) -> bool:
+        if not self._holder():
+            return False
+        await self._scene.world.cluster.delete(LEASES, SYSTEM, LEASE)
+        return True
+
+    async def _start_rival(self) -> bool:
+        world = self._scene.world
+        if world.two_lead():
+            return False
+        world.start_replica(lease=RIVALS_LEASE)
+
+        async def end() -> None:
+            self._kill_rivals()
+
+        self._soon(self._scene.rng.uniform(5.0, RIVAL_MAX_S), end)
+        return True
+
+    def _kill_rivals(self) -> None:
+        world = self._scene.world
+        for rival in [replica for replica in world.replicas if replica.rival]:
+            world.kill(rival)
 
     async def _clock_jump(self) -> bool:
         if not self._scene.world.replicas:
