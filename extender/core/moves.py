@@ -1,6 +1,7 @@
 """``Move`` and ``MoveReason``: vreplicas that leave a pod where they could have stayed, and why (I4)."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -35,3 +36,25 @@ class Move:
         """For people: in events, conditions and logs."""
         to = f" to {self.to_pod}" if self.to_pod else ""
         return f"{self.vreplicas} vreplicas {verb} from {self.from_pod}{to} ({self.reason})"
+
+
+def moves_made(moves: Iterable[Move], before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Move]:
+    """What of one vpod's decided ``moves`` happens as its placements ``before`` (pod name -> vreplicas) become ``after``.
+
+    A part may not be covered yet, and follows later; a part may have been told before. First those that leave one pod and come
+    to the other, then those that only leave.
+    """
+    left = {name: count - after.get(name, 0) for name, count in before.items()}
+    came = {name: count - before.get(name, 0) for name, count in after.items()}
+    rest: list[Move] = []
+    for move in moves:
+        count = max(0, min(move.vreplicas, left.get(move.from_pod, 0), came.get(move.to_pod, 0)))
+        if count:
+            left[move.from_pod] -= count
+            came[move.to_pod] -= count
+            yield replace(move, vreplicas=count)
+        rest.append(replace(move, vreplicas=move.vreplicas - count))
+    for move in rest:
+        if (count := min(move.vreplicas, left.get(move.from_pod, 0))) > 0:
+            left[move.from_pod] -= count
+            yield replace(move, vreplicas=count)

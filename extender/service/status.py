@@ -7,6 +7,7 @@ from typing import Final
 
 from extender.core.decode import vpod_from
 from extender.core.model import Condition, VPod
+from extender.core.moves import moves_made
 from extender.core.plan import Decision
 from extender.core.reasons import ConflictReason
 from extender.kube.api import VPODS, Obj, Resource
@@ -106,12 +107,8 @@ def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], 
 
 
 def _moved(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> list[Obj]:
-    """The Moved condition where this write takes vreplicas away that were published; else nothing new to say."""
-    moves = [
-        move
-        for move in decision.moves
-        if placements.get(move.from_pod, 0) < vpod.placements.get(move.from_pod, 0)
-    ]
+    """The Moved condition where this write takes vreplicas away that were published, of these alone; else nothing new to say."""
+    moves = list(moves_made(decision.moves, vpod.placements, placements))
     if not moves:
         return []
     return [

@@ -9,6 +9,7 @@ A watch that had to be started anew from a list would have a gap, so ``Expired``
 """
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,11 +20,13 @@ from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, Condition, VPod
 from extender.core.moves import MoveReason
 from extender.core.names import POOL_LABEL
+from extender.core.rebalance.absence import epoch_s
 from extender.kube.api import PODS, STATEFULSETS, VPODS, Api, ListOptions, Obj, Resource, WatchEventType
 from tests.e2e.waiting import NotYet, eventually
 
 CAUGHT_UP_TIMEOUT_S: Final = 10.0
 MOVED: Final = "Moved"
+WRITE_S: Final = 11.0
 _FOLLOWED: Final = (
     (PODS, ListOptions(label_selector=POOL_LABEL)),
     (VPODS, ListOptions()),
@@ -33,12 +36,13 @@ _FOLLOWED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One stored version: ``gone`` when it is that of the deletion."""
+    """One stored version: ``gone`` when it is that of the deletion. ``seen_at``: epoch seconds."""
 
     number: int
     resource: Resource
     object: Obj
     gone: bool
+    seen_at: float = 0.0
 
     @property
     def key(self) -> str:
@@ -127,7 +131,10 @@ class Watcher:
         world = _World()
         for version in self.of(VPODS):
             old, new = _take_vpod(world, version)
-            if new is not None and (move := _moved(old, new, world.wanted[new.uid])) is not None:
+            if (
+                new is not None
+                and (move := _moved(old, new, world.wanted[new.uid], version.seen_at)) is not None
+            ):
                 seen.append(move)
         return seen
 
@@ -173,7 +180,7 @@ class Watcher:
                     self._record(resource, event.object, gone=event.type is WatchEventType.DELETED)
 
     def _record(self, resource: Resource, obj: Obj, *, gone: bool) -> None:
-        version = Version(int(obj["metadata"]["resourceVersion"]), resource, obj, gone)
+        version = Version(int(obj["metadata"]["resourceVersion"]), resource, obj, gone, time.time())
         if version.number <= self._forgotten_to:
             raise RuntimeError(f"{version} came after what followed it had been checked")
         self.versions.append(version)
@@ -221,7 +228,7 @@ class Watcher:
         old, new = _take_vpod(world, version)
         if new is None:
             return
-        move = _moved(old, new, world.wanted[new.uid])
+        move = _moved(old, new, world.wanted[new.uid], version.seen_at)
         if move is not None and move.reason not in self.may_move:
             before = dict(old.placements) if old is not None else {}
             yield (
@@ -265,7 +272,7 @@ def _take_vpod(world: _World, version: Version) -> tuple[VPod | None, VPod | Non
     return (old if old is not None and old.uid == new.uid else None), new
 
 
-def _moved(old: VPod | None, new: VPod, wanted: Mapping[int, int]) -> SeenMove | None:
+def _moved(old: VPod | None, new: VPod, wanted: Mapping[int, int], seen_at: float) -> SeenMove | None:
     """What left pods beyond what the vpod gave up in any generation that this status may be about."""
     if old is None:
         return None
@@ -278,13 +285,16 @@ def _moved(old: VPod | None, new: VPod, wanted: Mapping[int, int]) -> SeenMove |
     given_up = max(0, sum(old.placements.values()) - min([*since, new.vreplicas]))
     if sum(left.values()) <= given_up:
         return None
-    return SeenMove(new.key, left, given_up, _recorded_reason(old, new, left, given_up))
+    return SeenMove(new.key, left, given_up, _recorded_reason(old, new, left, given_up, seen_at))
 
 
-def _recorded_reason(old: VPod, new: VPod, left: Mapping[str, int], given_up: int) -> str:
+def _recorded_reason(old: VPod, new: VPod, left: Mapping[str, int], given_up: int, seen_at: float) -> str:
     """The reason of a Moved condition that is of this write and names the pods that were left; "" where there is none."""
     told = _condition(new, MOVED)
-    if told is None or told.status != "True" or told == _condition(old, MOVED):
+    if told is None or told.status != "True":
+        return ""
+    # Times are whole seconds: two moves may be told in the same words within one. No write is under way for longer.
+    if told == _condition(old, MOVED) and abs(seen_at - epoch_s(told.last_transition_time, -1e18)) > WRITE_S:
         return ""
     untold = sum(count for name, count in left.items() if f"from {name} " not in told.message)
     return told.reason if untold <= given_up else ""
