@@ -12,6 +12,7 @@ from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod
+from extender.core.node_level.carry import ledger_of
 from extender.core.verbs import slots_of
 from extender.kube.api import (
     PODS,
@@ -65,16 +66,18 @@ class LedgerWriter:
         if pod is None or not pod.node:
             batch.fall_short(change, "pod is gone")
             return
-        slots = slots_of(self._caches.state, pod)
+        state = self._caches.state
+        slots, pool = slots_of(state, pod), state.pools.get(pod.pool)
+        ledger = pod.ledger if pool is None else ledger_of(pool, pod, slots, state.strays(pod.pool, pod.name))
         try:
-            patch = ledger_patch(pod, merged(pod.ledger, change), slots)
+            patch = ledger_patch(pod, merged(ledger, change), slots)
         except (LedgerTooLarge, OverflowError) as error:
             # What is only asked for again as it is must not fail with what grows: it may be what has to go first.
-            asked = {key: share for key, share in change.items() if pod.ledger.get(key) == share}
+            asked = {key: share for key, share in change.items() if ledger.get(key) == share}
             batch.fall_short({key: share for key, share in change.items() if key not in asked}, str(error))
             if not asked:
                 return
-            change, patch = asked, ledger_patch(pod, pod.ledger, slots)
+            change, patch = asked, ledger_patch(pod, ledger, slots)
         text = written_text(patch)
         try:
             with self.own_writes.sending(pod.uid, text):

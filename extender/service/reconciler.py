@@ -21,7 +21,7 @@ from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
-from extender.core.node_level.carry import standing_of
+from extender.core.node_level.carry import ledger_of
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import slots_of
 from extender.kube.api import PODS, Api, ApiError, PatchType
@@ -146,8 +146,7 @@ class Reconciler:
             return
         state = self._caches.state
         slots = slots_of(state, pod)
-        standing = standing_of(pool, pod.name, slots, state.strays(pool.key, pod.name))
-        ledger = standing if pod.ledger_error or pod.ledger_text is None else dict(pod.ledger)
+        ledger = ledger_of(pool, pod, slots, state.strays(pool.key, pod.name))
         stamped = pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
         try:
             patch = ledger_patch(stamped, ledger, pod.slots_request or slots)

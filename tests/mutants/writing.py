@@ -258,9 +258,9 @@ LOOPS = (
     ),
     Mutant(
         "a lost ledger is written again empty",
-        _RECONCILER,
-        "standing if pod.ledger_error or pod.ledger_text is None else dict(pod.ledger)",
-        "dict(pod.ledger)",
+        "extender/core/node_level/carry.py",
+        "    return standing_of(pool, pod.name, slots, strays)\n",
+        "    return {}\n",
         "I2: the statuses say what stands there",
         (f"{_ALONE}test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_published",),
     ),

@@ -391,6 +391,20 @@ async def test_a_commit_cancelled_after_any_write_reserves_nothing_and_leaves_al
     assert all(claim.reserved is None for claim in claims)
 
 
+@pytest.mark.parametrize("annotation", [None, "not json"], ids=["no ledger", "a spoilt one"])
+async def test_the_first_to_write_a_ledger_that_is_missing_covers_all_that_is_published_there(annotation):
+    """Found by a soak: another scheduler had bound the pod, and a vpod in back-off was left out."""
+    world = await World.create()
+    await world.pod(
+        0, None, node="node-0", annotations={"vreplica.dev/placements": annotation} if annotation else {}
+    )
+    await world.vpod("a", 3, {0: 3})
+    await world.vpod("b", 2, {0: 2})
+    await world.sync()
+    await commit(world, a_decision("a", {0: 3}))
+    assert await world.ledger(0) == {"tenant/a": 3, "tenant/b": 2}
+
+
 async def test_an_unreadable_ledger_is_replaced_only_as_long_as_it_is_the_one_we_read():
     world = await World.create()
     await world.pod(0, None, node="node-0", annotations={"vreplica.dev/placements": "not json"})

@@ -90,6 +90,18 @@ def standing_of(
     return within_slots(slots, covered, held, published, strays)
 
 
+def ledger_of(
+    pool: PoolState, pod: AdapterPod, slots: int, strays: Mapping[str, Share] = EMPTY_LEDGER
+) -> Ledger:
+    """What a bound pod's ledger has to go on from: itself, or, where none can be read, what stands on its ordinal.
+
+    So whoever writes it first, after another scheduler has bound the pod or a person has spoilt it, covers all at once (I2).
+    """
+    if pod.ledger_text is not None and not pod.ledger_error:
+        return pod.ledger
+    return standing_of(pool, pod.name, slots, strays)
+
+
 def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
     """Vpod key -> vreplicas that would come to ``ordinal`` if all pending pods were there."""
     free: dict[int, int] = {}
