@@ -224,7 +224,9 @@ class Committer:
             batch.stale.add(key)
             return
         if vpod is None:
-            self._tell(batch, decision)
+            # One that has changed its pool has yet to tell there why it left.
+            gone = self._caches.vpods.latest(key) is None
+            batch.told[key] = self._untold.told(decision) if gone else decision
             return
         try:
             async with self._slots:

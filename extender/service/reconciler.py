@@ -19,7 +19,7 @@ from typing import Final
 
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
-from extender.core.model import AdapterPod, AdapterPool, StatefulSet
+from extender.core.model import AdapterPod, AdapterPool, StatefulSet, VPod
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.node_level.carry import ledger_of
 from extender.core.reasons import ConflictReason
@@ -30,6 +30,7 @@ from extender.service.caches import Caches
 from extender.service.foreign_writes import FOREIGN_WRITE, ForeignWrites
 from extender.service.ledger_patch import ledger_patch, written_text
 from extender.service.queue import VPodQueues
+from extender.service.status import SCHEDULED
 
 log: Final = logging.getLogger(__name__)
 
@@ -134,6 +135,8 @@ class Reconciler:
                     self._queues.of(pool.key).add(key)
             for key in list(pool.unplaced):
                 self._queues.of(pool.key).add(key)
+            for key in [key for key, vpod in pool.vpods.items() if _says_otherwise(vpod)]:
+                self._queues.of(pool.key).add(key)
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)
@@ -199,3 +202,9 @@ class Reconciler:
             "WebhookBypassed",
             f"the pod was bound by {pod.scheduler_name} without passing through the webhook",
         )
+
+
+def _says_otherwise(vpod: VPod) -> bool:
+    """Whether its Scheduled condition and its placements do not agree: somebody else has written one of them."""
+    scheduled = next((item.status == "True" for item in vpod.conditions if item.type == SCHEDULED), None)
+    return scheduled is not None and scheduled is not (sum(vpod.placements.values()) >= vpod.vreplicas)

@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
+from extender.kube.api import VPODS, PatchType
 from extender.service.foreign_writes import ForeignWrites
 from extender.service.own_writes import OwnWrites
 from extender.service.queue import VPodQueues
 from extender.service.reconciler import Reconciler
 from tests.support.builders import POOL
-from tests.support.service import World
+from tests.support.service import TENANT, World
 
 pytestmark = pytest.mark.looptime
 
@@ -33,6 +34,29 @@ async def test_a_ledger_and_a_status_that_differ_are_decided_again():
     reconciler, queues = a_reconciler(world)
     await reconciler.reconcile()
     assert await queues.of(POOL).pop_batch(10) == ["tenant/a"]
+
+
+@pytest.mark.parametrize(
+    ("placed", "says", "again"),
+    [(2, "True", False), (2, "False", True), (1, "True", True), (1, "False", False)],
+)
+async def test_a_condition_that_the_placements_do_not_bear_out_is_decided_again(
+    placed: int, says: str, again: bool
+):
+    """Found by seed 56000553: a leader whose Lease was deleted wrote over what the next one had written."""
+    world = await World.create(maxPods=1)
+    await world.pod(0, {"tenant/a": placed}, node="node-0")
+    await world.vpod("a", 2, {0: placed})
+    condition = {"type": "Scheduled", "status": says, "reason": "Any", "message": ""}
+    condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
+    patch = {"status": {"conditions": [condition]}}
+    await world.cluster.patch(VPODS, TENANT, "a", patch, patch_type=PatchType.MERGE, subresource="status")
+    await world.sync()
+    reconciler, queues = a_reconciler(world)
+    pool = world.caches.state.pool(POOL)
+    pool.unplaced.clear()
+    await reconciler.reconcile()
+    assert queues.of(POOL).sizes["active"] == int(again)
 
 
 async def test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_published():
