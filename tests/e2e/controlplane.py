@@ -53,10 +53,14 @@ _AUDIT_POLICY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``node_lease_s``: kwok renews a quarter of it; ``node_grace_s``: silence after which a node is NotReady."""
+    """``node_lease_s``: kwok renews a quarter of it; ``node_grace_s``: silence after which a node is NotReady.
+
+    A machine that is busy keeps kwok from renewing for seconds. Nodes that are wrongly marked are Ready again at once, but the
+    controller has marked their pods too, and nothing here plays a kubelet that would mark them Ready again.
+    """
 
     node_lease_s: int = 8
-    node_grace_s: int = 8
+    node_grace_s: int = 16
     audit: bool = True
     start_timeout_s: float = START_TIMEOUT_S
 
