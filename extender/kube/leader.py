@@ -19,7 +19,7 @@ even so is stopped by the API server: every write of ours is a compare-and-swap.
 
 Differences from client-go: the renew deadline counts from the last renewal and not from the first failed try; seeing another holder
 ends leadership at once instead of at the deadline; after losing we compete again instead of exiting; a lease that somebody else
-has put our name on is taken only once it has run out.
+has put our name on, or deleted, is taken only once it has run out.
 """
 
 import asyncio
@@ -223,9 +223,12 @@ class LeaderElector:
         try:
             self._observe(await self._api.get(LEASES, lease.namespace, lease.name))
         except NotFound:
+            # Deleted by a person, if we have seen it: who led goes on until it looks, and makes it anew then.
+            if self._is_others():
+                return _Try.OTHER
             await self._write(None)
             return _Try.HELD
-        if self.leader_identity and not self._is_ours() and not self._expired():
+        if self._is_others():
             return _Try.OTHER
         await self._write(self._seen)
         return _Try.HELD
@@ -237,6 +240,10 @@ class LeaderElector:
         self._seen = found
         if text(found, "spec", "renewTime") not in self._stamps:
             self.founded = False  # somebody else has written it, be it only to release it
+
+    def _is_others(self) -> bool:
+        """Whether somebody else may act by the record that we saw last."""
+        return bool(self.leader_identity) and not self._is_ours() and not self._expired()
 
     def _is_ours(self) -> bool:
         """Whether we hold the lease by a write of our own.

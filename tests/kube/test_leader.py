@@ -321,6 +321,29 @@ async def test_a_lease_that_somebody_has_put_our_name_on_is_taken_when_it_has_ru
     assert leads(one) or leads(two)
 
 
+async def test_a_lease_that_is_deleted_is_made_anew_by_who_leads(api: StoreApi):
+    one, two = await start_two(api)
+    for _ in range(5):
+        del api.objects[KEY]
+        await asyncio.sleep(3)
+        assert [leads(one), leads(two)] == [True, False]
+        assert spec(api)["holderIdentity"] == "one"
+
+
+async def test_a_lease_that_is_deleted_while_its_holder_is_dead_is_taken_when_it_would_have_run_out(
+    api: StoreApi,
+):
+    one, two = await start_two(api)
+    await asyncio.sleep(3)
+    one.kill()
+    del api.objects[KEY]
+    await asyncio.sleep(10)
+    assert not leads(two)
+    await asyncio.sleep(10)
+    assert leads(two)
+    assert not two.elector.founded
+
+
 async def test_a_lease_that_comes_back_before_it_ran_out_is_led_on(api: StoreApi):
     one, two = await start_two(api)
     await put_name(api, "two")

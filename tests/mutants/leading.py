@@ -30,8 +30,8 @@ LEADING = (
     Mutant(
         "a lease that is held is taken",
         _LEADER,
-        "if self.leader_identity and not self._is_ours() and not self._expired():",
-        "if not self.identity:",
+        "return bool(self.leader_identity) and not self._is_ours() and not self._expired()",
+        "return not self.identity",
         "two would lead",
         (f"{_TEST}test_of_two_candidates_one_leads_and_the_other_knows_who",),
     ),
@@ -106,6 +106,14 @@ LEADING = (
         "if self._unanswered is None:",
         "a write cancelled on its way may have arrived: nobody would lead for 15 s",
         (f"{_TEST}test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_what_it_got",),
+    ),
+    Mutant(
+        "a deleted lease is taken at once",
+        _LEADER,
+        "            if self._is_others():\n                return _Try.OTHER\n            await",
+        "            await",
+        "two would lead until the one that did looks",
+        (f"{_TEST}test_a_lease_that_is_deleted_is_made_anew_by_who_leads",),
     ),
     Mutant(
         "writes are not fenced",
