@@ -151,11 +151,7 @@ class Committer:
                     share.vreplicas == known.vreplicas and share.slots > known.slots
                 )
                 new = name in claims and _is_new(claims[name], count)
-                if (
-                    not more
-                    and known.vreplicas
-                    and (self._ledger_writer.is_doubtful(state.pod) or self._is_unproved(state.pod, new=new))
-                ):
+                if not more and known.vreplicas and self._is_unproved(state.pod, new=new):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
                 elif more:
@@ -291,8 +287,7 @@ class Committer:
         return {
             name: claim.ledger.vreplicas
             for name, claim in pool.claims_of(decision.vpod).items()
-            if (pod := pool.pods[name].pod) is not None
-            and not (pod.assumed or self._ledger_writer.is_doubtful(pod))
+            if (pod := pool.pods[name].pod) is not None and not pod.assumed
         }
 
     def _unproved(self, decision: Decision, names: Iterable[str]) -> list[str]:

@@ -1,8 +1,8 @@
 """``LedgerWriter``: one compare-and-swap patch of a pod's ledger, and what is known where its answer does not come.
 
 The patch compares the whole annotation with the text that the decision knew, and the pod's UID (I1). Where no answer tells
-whether it has arrived, the pod is read; where that fails, too, the ledger is *in doubt*: nothing is published by it until
-the API server has told of the pod again (I2).
+whether it has arrived, the pod is read; while it may still be under way, no answer proves that the ledger stays as it is
+(``proofs``), and nothing new is published by it (I2).
 """
 
 import asyncio
@@ -56,9 +56,6 @@ class LedgerWriter:
         self.own_writes = OwnWrites()
         self._refusals = refusals
         self._metrics = metrics
-        self._doubtful: dict[str, str] = {}
-        """Pod key -> its last known version, where nobody knows whether our write of its ledger has arrived since."""
-        caches.pods.add_event_handler(self._pod_changed)
 
     async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
         """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in ``batch`` afterwards."""
@@ -98,7 +95,7 @@ class LedgerWriter:
     async def _failed(
         self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
     ) -> None:
-        """Find out what is there now. Without an answer to that, the ledger as we know it is in doubt."""
+        """Find out what is there now."""
         known: AdapterPod | None = None
         if isinstance(error, Forbidden):
             vpods = [self._caches.vpods.latest(key) for key in change]
@@ -115,29 +112,11 @@ class LedgerWriter:
             except ApiError:
                 if isinstance(error, OutcomeUnknown):
                     batch.unknown.update(change)
-        if known is None or known.uid != pod.uid:
-            # Where the pod is gone the watch has yet to tell: what the ledger of the one we know says covers nothing.
-            self._doubtful[pod.key] = pod.resource_version
-        elif covers(known.ledger, change):
-            return
-        batch.fall_short(change, str(error))
+        if known is None or known.uid != pod.uid or not covers(known.ledger, change):
+            batch.fall_short(change, str(error))
 
     def _answered(self, reply: Obj, sent_at: float) -> AdapterPod:
         pod = pod_from(reply)
         self._caches.pods.written(pod)
         self.proofs.note(pod.uid, sent_at)
-        self._doubtful.pop(pod.key, None)
         return pod
-
-    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if old is not None and new is None:
-            self._doubtful.pop(old.key, None)
-
-    def is_doubtful(self, pod: AdapterPod | None) -> bool:
-        """Whether our own last write of the pod's ledger may have arrived or not."""
-        if pod is None or pod.key not in self._doubtful:
-            return False
-        if self._doubtful[pod.key] != pod.resource_version:
-            del self._doubtful[pod.key]
-            return False
-        return True
