@@ -92,6 +92,10 @@ class PoolScaler:
         self._close_from = 0.0
         self._failures = 0
         self._reopened = 0
+        self._shrunk_for: tuple[int, int] | None = None
+        """Slots and generation of the pool when it was made smaller last."""
+        self._regrown = 0
+        """Times that it had to grow again for the same needs."""
         self._waiting = ("", 0.0)
         """The vpod that seems to wait for a closed pod, and since when."""
         self._needs: tuple[int, int] | None = None
@@ -228,6 +232,12 @@ class PoolScaler:
         if wanted <= scale.replicas:
             return  # our cache lags behind an earlier scale-up
         await self._write(scale, wanted)
+        if self._shrunk_for == (view.plan.expected_slots, view.pool.generation):
+            # All fitted into fewer pods, and not where the profile wants it: trying that again moves things for nothing.
+            self._regrown = min(self._regrown + 1, REOPENED_MAX)
+            self._close_from = now() + view.pool.scale_down_period_s * 2**self._regrown
+        else:
+            self._regrown = 0
         self._told("ScaledUp", scale.replicas, wanted, f"vpods expect {view.plan.expected_slots} slots")
 
     async def _scale_down(self, view: _View) -> None:
@@ -250,6 +260,7 @@ class PoolScaler:
             return
         await self._write(scale, count)
         self._reopened = 0
+        self._shrunk_for = (again.plan.expected_slots, again.pool.generation)
         self._told("ScaledDown", scale.replicas, count, "the others held nothing")
 
     async def _write(self, scale: Scale, replicas: int) -> None:

@@ -540,3 +540,16 @@ async def test_room_that_a_profile_refuses_does_not_keep_pods_closed():
         await asyncio.sleep(6)
         assert await world.condition("a") == ("True", "AllPlaced")
         assert await world.replicas() == 3
+
+
+@pytest.mark.timeout(60)
+async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_made_smaller_more_and_more_seldom():
+    """Found by seed 59000483: all fits into two pods, but not spread as the profile wants it; three, two, three for ever."""
+    rebalance = {"movesPerPeriod": 20, "cooldownSeconds": 0}
+    world = await a_pool(3, slotsPerPod=7, profile="spread", minPodsPerVPod=3, rebalance=rebalance)
+    await world.vpod("heavy", 2, slotsPerVReplica=3)
+    await world.vpod("light", 4)
+    async with world.serving(), controller(world):
+        await asyncio.sleep(30 * PERIOD_S)
+        assert scale_writes(world) <= 10
+        await world.check()
