@@ -15,6 +15,7 @@ import asyncio
 import base64
 import csv
 import datetime
+import itertools
 import json
 import secrets
 import shutil
@@ -55,8 +56,8 @@ _AUDIT_POLICY: Final = {
 class Settings:
     """``node_lease_s``: kwok renews a quarter of it; ``node_grace_s``: silence after which a node is NotReady.
 
-    A machine that is busy keeps kwok from renewing for seconds. Nodes that are wrongly marked are Ready again at once, but the
-    controller has marked their pods too, and nothing here plays a kubelet that would mark them Ready again.
+    A machine that is busy keeps kwok from renewing for seconds: a node and its pods that are marked for that are Ready again soon, but
+    a scenario that counts moves would see it.
     """
 
     node_lease_s: int = 8
@@ -76,6 +77,9 @@ class ControlPlane:
         self.pki = certificates.create(work_dir / "pki", now=datetime.datetime.now(datetime.UTC))
         self.url = ""
         self.audit_log = work_dir / "audit.log"
+        # No node's name is used twice: kwok 0.8.0 may queue a node that is deleted and made again under the same name twice, and then
+        # renews no other node's lease any more (its heap looks entries up by name, and cannot remove the older one).
+        self.node_numbers = itertools.count()
         self._tokens = {user: secrets.token_hex(16) for user in _IDENTITIES}
         self._names = 0
 

@@ -115,7 +115,7 @@ class EmbeddedBackend:
         api = await self.start()
         names = []
         for _ in range(n):
-            obj = node(self._nodes, zones=zones, cpu=cpu, slots=slots)
+            obj = node(self._nodes, zone=self._nodes % zones, cpu=cpu, slots=slots)
             self._nodes += 1
             await api.create(NODES, "", obj)
             names.append(str(obj["metadata"]["name"]))

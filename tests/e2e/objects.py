@@ -144,9 +144,9 @@ def write_json(path: Path, content: Any) -> Path:
     return path
 
 
-def node(index: int, *, zones: int, cpu: int, slots: int | None) -> Obj:
-    """Node ``node-NNN`` in ``zone-(index mod zones)`` with ``cpu`` cores; ``slots``: allocatable vreplica.dev/slots."""
-    name = NODE_NAME.format(index)
+def node(number: int, *, zone: int, cpu: int, slots: int | None) -> Obj:
+    """Node ``node-NNN`` in ``zone-(zone)`` with ``cpu`` cores; ``slots``: allocatable vreplica.dev/slots."""
+    name = NODE_NAME.format(number)
     room: dict[str, str] = {"cpu": str(cpu), "memory": "64Gi", "ephemeral-storage": "100Gi", "pods": "110"}
     if slots is not None:
         room[SLOTS_RESOURCE] = str(slots)
@@ -157,7 +157,7 @@ def node(index: int, *, zones: int, cpu: int, slots: int | None) -> Obj:
             "name": name,
             "labels": {
                 HOSTNAME_LABEL: name,
-                ZONE_LABEL: f"zone-{index % zones}",
+                ZONE_LABEL: f"zone-{zone}",
                 "kubernetes.io/os": "linux",
                 "kubernetes.io/arch": "amd64",
                 KWOK_LABEL: "managed",

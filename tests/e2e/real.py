@@ -118,7 +118,7 @@ class RealBackend:
         """As ``Backend``."""
         names = []
         for _ in range(n):
-            obj = node(self._nodes, zones=zones, cpu=cpu, slots=slots)
+            obj = node(next(self.control_plane.node_numbers), zone=self._nodes % zones, cpu=cpu, slots=slots)
             self._nodes += 1
             await self.api.create(NODES, "", obj)
             names.append(str(obj["metadata"]["name"]))

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 
 from extender.core.names import PLACEMENTS_ANNOTATION, ZONE_LABEL
-from extender.kube.api import NODES, PODS, SECRETS, ListOptions, NotFound, Obj
+from extender.kube.api import NODES, PODS, SECRETS, ListOptions, NotFound, Obj, PatchType
 from tests.e2e import build
 from tests.e2e.backend import Backend, node_failed, nodes_ready, pods_ready
 from tests.e2e.controlplane import ControlPlane
@@ -198,6 +198,23 @@ class TestCluster:
         pods = await pods_ready(backend.api, namespace, "app=dispatcher", 6)
         assert len({obj["spec"]["nodeName"] for obj in pods}) == 3
 
+    async def test_a_kubelet_that_lives_makes_a_pod_ready_again_that_was_marked_as_not(
+        self, backend: Backend
+    ):
+        await backend.start_scheduler(DEFAULT_SCHEDULER)
+        await backend.add_nodes(1)
+        namespace = await backend.namespace()
+        await backend.apply([stateful_set(namespace, "dispatcher", 1)])
+        (obj,) = await pods_ready(backend.api, namespace, "app=dispatcher", 1)
+        others = [item for item in obj["status"]["conditions"] if item["type"] != "Ready"]
+        marked: Obj = {"status": {"conditions": [*others, {"type": "Ready", "status": "False"}]}}
+        await backend.api.patch(
+            PODS, namespace, "dispatcher-0", marked, patch_type=PatchType.MERGE, subresource="status"
+        )
+        (again,) = await pods_ready(backend.api, namespace, "app=dispatcher", 1)
+        assert again["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]
+        assert {item["type"] for item in others} < {item["type"] for item in again["status"]["conditions"]}
+
     async def test_the_scheduler_of_1_22_takes_a_policy_file_and_binds(self, backend: Backend):
         await backend.start_legacy_scheduler(POLICY)
         await backend.add_nodes(2)
@@ -291,7 +308,7 @@ class TestRealControlPlane:
     ):
         async with RealBackend(control_plane, tmp_path / "first") as first:
             await first.start_scheduler(DEFAULT_SCHEDULER)
-            await first.add_nodes(2)
+            names = set(await first.add_nodes(2))
             namespace = await first.namespace()
             secret = {
                 "apiVersion": "v1",
@@ -303,6 +320,7 @@ class TestRealControlPlane:
         async with RealBackend(control_plane, tmp_path / "second") as second:
             for resource in (PODS, NODES):
                 assert (await second.api.list_page(resource)).items == []
+            assert names.isdisjoint(await second.add_nodes(2)), "kwok would forget the others"
             with pytest.raises(NotFound):
                 await second.api.get(SECRETS, namespace, "s")
             assert all("scheduler" not in process.name for process in control_plane.processes.running)

@@ -107,7 +107,7 @@ async def _versions(backend: Backend) -> dict[tuple[str, str, str], str]:
 
 async def test_no_request_from_elsewhere_changes_what_is_stored(backend: Backend, tmp_path: Path):
     async with System(backend, tmp_path) as system, aiohttp.ClientSession() as session:
-        await backend.add_nodes(3)
+        node, *_ = await backend.add_nodes(3)
         namespace = await system.pool()
         await system.vpods(5, 8)
         bystander = pod(namespace, "bystander", schedulerName="nobody")
@@ -118,8 +118,8 @@ async def test_no_request_from_elsewhere_changes_what_is_stored(backend: Backend
         await _malformed(sender)
         await _not_json(sender)
         await _oversized(sender)
-        await _foreign_pods(sender, namespace)
-        await _foreign_binds(sender, system)
+        await _foreign_pods(sender, namespace, node)
+        await _foreign_binds(sender, system, node)
         await _foreign_reviews(sender, namespace)
         assert sender.answers > 80
         assert await _versions(backend) == before
@@ -169,7 +169,7 @@ async def _spaces(size_bytes: int) -> AsyncIterator[bytes]:
         yield block
 
 
-async def _foreign_pods(sender: Sender, namespace: str) -> None:
+async def _foreign_pods(sender: Sender, namespace: str, node: str) -> None:
     """Readable requests about pods that do not exist, are not ours or lie."""
     unknown = pod(namespace, f"{POOL}-7")
     unknown["metadata"] |= {"uid": "u-1", "labels": {POOL_LABEL: POOL}}
@@ -185,23 +185,21 @@ async def _foreign_pods(sender: Sender, namespace: str) -> None:
     plain["metadata"]["uid"] = "u-4"
     for foreign in (unknown, no_pool, lying, plain):
         for path in VERBS[:2]:
-            status, text = await sender.post(
-                path, _json({"Pod": foreign, "NodeNames": ["node-000", "no-such"]})
-            )
+            status, text = await sender.post(path, _json({"Pod": foreign, "NodeNames": [node, "no-such"]}))
             assert status == 200, f"{path}: {status} {text[:200]}"
             json.loads(text)
-        victims = {"node-000": {"Pods": [{"UID": "nobody"}], "NumPDBViolations": 0}}
+        victims = {node: {"Pods": [{"UID": "nobody"}], "NumPDBViolations": 0}}
         status, text = await sender.post(
             "/v1/preempt", _json({"Pod": foreign, "NodeNameToMetaVictims": victims})
         )
         assert status == 200, f"preempt: {status} {text[:200]}"
 
 
-async def _foreign_binds(sender: Sender, system: System) -> None:
+async def _foreign_binds(sender: Sender, system: System, node: str) -> None:
     stored = {obj["metadata"]["name"]: obj["metadata"] for obj in await system.adapters()}
     mine = stored[f"{POOL}-0"]
     bystander = (await system.backend.api.get(PODS, system.namespace, "bystander"))["metadata"]
-    base = {"PodNamespace": system.namespace, "Node": "node-000"}
+    base = {"PodNamespace": system.namespace, "Node": node}
     refused = {
         "a pod that is not there": {**base, "PodName": "nobody", "PodUID": "u"},
         "another incarnation": {**base, "PodName": mine["name"], "PodUID": "u"},
@@ -212,7 +210,7 @@ async def _foreign_binds(sender: Sender, system: System) -> None:
         status, text = await sender.post("/v1/bind", _json(bind))
         assert status == 200, f"{what}: {status} {text[:200]}"
         assert json.loads(text)["Error"], what
-    for name in ("../../nodes/node-000", "a/b", "a?x=y", "A B", "x" * 300):
+    for name in (f"../../nodes/{node}", "a/b", "a?x=y", "A B", "x" * 300):
         status, text = await sender.post("/v1/bind", _json({**base, "PodName": name, "PodUID": "u"}))
         assert status == 400, f"{name}: {status} {text[:200]}"
 

@@ -52,7 +52,7 @@ def used(events: Iterable[dict[str, Any]], account: str) -> set[Right]:
 async def test_the_rights_that_are_used_are_the_rights_that_are_granted(real: RealBackend, tmp_path: Path):
     """Neither more, which RBAC would refuse, nor less, which nobody would notice."""
     async with System(real, tmp_path, Setup(scheduler_account=True)) as system:
-        await real.add_nodes(3, slots=20)
+        node, *_ = await real.add_nodes(3, slots=20)
         namespace = await system.pool()
         tenant = await system.vpods(5, 8)
         (first, _) = await system.settled(pods=2)
@@ -67,7 +67,7 @@ async def test_the_rights_that_are_used_are_the_rights_that_are_granted(real: Re
         await _told_twice(system, more)
         await real.add_nodes(1, slots=20)
         await system.settled(pods=4)
-        await _bind_what_is_not_there(system)
+        await _bind_what_is_not_there(system, node)
         await _certificate_written_anew(system)
         assert system.service.process is not None
         await system.service.process.terminate()
@@ -99,9 +99,9 @@ async def _told_twice(system: System, tenant: str) -> None:
             await system.want(tenant, vpod.name, 8)
 
 
-async def _bind_what_is_not_there(system: System) -> None:
+async def _bind_what_is_not_there(system: System, node: str) -> None:
     """A bind of a pod that the watch has not told of reads it: that is what pods need get for."""
-    body = {"PodName": "nobody", "PodNamespace": system.namespace, "PodUID": "u", "Node": "node-000"}
+    body = {"PodName": "nobody", "PodNamespace": system.namespace, "PodUID": "u", "Node": node}
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{system.service_url}/v1/bind", json=body) as reply,
