@@ -93,9 +93,10 @@ class PoolScaler:
         self._failures = 0
         self._reopened = 0
         self._shrunk_for: tuple[int, int] | None = None
-        """Slots and generation of the pool when it was made smaller last."""
+        """Slots and generation of the pool when it was made smaller last, until it has grown again."""
         self._regrown = 0
-        """Times that it had to grow again for the same needs."""
+        """Times that it was made smaller and had to grow again for the same needs, ``_regrown_for``."""
+        self._regrown_for: tuple[int, int] | None = None
         self._waiting = ("", 0.0)
         """The vpod that seems to wait for a closed pod, and since when."""
         self._needs: tuple[int, int] | None = None
@@ -232,11 +233,13 @@ class PoolScaler:
         if wanted <= scale.replicas:
             return  # our cache lags behind an earlier scale-up
         await self._write(scale, wanted)
-        if self._shrunk_for == (view.plan.expected_slots, view.pool.generation):
+        needs = (view.plan.expected_slots, view.pool.generation)
+        if self._shrunk_for == needs:
             # All fitted into fewer pods, and not where the profile wants it: trying that again moves things for nothing.
             self._regrown = min(self._regrown + 1, REOPENED_MAX)
             self._close_from = now() + view.pool.scale_down_period_s * 2**self._regrown
-        else:
+            self._shrunk_for, self._regrown_for = None, needs
+        elif self._regrown_for != needs:
             self._regrown = 0
         self._told("ScaledUp", scale.replicas, wanted, f"vpods expect {view.plan.expected_slots} slots")
 

@@ -127,6 +127,8 @@ class Checkers:
                 # A pod that is bound anew carries what fits now (I1).
                 self._unrepaired[name] = self._uncovering[name] = "slotsPerPod has shrunk"
         if pool.slots != slots:
+            # Of pods that come later, too: a watch that was late replays what a pool was meanwhile.
+            self._excuses.note(f"slots {pool.name}")
             pool.slots_seen.append((self._clock(), pool.slots))
         if before is None or after["spec"] != before["spec"]:
             self._trace(f"    {pool.name} is {after['spec']}")
@@ -322,7 +324,12 @@ class Checkers:
         by_reason: dict[str, bool] = {
             "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
             "OrdinalGone": name not in pool.names or holds(f"gone {name}") or holds(f"pool {vpod.key}"),
-            "Overcommit": self._was_broken(name) or self._was_edited(vpod.key) or holds(f"weight {vpod.key}"),
+            "Overcommit": (
+                self._was_broken(name)
+                or self._was_edited(vpod.key)
+                or holds(f"weight {vpod.key}")
+                or holds(f"slots {pool.name}")
+            ),
             "Reschedule": pool.reschedule or holds(f"reschedule {pool.name}"),
             "Compaction": moving and _ordinal(move.to_pod) < _ordinal(name),
             "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),

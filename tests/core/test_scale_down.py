@@ -176,6 +176,18 @@ def test_one_that_closed_pods_have_no_room_for_or_that_may_not_use_the_pool_wait
     assert waits_for_closed(scene.pool, lambda vpod: scene.state.selects(POOL, vpod)) is None
 
 
+def test_one_that_is_to_leave_its_pod_and_fits_on_no_open_one_waits_for_a_closed_one():
+    scene = Scene(slots=5, replicas=3).pods(0, 2).pod(1, {"tenant/a": 1}, unschedulable=True)
+    close(scene.vpod("b", 5, {0: 5}).vpod("a", 1, {1: 1}), 2)
+    assert waits_for_closed(scene.pool) == ("tenant/a", True)
+
+
+def test_one_that_waits_for_its_pod_to_come_back_waits_for_no_other():
+    scene = Scene(slots=5, replicas=3).pods(0, 2).no_pod(1)
+    close(scene.vpod("b", 5, {0: 5}).vpod("a", 1, {1: 1}), 2)
+    assert waits_for_closed(scene.pool) is None
+
+
 # -- what is closed can be emptied ------------------------------------------------------------------------------------
 
 

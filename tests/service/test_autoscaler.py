@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from extender.app import Service
+from extender.core import names
 from extender.core.bits import bits
 from extender.core.pool_state import PoolState
 from extender.kube.api import (
@@ -552,4 +553,21 @@ async def test_a_pool_that_had_to_grow_again_for_the_same_needs_is_made_smaller_
     async with world.serving(), controller(world):
         await asyncio.sleep(30 * PERIOD_S)
         assert scale_writes(world) <= 10
+        await world.check()
+
+
+async def test_a_pool_that_grows_again_by_and_by_is_taken_to_have_grown_again_once():
+    """Found by seed 70000527: nodes failed one after the other, and each pod that made up for them doubled the patience."""
+    world = await a_pool(3, rebalance={"movesPerPeriod": 20, "cooldownSeconds": 0})
+    await world.vpod("a", 3, {0: 3})
+    await world.edit_ledger(0, {"tenant/a": 3})
+    async with world.serving(), controller(world):
+        await until(grown_to(world, 1), timeout_s=1.5 * PERIOD_S)
+        for ordinal in range(3):
+            await world.annotate(ordinal, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
+            await until(grown_to(world, ordinal + 2), timeout_s=0.5 * PERIOD_S)
+            await asyncio.sleep(1)
+        for ordinal in range(3):
+            await world.annotate(ordinal, **{names.UNSCHEDULABLE_ANNOTATION: None})
+        await until(grown_to(world, 1), timeout_s=4 * PERIOD_S)
         await world.check()

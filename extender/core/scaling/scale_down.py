@@ -16,7 +16,8 @@ Between a look at the state and the write of the count nothing can be placed the
 was decided before they were closed is reserved in the state, and so they hold something.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 from extender.core.bits import bits
 from extender.core.claims import PodState
@@ -85,17 +86,26 @@ def holds_nothing(pod: PodState) -> bool:
 def waits_for_closed(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> tuple[str, bool] | None:
     """The vpod that has longest been left over and that a closed pod has room for; None if there is none.
 
+    After these come vpods that stand on a pod which they are to leave: for them a closed pod is better than that.
+
     And whether that is certain: the open pods have no room for it. Else it may just not have been decided yet, or the
     pool's profile refuses the room there is.
     """
     closed = _most_free(state, state.closed & state.schedulable)
     if not closed:
         return None
-    fitting = (
-        key for key in state.unplaced if state.vpods[key].weight <= closed and allows(state.vpods[key])
-    )
-    key = next(fitting, None)
-    return None if key is None else (key, _most_free(state, state.room) < state.vpods[key].weight)
+    for key in chain(state.unplaced, _to_leave(state)):
+        vpod = state.vpods.get(key)
+        if vpod is not None and vpod.weight <= closed and allows(vpod):
+            return key, _most_free(state, state.room) < vpod.weight
+    return None
+
+
+def _to_leave(state: PoolState) -> Iterator[str]:
+    """Keys of vpods on pods that are drained or taken for lost; maybe more than once."""
+    for pod in state.pods.values():
+        if pod.leaving:
+            yield from (key for key, claim in pod.claims.items() if claim.placed.vreplicas)
 
 
 def _most_free(state: PoolState, ordinals: int) -> int:
