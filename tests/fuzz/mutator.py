@@ -16,6 +16,8 @@ import orjson
 
 BYTES_MAX: Final = 64 * 1024
 SEEDS_MAX: Final = 400
+GROWN_MAX: Final = 4000
+"""Times that an input may be made larger: 200 times 200 of a pod's list are gigabytes, cut to ``BYTES_MAX`` afterwards."""
 """Seeds with those that were found on the way; beyond it a new one takes a random other one's place."""
 STRUCTURAL_SHARE: Final = 0.85
 GIVEN_SHARE: Final = 0.6
@@ -85,6 +87,8 @@ class Mutator:
         self._paths: list[tuple[bytes, list[Path]]] = []
         """Seeds that are JSON objects or lists, with the paths in them."""
         self._raw: list[bytes] = []
+        self._grown = 1
+        """How many times larger the input under way was made, in all."""
         for seed in seeds:
             self.add(seed)
         self._given = self._paths[:]
@@ -132,7 +136,7 @@ class Mutator:
         one, other = places[int(rng.random() * len(places))], places[int(rng.random() * len(places))]
         seed, paths = one if len(one[0]) < len(other[0]) or rng.random() < 0.2 else other
         root = [orjson.loads(seed)]
-        self._raw = []
+        self._raw, self._grown = [], 1
         for _ in range(1 if rng.random() < 0.5 else 2 + int(rng.random() * 4)):
             parent, key = self._place(root, paths)
             if str(key).startswith("~DUP") or (
@@ -230,7 +234,7 @@ class Mutator:
             case 3:
                 return text.swapcase()
             case 4:
-                return (text or "x") * rng.choice((2, 10, 100))
+                return ((text or "x") * rng.choice((2, 10, 100)))[:BYTES_MAX]
             case _:
                 return text[at:] + text[:at]
 
@@ -273,6 +277,9 @@ class Mutator:
         """Many of what is there once."""
         rng, value = self._rng, parent[key]
         times = rng.choice((2, 3, 20, 200))
+        self._grown *= times
+        if self._grown > GROWN_MAX:
+            return
         match value:
             case list() if value:
                 parent[key] = (value * times)[:2000]

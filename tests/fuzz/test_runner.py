@@ -99,6 +99,21 @@ def test_the_mutator_writes_what_no_encoder_writes():
     assert not any(b"~RAW" in data or b"~DUP" in data for data in inputs if len(data) < BYTES_MAX)
 
 
+def test_an_input_that_is_made_larger_again_and_again_fits_into_memory(monkeypatch: pytest.MonkeyPatch):
+    sizes = []
+
+    def encoded(_mutator: Mutator, tree: object) -> bytes:
+        sizes.append(len(orjson.dumps(tree)))
+        return b"{}"
+
+    monkeypatch.setattr(Mutator, "_encoded", encoded)
+    mutator = Mutator(random.Random(1), [SEED], [], structural=1.0)
+    monkeypatch.setattr(mutator, "_changes", (mutator._grow,))
+    for _ in range(2_000):
+        mutator.next()
+    assert max(sizes) < 5_000 * len(SEED)
+
+
 async def test_an_input_is_made_smaller_as_long_as_its_outcome_stays(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(corpus, "MINIMISE_S", 5.0)
     data = await corpus.minimised(Breaking("not at all"), "read", SEED)
