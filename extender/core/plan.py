@@ -18,7 +18,6 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from extender.core.claims import PodState
 from extender.core.deal import deal
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
@@ -27,7 +26,7 @@ from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
 from extender.core.policy.even_pod_spread import EvenPodSpread
 from extender.core.policy.guard import PluginFailed
-from extender.core.policy.select import give_back, shrink
+from extender.core.policy.select import shrink
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
 from extender.core.refused import why_refused
@@ -161,7 +160,7 @@ class _Plan:
     def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
         """Add and move nothing; what is too much goes. ``failure``: of a plugin, after which none is asked any more."""
         self.failure = failure
-        self.kept = self.pool.placed_of(self.vpod.key)
+        self.kept = self._decided()
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
             self._drop_what_is_elsewhere()
         # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
@@ -190,8 +189,43 @@ class _Plan:
     def _start(self) -> Mapping[str, int]:
         """What the decision starts from, without zeros."""
         if self.rules.start_from_decided:
-            return self.pool.placed_of(self.vpod.key)
+            return self._decided()
         return {name: count for name, count in self.vpod.placements.items() if count}
+
+    def _decided(self) -> dict[str, int]:
+        """What earlier decisions say, and what they take away where more is wanted again before a status has said so.
+
+        That stands where it is published: it stays there, or leaves with a reason, instead of going elsewhere without one (I4).
+        What an earlier decision has moved has its reason: it comes back where it may stay, and is not told again where it may not.
+        """
+        placed = self.pool.placed_of(self.vpod.key)
+        more = self._most_wanted() - sum(placed.values())
+        if more <= 0 or not self.rules.start_from_decided:
+            return placed
+        claims = self.pool.claims_of(self.vpod.key)
+        fewer = sum(claim.published for claim in claims.values()) - sum(placed.values())
+        taken = {
+            n: c.published - placed.get(n, 0) for n, c in claims.items() if c.published > placed.get(n, 0)
+        }
+        for name in sorted(taken, key=lambda name: (self._must_go(name), placement_order(name))):
+            back = max(0, min(taken[name], more, fewer if self._must_go(name) else more))
+            if back:
+                placed[name] = placed.get(name, 0) + back
+            more, fewer = more - back, fewer - back
+        return placed
+
+    def _most_wanted(self) -> int:
+        """``_wanted``, were there a pod for each."""
+        vreplicas = self.vpod.vreplicas
+        if self.vpod.deleting or self.pool.pool is None or (not vreplicas and self.rules.zero_means_none):
+            return vreplicas
+        return max(vreplicas, self.pool.pool.min_pods_per_vpod)
+
+    def _must_go(self, name: str) -> bool:
+        pod = self.pool.pods[name]
+        if not self.pool.is_member(pod) or pod.leaving or (self.leave_closed and self.pool.is_closed(pod)):
+            return True
+        return not pod.schedulable and not self.rules.keep_on_unavailable
 
     def _keep(self) -> None:
         for name, count in self._start().items():
@@ -255,25 +289,6 @@ class _Plan:
             self._hold_back(left)
         return left + (self._grow(missing - back) if missing > back else 0)
 
-    def _take_back(self, missing: int) -> int:
-        """What an earlier decision takes away, and still is published: it stays, instead of going somewhere else (I4)."""
-        if not self.rules.start_from_decided:
-            return missing
-        back: dict[int, int] = {}
-        for name, claim in self.pool.claims_of(self.vpod.key).items():
-            pod, taken = self.pool.pods[name], claim.published - self.kept.get(name, 0)
-            if taken > 0 and pod.ordinal is not None and self._may_stay(pod):
-                back[pod.ordinal] = taken
-        given = give_back(self.pool, self.vpod, self.kept, back, missing, self._free_of) if back else {}
-        self._add(given)
-        return missing - sum(given.values())
-
-    def _may_stay(self, pod: PodState) -> bool:
-        if pod.leaving or not self.pool.is_member(pod) or (self.leave_closed and self.pool.is_closed(pod)):
-            return False
-        # Hard rules are about zones and nodes, which a pod has that is there.
-        return pod.schedulable or (self.rules.keep_on_unavailable and not self.pool.profile.filters)
-
     def _add(self, added: Mapping[int, int]) -> None:
         for ordinal in sorted(added):
             name = self.pool.by_ordinal[ordinal].name
@@ -281,7 +296,6 @@ class _Plan:
             self._note(Step.ADDED, name, added[ordinal])
 
     def _grow(self, missing: int) -> int:
-        missing = self._take_back(missing)
         room = self.pool.room
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
             # What it has reserved and does not start from is its own to be given again.

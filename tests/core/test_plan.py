@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.ledger import Share
+from extender.core.model import LabelSelector
 from extender.core.moves import Move, MoveReason
 from extender.core.plan import place, release_all
 from extender.core.policy.profile import DEFAULT_PROFILE
@@ -292,6 +293,37 @@ def test_what_an_unwritten_decision_takes_away_stays_where_it_is_published(wante
     scene.pool.set_profile(profile)
     scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
     assert target(scene) == expected
+
+
+UNTAKEN = [
+    pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1, "tenant/b": 2}, slots=2), {}, MoveReason.OVERCOMMIT,
+                 id="its slots were lowered"),
+    pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True), {1: 1}, None, id="it is drained, nothing has room"),
+    pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True).pod(2), {2: 1}, MoveReason.DRAIN, id="it is drained"),
+    pytest.param(lambda scene: scene.stateful_set(1), {}, MoveReason.ORDINAL_GONE, id="its ordinal has gone"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("happens", "expected", "reason"), UNTAKEN)
+def test_what_an_unwritten_decision_takes_away_and_may_not_stay_leaves_with_a_reason(
+    happens, expected, reason
+):
+    """Found by seed 71000392: the pod had become too small meanwhile, and the vreplica left it without a word."""
+    scene = Scene(slots=3, replicas=3).pod(0, {"tenant/b": 3}).pod(1, {"tenant/a": 1, "tenant/b": 2})
+    scene.vpod("a", 1, {1: 1}).vpod("b", 5, {0: 3, 1: 2})
+    scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-1": Share(0)}, expires_at=30.0)
+    happens(scene)
+    assert target(scene) == expected
+    moves = place(scene.pool, scene.pool.vpods["tenant/a"]).moves
+    assert [(move.from_pod, move.reason) for move in moves] == ([("dispatcher-1", reason)] if reason else [])
+
+
+def test_what_an_unwritten_decision_takes_away_stays_where_nothing_can_be_decided():
+    scene = Scene(replicas=1, namespace_selector=LabelSelector(match_labels={"paid": "yes"}))
+    scene.pod(0, {"tenant/a": 2}).vpod("a", 2, {0: 2})
+    scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-0": Share(0)}, expires_at=30.0)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
+    assert (decision.target, decision.moves) == ({"dispatcher-0": 2}, ())
 
 
 def test_fewer_wanted_is_no_move():

@@ -240,8 +240,8 @@ PLAN = (
     Mutant(
         "what an unwritten decision takes away goes elsewhere",
         _PLAN,
-        "        missing = self._take_back(missing)\n",
-        "",
+        "if more <= 0 or not self.rules.start_from_decided:",
+        "if more:",
         "I4: it is published there still",
         (f"{_PLANS}test_what_an_unwritten_decision_takes_away_stays_where_it_is_published",),
     ),

@@ -56,31 +56,6 @@ def grow(
     return added, missing
 
 
-def give_back(
-    pool: PoolState,
-    vpod: VPod,
-    kept: Mapping[str, int],
-    back: Mapping[int, int],
-    missing: int,
-    free: Callable[[int], int],
-) -> dict[int, int]:
-    """Of ``back`` (ordinal -> vreplicas) what fits, what no filter refuses and what is missing; lowest ordinals first."""
-    profile = pool.profile
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free) if profile.filters else None
-    given: dict[int, int] = {}
-    for ordinal in sorted(back):
-        room = min(back[ordinal], missing, free(ordinal) // vpod.weight)
-        while room > 0:
-            if spread is not None:
-                if refusal(spread.candidate(ordinal), spread, profile.filters):
-                    break
-                spread.add(ordinal)
-            given[ordinal] = given.get(ordinal, 0) + 1
-            room -= 1
-            missing -= 1
-    return given
-
-
 def start_of(pool: PoolState, vpod: VPod) -> int:
     """The ordinal at which a vpod's ties begin under ``Ties.ROUND_ROBIN``: any one, and always the same."""
     pods = pool.schedulable.bit_length()
