@@ -124,9 +124,11 @@ class ForeignKind:
 
     def _give(self, key: str, namespace: str, labels: Mapping[str, str], read: _Readings) -> None:
         have = self._caches.vpods.latest(key)
-        owner, also = owner_of(self._claimants(self.source, namespace), labels, _placed_on(have, read))
+        before = self._objects.get(key)
+        has = before.pool if before is not None else ""
+        owner, also = owner_of(self._claimants(self.source, namespace), labels, _placed_on(have, read), has)
         pool, source = (owner.pool.key, owner.source) if owner is not None else ("", None)
-        if (before := self._objects.get(key)) is not None:
+        if before is not None:
             self._count(before, -1)
         self._objects[key] = known = _Known(namespace, labels, read, pool, source, also)
         self._count(known, 1)
@@ -175,7 +177,7 @@ class ForeignKind:
 
 
 def _placed_on(have: VPod | None, read: _Readings) -> Iterator[str]:
-    """The pods that an object publishes placements on; looked at only where nobody selects it."""
+    """The pods that an object publishes placements on."""
     for vpod in (have, *read.values()):
         if isinstance(vpod, VPod):
             yield from vpod.placements

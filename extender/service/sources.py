@@ -8,7 +8,8 @@
                       VPodAssumeCache <-- ForeignKind: translated, given to the pool that they belong to
 
 Whose an object is depends on pools and namespaces too, so each object is kept translated and is given away again when
-they change. A kind is watched once, however many pools declare it; the first of them by key says which version.
+they change. A kind is watched once, however many pools declare it; the first of them by key says which version, and another
+one that comes before it later does not.
 
 **Nothing is taken for gone that is only not seen.** While a kind cannot be listed its vpods stay as they are known, and
 a key that only ledgers know is released only if ``PoolState.watched_sources`` has its source: that is, while a list
@@ -111,9 +112,13 @@ class ForeignSources:
         return known
 
     def _accepted(self, source: str) -> list[tuple[AdapterPool, Source]]:
-        """The declarations of a kind that go with the first one's place in the API."""
+        """The declarations of a kind that go with its place in the API: where it is watched, as long as one says so."""
         declared = self._declared.get(source, [])
-        return [(pool, item) for pool, item in declared if _place(item) == _place(declared[0][1])]
+        running = self._running.get(source)
+        watched = _place(running.first[1]) if running is not None else None
+        places = {_place(item): None for _, item in declared}
+        place = watched if watched in places else next(iter(places), None)
+        return [(pool, item) for pool, item in declared if _place(item) == place]
 
     # -- the watches ------------------------------------------------------------------------------------------------
 

@@ -164,8 +164,10 @@ def claimant(name: str, *, selects: bool = True, labels: dict[str, str] | None =
 
 
 class TestWhoseItIs:
-    def owner(self, claimants: list[Claimant], labels=None, placed_on=()) -> tuple[str, tuple[str, ...]]:
-        winner, others = owner_of(claimants, labels or {}, placed_on)
+    def owner(
+        self, claimants: list[Claimant], labels=None, placed_on=(), has=""
+    ) -> tuple[str, tuple[str, ...]]:
+        winner, others = owner_of(claimants, labels or {}, placed_on, has)
         return (winner.pool.name if winner else "", others)
 
     def test_the_first_that_selects_it_has_it_and_the_others_are_named(self):
@@ -179,6 +181,18 @@ class TestWhoseItIs:
 
     def test_a_pool_that_declares_the_kind_twice_is_no_conflict(self):
         assert self.owner([claimant("a", labels={"x": "1"}), claimant("a")], {"x": "1"}) == ("a", ())
+
+    def test_once_it_is_placed_it_stays_with_the_pool_of_those_pods(self):
+        pools = [claimant("a"), claimant("b"), claimant("c")]
+        assert self.owner(pools, placed_on=["b-0", "b-3"]) == ("b", (f"{NS}/a", f"{NS}/c"))
+        assert self.owner(pools, placed_on=["gone-0"]) == ("a", (f"{NS}/b", f"{NS}/c"))
+
+    def test_of_two_pools_whose_pods_have_the_same_names_it_stays_with_the_one_that_has_it(self):
+        pools = [
+            Claimant(a_pool(name=name, stateful_set="same"), claimant(name).source, True) for name in "ab"
+        ]
+        assert self.owner(pools, placed_on=["same-0"], has=f"{NS}/b") == ("b", (f"{NS}/a",))
+        assert self.owner(pools, placed_on=["same-0"]) == ("a", (f"{NS}/b",))
 
     def test_selected_by_nobody_it_stays_where_it_publishes_placements(self):
         pools = [claimant("a", selects=False), claimant("b", selects=False)]

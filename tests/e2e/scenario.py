@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 from extender.core.decode import pod_from, vpod_from
 from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, VPod
-from extender.core.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION
+from extender.core.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.kube.api import EVENTS, MUTATING_WEBHOOKS, PODS, VPODS, ListOptions, Obj, PatchType
 from tests.e2e.backend import Backend, condition
 from tests.e2e.objects import MANIFESTS, extender_at, load, pod, stateful_set, without, write_json
@@ -66,6 +66,8 @@ class Setup:
     webhook: bool = True
     extender_url: str = ""
     """What kube-scheduler calls instead of the service itself."""
+    slots_counted: bool = False
+    """``ignoredByScheduler: false``: kube-scheduler counts vreplica.dev/slots too, for clusters whose nodes all declare it."""
     scheduler_account: bool = False
     """kube-scheduler as its own ServiceAccount and with its lease, as deployed; on the real back end only."""
     election: Mapping[str, float] = field(default_factory=dict)
@@ -157,7 +159,9 @@ class System:
 
     async def _start_schedulers(self) -> None:
         url = self.setup.extender_url or self.service_url
-        fields = {"nodeCacheCapable": self.setup.node_cache_capable}
+        fields: dict[str, Any] = {"nodeCacheCapable": self.setup.node_cache_capable}
+        if self.setup.slots_counted:
+            fields["managedResources"] = [{"name": SLOTS_RESOURCE, "ignoredByScheduler": False}]
         if self.setup.legacy:
             (policy,) = load(MANIFESTS / "kube-scheduler" / "policy.json")
             await self.backend.start_legacy_scheduler(extender_at(policy, url, **fields))

@@ -90,6 +90,20 @@ async def test_without_room_everybody_is_told_why_and_a_new_node_is_all_that_it_
         assert len({adapter.node for adapter in adapters}) == 3
 
 
+async def test_a_kube_scheduler_that_counts_the_slots_itself_refuses_by_its_own_count(
+    backend: Backend, tmp_path: Path
+):
+    async with System(backend, tmp_path, Setup(slots_counted=True)) as system:
+        await backend.add_nodes(2, slots=SLOTS_PER_POD)
+        namespace = await system.pool()
+        await system.vpods(6, 8)
+        refused = await _the_pod_without_a_node(system, 3)
+        await system.event(namespace, refused, "FailedScheduling", "2 Insufficient vreplica.dev/slots")
+        await backend.add_nodes(1, slots=SLOTS_PER_POD)
+        adapters = await system.settled(pods=3)
+        assert len({adapter.node for adapter in adapters}) == 3
+
+
 def _ledgers(adapters: dict[str, AdapterPod]) -> dict[str, Ledger]:
     return {name: adapter.ledger for name, adapter in adapters.items()}
 

@@ -23,6 +23,7 @@ from tests.e2e.waiting import NotYet, eventually
 MERGE: Final = "application/merge-patch+json"
 LEDGER: Final = '{"tenant/a":3}'
 FORGED: Final = '{"tenant/a":20}'
+SOURCES: Final = [{"preset": "knative-consumergroup"}]
 PROBE: Final = "probe"
 """A pool whose status nobody may write once its policy is in force."""
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
@@ -80,14 +81,13 @@ async def _in_force(there: Guarded) -> bool:
     """The API server takes up new policies once a second, and what it takes may be some of them: each is asked for."""
     forged = adapter(there, "probe", {PLACEMENTS_ANNOTATION: LEDGER}, nodeName=there.node)
     status = f"{there.pools}/{PROBE}/status"
-    for method, url, body, content_type in (
-        ("POST", there.pods, forged, "application/json"),
-        ("POST", there.url("probe", "binding"), binding(there, "probe", LEDGER), "application/json"),
-        ("PATCH", status, {"status": {"observedGeneration": 1}}, MERGE),
-    ):
-        answer = await there.admin.request(
-            method, url, body, content_type=content_type, query={"dryRun": "All"}
-        )
+    for who, method, url, body, content_type in (
+        (there.admin, "POST", there.pods, forged, "application/json"),
+        (there.admin, "POST", there.url("probe", "binding"), binding(there, "probe", LEDGER), "application/json"),
+        (there.admin, "PATCH", status, {"status": {"observedGeneration": 1}}, MERGE),
+        (there.tenant, "POST", there.pools, adapter_pool(there.namespace, "claims", sources=SOURCES), "application/json"),
+    ):  # fmt: skip
+        answer = await who.request(method, url, body, content_type=content_type, query={"dryRun": "All"})
         if "ValidatingAdmissionPolicy" not in answer.message:
             raise NotYet(f"{method} {url}: {answer.status} {answer.message}")
     for policy in (await there.admin.get(POLICIES)).body["items"]:
@@ -169,6 +169,7 @@ async def test_the_expressions_have_the_right_types_for_all_that_they_match(guar
     assert sorted(policy["metadata"]["name"] for policy in policies) == [
         "vreplica-ledger",
         "vreplica-ledger-in-bindings",
+        "vreplica-sources",
         "vreplica-statuses",
     ]
     for policy in policies:
@@ -324,3 +325,20 @@ async def test_a_status_of_ours_is_not_for_others_to_write(guarded: Guarded, plu
     labelled = await patch(guarded.tenant, f"{base}/{POOL}", {"metadata": {"labels": {"team": "x"}}})
     assert labelled.status == 200, labelled
     assert labelled.body["status"] == {"observedGeneration": 7}
+
+
+async def test_objects_of_other_namespaces_are_for_a_cluster_administrator_to_claim(guarded: Guarded):
+    claims = adapter_pool(guarded.namespace, "claims", sources=SOURCES)
+    refused(await guarded.tenant.post(guarded.pools, claims), "claim adapterpools/sources")
+    plain = await guarded.tenant.post(guarded.pools, adapter_pool(guarded.namespace, "plain"))
+    assert plain.status == 201, plain
+    later = await patch(guarded.tenant, f"{guarded.pools}/plain", {"spec": {"sources": SOURCES}})
+    refused(later, "claim adapterpools/sources")
+    assert (await guarded.admin.post(guarded.pools, claims)).status == 201
+    url = f"{guarded.pools}/claims"
+    wider = {"spec": {"namespaceSelector": {"matchLabels": {"team": "x"}}}}
+    refused(await patch(guarded.tenant, url, wider), "claim adapterpools/sources")
+    harmless: Obj
+    for harmless in ({"spec": {"slotsPerPod": 30}}, {"spec": {"sources": []}}):
+        answer = await patch(guarded.tenant, url, harmless)
+        assert answer.status == 200, f"{harmless}: {answer}"

@@ -283,7 +283,7 @@ async def another_pool(world: World, name: str, **spec) -> None:
     await world.cluster.create(ADAPTERPOOLS, NS, obj)
 
 
-async def test_of_two_pools_the_first_by_key_gets_an_object_and_the_other_is_told():
+async def test_of_two_pools_the_first_by_key_gets_an_object_and_keeps_it_once_it_is_placed_and_the_other_is_told():
     world = await a_world()
     await another_pool(world, "later", sources=[PRESET])
     await world.pods(0)
@@ -294,19 +294,45 @@ async def test_of_two_pools_the_first_by_key_gets_an_object_and_the_other_is_tol
         assert message == f"1 objects of {GROUP_KEY} belong to {POOL}"
         assert (await condition(world, "SourceConflict"))[:2] == ("False", "NoConflict")
         await another_pool(world, "a-first", sources=[PRESET])
+        message = await condition_is(world, "SourceConflict", "True", "TakenByAnotherPool", "a-first")
+        assert message == f"1 objects of {GROUP_KEY} belong to {POOL}"
+        await placed_is(world, 3)
+        await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
 
         async def moved() -> bool:
             vpod = service.caches.vpods.get(KEY)
             return vpod is not None and vpod.pool == f"{NS}/a-first"
 
         await until(moved, timeout_s=10)
-        await world.cluster.delete(ADAPTERPOOLS, NS, "a-first")
 
-        async def back() -> bool:
-            vpod = service.caches.vpods.get(KEY)
-            return vpod is not None and vpod.pool == POOL
 
-        await until(back, timeout_s=10)
+async def test_after_a_restart_an_object_is_of_the_pool_on_whose_pods_it_stands():
+    world = await a_world()
+    await world.pods(0)
+    await group(world, replicas=3)
+    async with world.serving():
+        await placed_is(world, 3)
+    await another_pool(world, "a-first", sources=[PRESET])
+    async with world.serving() as service:
+        await condition_is(world, "SourceConflict", "True", "TakenByAnotherPool", "a-first")
+        (vpod,) = service.caches.state.pools[POOL].vpods.values()
+        assert vpod.key == KEY
+        await placed_is(world, 3)
+
+
+async def test_a_pool_that_comes_first_later_does_not_say_in_which_version_a_kind_is_read():
+    world = await a_world()
+    await world.pods(0)
+    await group(world, replicas=3)
+    paths = {"vreplicas": "spec.replicas", "placements": "status.placements"}
+    place = {"group": GROUPS.group, "version": "v2", "resource": GROUPS.plural, "kind": GROUPS.kind}
+    async with world.serving():
+        await placed_is(world, 3)
+        await another_pool(world, "a-first", sources=[{**place, "paths": paths}])
+        message = await condition_is(world, "SourceConflict", "True", "TakenByAnotherPool", "a-first")
+        assert f"is read in version v1alpha1, as {POOL} says" in message
+        await want(world, 5)
+        await placed_is(world, 5)
 
 
 async def test_another_version_of_a_kind_that_is_watched_is_a_conflict():

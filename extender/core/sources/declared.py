@@ -1,9 +1,10 @@
 """Sources: which foreign kinds a pool takes its vpods from, and whose vpod an object is (DESIGN 5.6).
 
 A pool declares a source by the name of a preset, or by the kind's place in the API and the paths of its fields. An
-object belongs to the first pool, by key, that declares its kind and selects both its labels and its namespace. One
-that no pool selects any more stays with the pool on whose pods it publishes placements, as a VPod stays with the pool
-that it names: a label that is taken off a namespace moves nothing.
+object belongs to the first pool, by key, that declares its kind and selects both its labels and its namespace. Once it
+is placed it stays with its pool: another one that comes to select it, though its key be the first, takes nothing away; nor
+does a label that is taken off a namespace, as a VPod stays with the pool that it names. After a restart the pool is known
+by the pods that placements name.
 
 Knative's presets are about fields that a scheduler writes. ConsumerGroup's ``status.replicas`` counts consumers
 that are ready: its own controller writes it, and so never we. KafkaSource's ``spec.consumers`` is 1 where absent and
@@ -89,18 +90,21 @@ class Claimant:
 
 
 def owner_of(
-    claimants: Sequence[Claimant], labels: Mapping[str, str], placed_on: Iterable[str]
+    claimants: Sequence[Claimant], labels: Mapping[str, str], placed_on: Iterable[str], has: str = ""
 ) -> tuple[Claimant | None, tuple[str, ...]]:
     """Who gets an object, and the keys of the other pools that select it too.
 
-    ``claimants`` by pool key; ``placed_on``: the pods that its placements name, asked for only if nobody selects it.
+    ``claimants`` by pool key; ``placed_on``: the pods that its placements name, asked for unless one pool alone selects it;
+    ``has``: the key of the pool that has it now, "" where that is not known.
     """
     labelled = [claimant for claimant in claimants if claimant.source.selector.matches(labels)]
     selecting = [claimant for claimant in labelled if claimant.selects_namespace]
+    pods = set(placed_on) if labelled and len(selecting) != 1 else set()
+    standing = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
+    standing.sort(key=lambda item: item.pool.key != has)
     if not selecting:
-        pods = set(placed_on) if labelled else set()
-        return next((item for item in labelled if pods and _stands_on(item.pool, pods)), None), ()
-    winner = selecting[0]
+        return (standing[0] if standing else None), ()
+    winner = standing[0] if standing else selecting[0]
     others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
     return winner, tuple(sorted(others))
 
