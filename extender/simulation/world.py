@@ -200,6 +200,8 @@ class Replica:
             if not self.api.crashed:
                 raise
             raise TransportError("EOF") from None
+        if self.api.crashed:  # whatever it would have said: a process that was killed has not answered
+            raise TransportError("EOF")
         return 200, reply
 
     async def _run(self, verb: str, body: bytes) -> tuple[bytes, str]:

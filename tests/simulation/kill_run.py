@@ -117,6 +117,8 @@ class Run:
             await asyncio.wait({asked}, timeout=4.0)
             asked.cancel()
             await asyncio.wait({asked})
+            if leader.api.crashed:
+                continue  # whatever it would have said: a process that was killed has not answered
             if not asked.cancelled() and (error := asked.exception()) is None:
                 left = orjson.loads(asked.result()[0])["left"] > 0
             elif not (asked.cancelled() or leader.api.crashed or isinstance(error, ScheduleRefused)):
