@@ -209,18 +209,27 @@ def test_a_configuration_is_read_with_kube_schedulers_defaults():
     assert not extender.ignorable
 
 
-def test_the_legacy_policy_counts_its_timeout_in_nanoseconds():
-    document = {
+def a_policy(http_timeout: int) -> Obj:
+    return {
         "kind": "Policy",
         "apiVersion": "v1",
         "predicates": [{"name": "PodFitsResources"}],
         "extenders": [
-            {"urlPrefix": "http://e", "filterVerb": "f", "enableHttps": False, "httpTimeout": 5_000_000_000}
+            {"urlPrefix": "http://e", "filterVerb": "f", "enableHttps": False, "httpTimeout": http_timeout}
         ],
     }
-    config, errors = read_policy(document)
+
+
+def test_the_legacy_policy_counts_its_timeout_in_nanoseconds():
+    config, errors = read_policy(a_policy(5_000_000_000))
     assert errors == []
     assert config.extenders[0].http_timeout_s == 5.0
+
+
+def test_nanoseconds_that_no_64_bits_hold_are_wrong():
+    """Found by fuzzing, in the millionth input: no float holds them either."""
+    _, errors = read_policy(a_policy(10**400))
+    assert [error.field for error in errors] == ["extenders[0].httpTimeout"]
 
 
 @pytest.mark.parametrize(
@@ -235,6 +244,12 @@ def test_the_legacy_policy_counts_its_timeout_in_nanoseconds():
         pytest.param(
             {"extenders": [{"httpTimeout": "5"}]}, "extenders[0].httpTimeout", id="timeout without unit"
         ),
+        pytest.param(
+            {"extenders": [{"httpTimeout": "99999999999h"}]},
+            "extenders[0].httpTimeout",
+            id="timeout beyond Go's",
+        ),
+        pytest.param({"extenders": [{"weight": 10**400}]}, "extenders[0].weight", id="weight beyond Go's"),
         pytest.param({"extenders": [{"filterverb": "x"}]}, "extenders[0].filterverb", id="misspelt"),
         pytest.param(
             {"profiles": [{}, {"schedulerName": "a"}]}, "profiles[0].schedulerName", id="nameless profile"

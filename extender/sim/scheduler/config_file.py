@@ -50,6 +50,8 @@ _DURATION_UNITS_S: Final = {
     "m": 60.0,
     "h": 3600.0,
 }
+INT64_MAX: Final = 2**63 - 1
+"""Go's integers, of nanoseconds too: a larger number is no number to kube-scheduler."""
 _DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
@@ -61,7 +63,10 @@ def duration_s(value: str) -> float:
     parts = _DURATION_PART.findall(rest)
     if not parts or "".join(number + unit for number, unit in parts) != rest:
         raise ValueError(f'time: invalid duration "{value}"')
-    return sign * sum(float(number) * _DURATION_UNITS_S[unit] for number, unit in parts)
+    seconds = sum(float(number) * _DURATION_UNITS_S[unit] for number, unit in parts)
+    if seconds * 1e9 > INT64_MAX:
+        raise ValueError(f'time: invalid duration "{value}"')
+    return sign * seconds
 
 
 class _Reader:
@@ -89,8 +94,8 @@ class _Reader:
         value = raw.get(key)
         if value is None:
             return default
-        if type(value) is not int:
-            self.wrong(f"{path}.{key}".lstrip("."), "must be an integer", value)
+        if type(value) is not int or abs(value) > INT64_MAX:
+            self.wrong(f"{path}.{key}".lstrip("."), "must be an integer of 64 bits", value)
             return default
         return value
 
@@ -105,7 +110,7 @@ class _Reader:
         if value is None:
             return 0.0
         if in_nanoseconds:
-            if type(value) is int:
+            if type(value) is int and abs(value) <= INT64_MAX:
                 return value / 1e9
             self.wrong(path, "must be an integer of nanoseconds", value)
             return 0.0
