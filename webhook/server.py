@@ -1,12 +1,13 @@
 """The HTTPS face: ``POST /mutate``, ``POST /validate``, ``GET /livez``, ``/readyz`` and ``/metrics``.
 
-A request is read (bounded in bytes, its own and those of all at once, in time and in how many at once), decoded, decided
-in memory and answered; nothing waits for the API server, so the only slow part is the sender. Slow heads, clients that
-read no answers and held connections are the listener's business (``extender.kube.serving``). What is wrong with a
+A request is read (bounded in bytes, its own and those of all at once, in time, in its rate and in how many at once),
+decoded, decided in memory and answered; nothing waits for the API server, so the only slow part is the sender, and a
+review whose body is whole is never one too many. Slow heads, clients that read no answers and held connections are the
+listener's business (``extender.kube.serving``), slow bodies that of ``extender.kube.bodies``. What is wrong with a
 request is said in plain text with status 400 (not an AdmissionReview), 408 (body too slow), 413 (body too long) or 503
-(too many at once, or too large together); every
-AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before the caches are synced too: the
-pod is then stamped with what is known, and ``/readyz`` keeps the Service from sending more of them.
+(bodies too large together); every AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before
+the caches are synced too: the pod is then stamped with what is known, and ``/readyz`` keeps the Service from sending
+more of them.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -29,7 +30,14 @@ from prometheus_client import (
 )
 
 from extender.core.names import SCHEDULER_NAME
-from extender.kube.bodies import BodiesTooLarge, BodyBudget, BodyShare, BodyTooLarge
+from extender.kube.bodies import (
+    ArrivalLimits,
+    BodiesTooLarge,
+    BodyBudget,
+    BodyShare,
+    BodyTooLarge,
+    BodyTooSlow,
+)
 from extender.kube.serving import ConnectionLimits, Listener
 from webhook import mutate, validate
 from webhook.caches import ObjectCache, WebhookCaches
@@ -49,8 +57,7 @@ class Limits:
     """For reading a body. The API server gives up after 3 s (timeoutSeconds in the manifests)."""
     bodies_bytes_max: int = 64 * 1024 * 1024
     """Of all bodies at once: the pod's memory limit is 256 MiB, and what is decoded is larger than its text."""
-    in_flight_max: int = 400
-    """The API server's default for its own mutating requests is 200."""
+    arrivals: ArrivalLimits = field(default_factory=ArrivalLimits)
     shutdown_timeout_s: float = 3.0
 
 
@@ -122,8 +129,7 @@ class WebhookServer:
         self._scheduler_name = scheduler_name
         self._tls = tls
         self._limits = limits or Limits()
-        self._in_flight = 0
-        self._bodies = BodyBudget(self._limits.bodies_bytes_max)
+        self._bodies = BodyBudget(self._limits.bodies_bytes_max, self._limits.arrivals)
         self._listener = Listener(ConnectionLimits(shutdown_timeout_s=self._limits.shutdown_timeout_s))
         self.metrics = Metrics(caches, not_after)
         self.draining = False
@@ -158,9 +164,6 @@ class WebhookServer:
         return await self._review(http, lambda request: validate.validate(request, self._caches, self._rules))
 
     async def _review(self, http: web.Request, decide: Callable[[AdmissionRequest], Verdict]) -> web.Response:
-        if self._in_flight >= self._limits.in_flight_max:
-            return self._refused(http, 503, f"{self._in_flight} reviews are in flight already")
-        self._in_flight += 1
         try:
             with self._bodies.share() as share:
                 body = await self._body(http, share)
@@ -171,8 +174,6 @@ class WebhookServer:
                 answer = encode_review(request.uid, verdict)
         except ReviewError as error:
             return self._refused(http, error.status, str(error))
-        finally:
-            self._in_flight -= 1
         result = "denied" if not verdict.allowed else "patched" if verdict.patch else "allowed"
         if not verdict.allowed:
             _log.info("denied for %r: %r", request.username, verdict.message)
@@ -192,6 +193,8 @@ class WebhookServer:
                 )
         except TimeoutError as error:
             raise ReviewError(f"the body did not arrive within {self._limits.deadline_s} s", 408) from error
+        except BodyTooSlow as error:
+            raise ReviewError(str(error), 408) from error
         except BodyTooLarge as error:
             raise ReviewError(str(error), 413) from error
         except BodiesTooLarge as error:
@@ -202,6 +205,8 @@ class WebhookServer:
     def _refused(self, http: web.Request, status: int, message: str) -> web.Response:
         self.metrics.requests.labels(http.path, "refused").inc()
         _log.warning("refused a request to %s from %s: %d %s", http.path, http.remote, status, message)
+        if status == 408:
+            return self._listener.too_slow(http, message)
         response = web.Response(status=status, text=message + "\n")
         if status == 503:
             response.headers["Retry-After"] = "1"

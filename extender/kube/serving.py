@@ -9,8 +9,9 @@ the socket and its handler:
 - ``connections_max`` connections at once. Over it the one that has been idle for longest goes, so that clients that hold
   connections keep nobody else out; with none idle the new one is refused.
 
-How long a body may take, and how much of it is read, is the server's own rule: it knows the request. Idle connections
-live for longer than the 90 s after which Go's client closes them itself: otherwise a request could meet a closing one.
+How long a body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the request. Who is
+too slow with one gets a last answer, and the connection ends with it. Idle connections live for longer than the 90 s
+after which Go's client closes them itself: otherwise a request could meet a closing one.
 """
 
 import asyncio
@@ -66,7 +67,7 @@ class Listener:
         self._runner: web.AppRunner | None = None
         self._connections_max = self.limits.connections_max
         self.cut: Counter[str] = Counter()
-        """Connections that were cut, by reason: slow head, slow reader, too many."""
+        """Connections that were cut, by reason: slow head, slow body, slow reader, too many."""
 
     @property
     def connections(self) -> int:
@@ -102,6 +103,11 @@ class Listener:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    def too_slow(self, request: web.Request, message: str) -> web.Response:
+        """The answer to a request whose body is waited for no longer; with it the connection ends."""
+        self.cut["slow body"] += 1
+        return _LastAnswer(request.protocol, message)
 
     def connection(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
@@ -140,6 +146,19 @@ class Listener:
             guard.end_request()
             if request.protocol in self._guards:
                 self._idle[guard] = None
+
+
+class _LastAnswer(web.Response):
+    """408, after which a connection is closed at once: its client would use the time to linger to hold it."""
+
+    def __init__(self, protocol: web.RequestHandler, message: str) -> None:
+        super().__init__(status=408, text=message + "\n")
+        self.force_close()
+        self._protocol = protocol
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        await super().write_eof(data)
+        self._protocol.force_close()
 
 
 class _Site(web.BaseSite):

@@ -6,7 +6,7 @@ listener's business (``kube.serving``), who may connect at all is ``tls``'s. Unt
 answers 503 too: an answer from half a picture would be a wrong one.
 
 A bind that is not done by its deadline is answered 200 with ``Error``, because kube-scheduler would lose the text of a
-504; filter cannot be late but by its own body, and the other answers have no ``Error`` to put it in: 504.
+504, which the other verbs answer: theirs have no ``Error`` to put it in. Late by its own body, any verb is a 408.
 A body that does not say it is JSON is refused: a page in a browser beside us could post any other kind to loopback.
 
 Stopping: ``/readyz`` says no at once, verbs are answered for ``shutdown_delay_s`` more (a Service's endpoints take a
@@ -171,10 +171,8 @@ class ExtenderServer:
                         read = True
                         answer, status = await verb(body)
                 return web.Response(body=answer, content_type="application/json")
-            except Overloaded as error:
-                return _text(request, 503, str(error), _retry_after(OVERLOAD_RETRY_S))
             except WireError as error:
-                return _text(request, error.status, str(error), _retry_after(_seconds_of(error)))
+                return self._refused(request, error)
             except (web.RequestPayloadError, ConnectionError) as error:
                 return _text(request, 400, f"the body is broken: {error}")
             except TimeoutError:
@@ -194,9 +192,17 @@ class ExtenderServer:
             return _text(request, 415, "the body must not be encoded: kube-scheduler does not compress it")
         return None
 
+    def _refused(self, request: web.Request, error: WireError) -> web.Response:
+        if error.status == 408:
+            return self._listener.too_slow(request, str(error))
+        return _text(request, error.status, str(error), _retry_after(_seconds_of(error)))
+
     def _late(self, request: web.Request, name: str, *, read: bool) -> web.Response:
+        if not read:
+            message = f"the body did not arrive within {self._config.deadline_s:g} s"
+            return self._listener.too_slow(request, message)
         message = f"not answered within {self._config.deadline_s:g} s"
-        if name == BIND and read:
+        if name == BIND:
             note = f"bind {message}; whether it is done shows in the pod"
             return web.Response(body=encode_binding_result(note), content_type="application/json")
         return _text(request, 504, message)
@@ -234,6 +240,12 @@ class ExtenderServer:
             "requests_in_flight", "Requests being answered, by verb", "verb", lambda: self.gate.in_flight
         )
         metrics.gauge(
+            "request_bodies_arriving",
+            "Request bodies that are waited for",
+            "",
+            lambda: {"": float(self.gate.bodies.arriving)},
+        )
+        metrics.gauge(
             "request_bodies_bytes",
             "Bytes of request bodies in memory",
             "",
@@ -256,6 +268,8 @@ def _at_once(verb: Callable[[bytes], tuple[bytes, str]]) -> Verb:
 
 
 def _seconds_of(error: WireError) -> int | None:
+    if isinstance(error, Overloaded):
+        return OVERLOAD_RETRY_S
     return error.retry_after_s if isinstance(error, ScheduleRefused) else None
 
 

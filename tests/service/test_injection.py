@@ -74,7 +74,7 @@ CLOSED: Final[dict[tuple[str, str], frozenset[str]]] = {
     ("source_unavailable", "source"): frozenset(),
     ("requests_in_flight", "verb"): VERBS,
     ("requests_turned_away", "verb"): VERBS,
-    ("connections_cut", "reason"): frozenset({"slow head", "slow reader", "too many"}),
+    ("connections_cut", "reason"): frozenset({"slow body", "slow head", "slow reader", "too many"}),
 }
 """(metric without our prefix, label) -> all values that it may ever have. A new label needs a line here."""
 
