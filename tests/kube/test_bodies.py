@@ -200,3 +200,30 @@ async def test_a_timeout_of_the_stream_itself_is_not_taken_for_ours():
 
     with pytest.raises(TimeoutError, match="of the socket"):
         await reading(BodyBudget(100, LIMITS), Broken())
+
+
+async def test_a_timer_that_rings_late_since_the_process_was_busy_gives_up_nobody():
+    """What the sender has sent meanwhile is in the socket still: nobody has had the time to read it."""
+    budget, sender = BodyBudget(1000, LIMITS), Sender()
+    task = reading(budget, sender)
+    await turns()
+    (arrival,) = budget._arrivals
+    on_time, late = arrival._time, True
+    arrival._time = lambda: on_time() + (0.5 if late else 0.0)
+    await asyncio.sleep(1.1)
+    late = False
+    assert not task.done()
+    sender.send(b"x", end=True)
+    assert await task == b"x"
+
+
+async def test_who_stops_is_given_up_all_the_same_once_the_process_is_busy_no_more():
+    budget, sender = BodyBudget(1000, LIMITS), Sender()
+    task = reading(budget, sender)
+    await turns()
+    (arrival,) = budget._arrivals
+    on_time = arrival._time
+    arrival._time = lambda: on_time() + (0.5 if on_time() < 1.2 else 0.0)
+    assert await seconds_until_done(task) == pytest.approx(2.5, abs=0.1)
+    with pytest.raises(BodyTooSlow):
+        await task
