@@ -8,9 +8,11 @@ Incremental state is compared with rebuilt state on each replica at the end.
 
 import asyncio
 import random
+import traceback
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 from extender.core.errors import VReplicaError
@@ -111,14 +113,29 @@ class Outcome:
 
 
 def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
-    """Run a trial, or a seed as it is, in virtual time. An error of the simulation itself is a problem of the run, too."""
+    """Run a trial, or a seed as it is, in virtual time. Whatever error ends it is a problem of the run, too.
+
+    So it is told with the line that runs it again, and no other seed is the worse for it. Only a person ends all of them.
+    """
     trial = Trial(trial) if isinstance(trial, int) else trial
     outcome = Outcome(trial)
     try:
         run_virtual(_run(trial, outcome, keep_trace=keep_trace))
+    except (KeyboardInterrupt, SystemExit):
+        raise
     except (VReplicaError, AssertionError) as error:
         outcome.problems.append(f"{type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001 - also what is no Exception: a Crashed or a group that nobody has caught
+        outcome.problems.append(f"{type(error).__name__}: {error}, raised {_where(error)}")
     return outcome
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line that an error comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        f"in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
+    )
 
 
 def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, float]]:
