@@ -1,6 +1,6 @@
 """Checkers of the invariants, on what the API server stores, after every write, with no help from the engine.
 
-    I1 never overcommitted  ``_check_i1``, on every ledger that the service writes
+    I1 never overcommitted  ``_check_i1``, on every ledger that the service writes; ``ledgers.write_problems``: none is lost
     I2 covered              ``_check_i2_of_pod`` and ``_check_i2_of_vpod``, on every write of a pod or a status
     I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped
     I4 no needless move     ``_check_i4``, on every status: what leaves a pod has a reason that the store knows of
@@ -24,6 +24,7 @@ from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
 from extender.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, Told, VPod, read_pod, read_vpod
+from extender.simulation.ledgers import write_problems
 from extender.simulation.settled import Stored
 
 EXCUSE_S: Final = 60.0
@@ -185,6 +186,9 @@ class Checkers:
         if (not by_service or self._two_lead()) and (bound_now or pod.text != (old.text if old else None)):
             self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
             self._uncovering[pod.name] = self._unrepaired[pod.name]
+        if by_service and before is not None:
+            for problem in write_problems(before, after):
+                self._violated(f"I1: {ACTOR.get()}: {problem}")
         if by_service and (bound_now or old is None or pod.text != old.text):
             self._check_i1(pod, old.total if old is not None and old.node else 0)
         self._check_i2_of_pod(pod)
