@@ -154,10 +154,12 @@ class Checkers:
             pool.ordinals = ordinals
 
     def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
-        if after is not None and (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
-            name = after["metadata"]["name"]
+        if after is None:
+            return
+        name = after["metadata"]["name"]
+        self.stored.zone_of[name] = (after["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
+        if (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
             self.stored.node_slots[name] = int(slots)
-            self.stored.zone_of[name] = (after["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
 
     def _slots_lately(self, pool: Pool) -> int:
         """The largest slotsPerPod that a decision written now may have seen."""
