@@ -96,6 +96,8 @@ class Pool:
     min_pods_per_vpod: int = 0
     profile: str = "default"
     moves_per_period: int = 10
+    period_s: float = 100.0
+    cooldown_s: float = 300.0
     dry_run: bool = False
     reschedule: bool = False
     ordinals: range = field(default_factory=lambda: range(0))
@@ -113,6 +115,8 @@ class Pool:
         self.min_pods_per_vpod = spec.get("minPodsPerVPod", 0)
         self.profile = spec.get("profile", "default")
         self.moves_per_period = rebalance.get("movesPerPeriod", 10)
+        self.period_s = spec.get("scaleDownPeriodSeconds", 100)
+        self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
         self.reschedule = spec.get("rescheduleAfterSeconds") is not None
 
@@ -125,6 +129,11 @@ class Pool:
         """The largest number that was in force at any time since then."""
         earlier = [number for at, number in seen if at < since]
         return max([number for at, number in seen if at >= since] + earlier[-1:], default=0)
+
+    def least_lately(self, seen: list[tuple[float, int]], since: float) -> int:
+        """The smallest number that was in force at any time since then."""
+        earlier = [number for at, number in seen if at < since]
+        return min([number for at, number in seen if at >= since] + earlier[-1:], default=0)
 
     def most(self, vpod: VPod) -> int:
         """vreplicas that it may have: minPodsPerVPod raises what is wanted."""

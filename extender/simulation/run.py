@@ -8,9 +8,11 @@ Incremental state is compared with rebuilt state on each replica at the end.
 
 import asyncio
 import random
+import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 from extender.core.errors import VReplicaError
@@ -19,8 +21,9 @@ from extender.kube.api import ADAPTERPOOLS
 from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
 from extender.sim.faults import FaultRates, named
-from extender.simulation.checkers import EXCUSE_S, Checkers
+from extender.simulation.checkers import Checkers
 from extender.simulation.draws import drawn_delays, drawn_faults, drawn_last, drawn_scale
+from extender.simulation.excuses import EXCUSE_S
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.simulation.workload import Workload
 from extender.simulation.world import Replica, World
@@ -37,6 +40,8 @@ REST_TIMEOUT_S: Final = 3600.0
 """Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
 EVENTS: Final = 500
 """Of the workload, that do something."""
+UNANSWERED: Final = ("write_late", "status_reply_lost", "patch_reply_lost", "reply_lost", "partition")
+"""Faults after which a writer does not know what of its moves was made."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
 
@@ -111,14 +116,29 @@ class Outcome:
 
 
 def simulate(trial: Trial | int, *, keep_trace: bool = False) -> Outcome:
-    """Run a trial, or a seed as it is, in virtual time. An error of the simulation itself is a problem of the run, too."""
+    """Run a trial, or a seed as it is, in virtual time. Whatever error ends it is a problem of the run, too.
+
+    So it is told with the line that runs it again, and no other seed is the worse for it. Only a person ends all of them.
+    """
     trial = Trial(trial) if isinstance(trial, int) else trial
     outcome = Outcome(trial)
     try:
         run_virtual(_run(trial, outcome, keep_trace=keep_trace))
+    except (KeyboardInterrupt, SystemExit):
+        raise
     except (VReplicaError, AssertionError) as error:
         outcome.problems.append(f"{type(error).__name__}: {error}")
+    except BaseException as error:  # noqa: BLE001 - also what is no Exception: a Crashed or a group that nobody has caught
+        outcome.problems.append(f"{type(error).__name__}: {error}, raised {_where(error)}")
     return outcome
+
+
+def _where(error: BaseException) -> str:
+    """The innermost line that an error comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return (
+        f"in {frames[-1].name}, {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "nowhere"
+    )
 
 
 def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, float]]:
@@ -135,11 +155,18 @@ def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, fl
 async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
+    scale = replace(scale, pools=tuple({**pool, **trial.profile.pools} for pool in scale.pools))
     rates, mischief = rates_of(trial, rng)
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
-    checkers = Checkers(world.trace, excuse_s=excuse_s, now_of=world.now_of, two_lead=world.two_lead)
+    checkers = Checkers(
+        world.trace,
+        excuse_s=excuse_s,
+        now_of=world.now_of,
+        two_lead=world.two_lead,
+        unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
+    )
     world.cluster.server.store.subscribers.append(checkers.on_change)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:

@@ -63,13 +63,18 @@ class Stored:
             return False
         # It asks for what it was created with, whatever its pool says by now.
         slots = pool.slots if pod.slots is None else pod.slots
-        full = [zone for zone, most in self._most_left().items() if most < slots]
-        return bool(full) if pool.profile == "ha" else not self._a_node_has(slots)
+        if pool.profile != "ha" or not self._published_on(pod.name):
+            # The rule holds for what a pod carries: one that carries nothing may go to any zone.
+            return not self._a_node_has(slots)
+        return any(most < slots for most in self._most_left().values())
 
     def _a_node_has(self, slots: int) -> bool:
         """Whether one more pod of so many slots would find a node; all nodes declare slots, or none."""
         left = self._most_left()
         return not left or max(left.values()) >= slots
+
+    def _published_on(self, pod_name: str) -> bool:
+        return any(pod_name in vpod.placements for vpod in self.vpods.values())
 
     def _most_left(self) -> dict[str, int]:
         """Zone -> the most slots that one of its nodes has left; empty where nodes declare none."""
@@ -148,19 +153,37 @@ class Stored:
         return {name: slots for name, slots in free.items() if slots >= vpod.weight}
 
     def _has_room(self, vpod: VPod) -> bool:
-        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow.
-
-        Under a hard zone rule free slots may be in the wrong zone: then nothing is said.
-        """
+        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow; under a zone rule there."""
         pool = self.pool_of(vpod)
         if pool.profile == "ha":
-            return False
+            return self._has_room_in_zone(vpod)
         # A pod that waits for a node will have room when it gets one; a pool does not grow beyond it meanwhile.
         waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
         may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
         return bool(self._free(vpod)) or (
             may_grow and vpod.weight <= pool.slots and self._a_node_has(pool.slots)
         )
+
+    def _has_room_in_zone(self, vpod: VPod) -> bool:
+        """Under the hard zone rule: whether a zone that holds the fewest of a vpod's vreplicas has a pod with room.
+
+        No zone may hold over one more than the least loaded one. All zones with nodes count here, also those that no pod of the
+        pool could stand in: so the least of those that do count is not lower, and one more in a zone with the least of all is
+        allowed whichever they are. What is on pods that are gone, or wait, belongs to a zone that is not known here: then
+        nothing is said. A pool that may grow without end, on nodes without end, gets a pod in every zone.
+        """
+        zones = dict.fromkeys(self.zone_of.values(), 0)
+        for name, count in vpod.placements.items():
+            pod = self.pods.get(name)
+            zone = self.zone_of.get(pod.node) if pod is not None else None
+            if zone is None:
+                return False
+            zones[zone] += count
+        pool = self.pool_of(vpod)
+        if pool.max_pods is None and not self.node_slots and vpod.weight <= pool.slots:
+            return True
+        least = min(zones.values(), default=0)
+        return any(zones[self.zone_of[self.pods[name].node]] <= least for name in self._free(vpod))
 
     def _where_room(self, vpod: VPod) -> str:
         pool = self.pool_of(vpod)

@@ -26,6 +26,7 @@ from extender.kube.api import (
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
+    PODS,
     STATEFULSETS,
     VPODS,
     ListOptions,
@@ -49,6 +50,7 @@ from extender.sim.scheduler.config import ProfileConfig, SchedulerConfig
 from extender.sim.scheduler.config_file import load_configuration
 from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
 from extender.sim.scheduler.scheduler import Scheduler
+from extender.simulation.ledgers import Overseen
 from webhook.caches import WebhookCaches
 from webhook.mutate import stamp
 from webhook.review import decode_review, encode_review
@@ -267,8 +269,9 @@ class World:
 
     def api(self, actor: str, faults: Faults) -> FaultyApi:
         """The way of a process to the API server."""
-        old_lists = self._old_list if faults is self.faults else None
-        return FaultyApi(self.cluster, faults, actor=actor, record=self.trace, old_lists=old_lists)
+        overseen = Overseen(self.cluster)
+        old_lists = partial(self._old_list, overseen) if faults is self.faults else None
+        return FaultyApi(overseen, faults, actor=actor, record=self.trace, old_lists=old_lists)
 
     async def __aenter__(self) -> Self:
         asyncio.get_running_loop().set_exception_handler(self._loop_problem)
@@ -322,11 +325,16 @@ class World:
         uid, was_on = self._former.get((namespace, name), ("", ""))
         return uid if was_on != node else ""
 
-    async def _old_list(self, resource: Resource, options: ListOptions) -> ListPage | None:
+    async def _old_list(
+        self, overseen: Overseen, resource: Resource, options: ListOptions
+    ) -> ListPage | None:
         """A kind as it was some seconds ago."""
         since = asyncio.get_running_loop().time() - self.faults.rng.uniform(0.0, CACHE_AGE_MAX_S)
         version = next((version for at, version in reversed(self._versions) if at <= since), 0)
-        return self.cluster.server.list_at(resource, options, version) if version else None
+        page = self.cluster.server.list_at(resource, options, version) if version else None
+        if page is not None and resource == PODS:
+            overseen.note(page.items)
+        return page
 
     async def _furnish(self) -> None:
         for path in ("crds/adapterpools.yaml", "crds/vpods.yaml"):

@@ -73,6 +73,7 @@ def main(arguments: list[str]) -> int:
     summary = report.summary()
     del summary["samples"]
     sys.stdout.write(json.dumps(summary, indent=1) + "\n")
+    sys.stdout.write(report.verdict() + "\n")
     if report.failures():
         sys.stdout.write(f"logs: {directory}\n")
         return 1

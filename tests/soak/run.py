@@ -25,7 +25,7 @@ from tests.e2e.processes import ProcessFailed
 from tests.e2e.waiting import NotYet, eventually
 from tests.soak.chaos import Chaos
 from tests.soak.churn import Churn
-from tests.soak.measure import Sample, Trend, of_process, of_replica, trends
+from tests.soak.measure import JUDGED_MIN_S, Sample, Trend, of_process, of_replica, trends
 from tests.soak.system import SoakSystem
 
 ROUND_S: Final = 40.0
@@ -72,6 +72,26 @@ class Report:
         ]
         return [self.error, *growing] if self.error else growing
 
+    def unjudged(self) -> list[str]:
+        """Programs of which no trend is judged, which "passed" says nothing about: the run was too short for it."""
+        return [
+            name
+            for name, found in self.trends().items()
+            if not any(trend.growth is not None for trend in found)
+        ]
+
+    def verdict(self) -> str:
+        """In one line: what is known now, and what is not."""
+        if self.failures():
+            return f"FAILED: {len(self.failures())} failures"
+        if unjudged := self.unjudged():
+            needed = 2 * JUDGED_MIN_S / 60
+            return (
+                f"no invariant broke; whether anything grows was NOT judged ({', '.join(unjudged)}): "
+                f"that takes more than {needed:g} minutes"
+            )
+        return "passed: no invariant broke, and nothing grows"
+
     def summary(self) -> dict[str, Any]:
         """For machines."""
         return {
@@ -79,6 +99,7 @@ class Report:
             "seed": self.seed,
             "passed": not self.failures(),
             "failures": self.failures(),
+            "trendsNotJudged": self.unjudged(),
             "rounds": self.rounds,
             "elapsedSeconds": round(self.elapsed_s, 1),
             "versionsChecked": self.versions_checked,

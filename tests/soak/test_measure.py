@@ -5,6 +5,7 @@ import random
 import pytest
 
 from tests.soak.measure import Sample, metric, trends
+from tests.soak.run import Report
 
 HOUR_S = 3600.0
 
@@ -69,6 +70,23 @@ def test_a_short_run_is_not_judged():
     (trend,) = trends(an_hour("rss_mib", lambda m: m)[:8], 480.0)
     assert trend.growth is None
     assert trend.flat
+
+
+def report_of(minutes: int, amount_at) -> Report:
+    samples = an_hour("rss_mib", amount_at)[: minutes + 1]
+    return Report("embedded", 1, elapsed_s=60.0 * minutes, samples={"replica-1": samples, "mortal": samples})
+
+
+def test_a_run_that_is_too_short_to_judge_says_that_it_has_judged_nothing():
+    short = report_of(1, lambda m: 80 + m)
+    assert short.failures() == []
+    assert short.summary()["trendsNotJudged"] == ["replica-1"]
+    assert "NOT judged (replica-1)" in short.verdict()
+
+
+def test_a_run_that_is_long_enough_says_what_it_has_judged():
+    assert report_of(60, lambda _: 80).verdict().startswith("passed")
+    assert report_of(60, lambda m: 80 + m).verdict().startswith("FAILED")
 
 
 def test_a_metric_is_read_by_its_whole_name():

@@ -1,0 +1,145 @@
+"""Changes made by hand, for the checkers to look at: pods, vpods, pools and nodes as the API server would store them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from extender.core.names import ZONE_LABEL
+from extender.kube.api import Obj
+from extender.sim.apiserver.store import Change, Entry
+from extender.sim.clock import EPOCH_S, run_virtual
+from extender.sim.faults import ACTOR
+from extender.simulation.checkers import Checkers
+from extender.simulation.facts import PLACEMENTS, POOL, SLOTS
+
+REPLICA = "replica-1"
+PERSON = ""
+
+
+class CheckerScene:
+    """The store as the checkers see it. Every method is one write, by ``actor``; ``found`` is what they say of it."""
+
+    def __init__(self, **of_checkers: Any) -> None:
+        self.checkers = Checkers(**of_checkers)
+        self._objects: dict[tuple[str, str], Obj] = {}
+        self._versions = 0
+
+    @property
+    def found(self) -> list[str]:
+        """What was found since it was last asked, without its time."""
+        found = [line.partition(" s: ")[2] for line in self.checkers.violations]
+        self.checkers.violations.clear()
+        return found
+
+    def write(self, plural: str, name: str, obj: Obj | None, actor: str = REPLICA) -> None:
+        """None: it is deleted."""
+        self._versions += 1
+        before = self._objects.get((plural, name))
+        if obj is None:
+            del self._objects[(plural, name)]
+        else:
+            self._objects[(plural, name)] = obj
+        token = ACTOR.set(actor)
+        try:
+            self.checkers.on_change(("", plural), Change(self._versions, _entry(before), _entry(obj)))
+        finally:
+            ACTOR.reset(token)
+
+    def pool(self, name: str = "a", *, slots: int = 4, ordinals: int = 2, **spec: Any) -> None:
+        """An AdapterPool with its StatefulSet."""
+        obj = {"metadata": {"name": name}, "spec": {"slotsPerPod": slots, **spec}}
+        self.write("adapterpools", name, obj, PERSON)
+        self.write("statefulsets", name, {"metadata": {"name": name}, "spec": {"replicas": ordinals}}, PERSON)
+
+    def node(self, name: str, zone: str) -> None:
+        """A node that declares no slots."""
+        obj = {"metadata": {"name": name, "labels": {ZONE_LABEL: zone}}, "spec": {}, "status": {}}
+        self.write("nodes", name, obj, PERSON)
+
+    def pod(
+        self,
+        name: str,
+        ledger: Mapping[str, Any] | str | None,
+        *,
+        actor: str = REPLICA,
+        node: str = "n",
+        slots: int = 4,
+        uid: str = "1",
+    ) -> None:
+        """A pod of the pool that its name tells, bound to a node or (node "") not."""
+        self.write("pods", name, pod_object(name, ledger, node=node, slots=slots, uid=uid), actor)
+
+    def vpod(
+        self,
+        name: str,
+        wanted: int,
+        placements: Mapping[str, int],
+        *,
+        actor: str = REPLICA,
+        moved: tuple[str, str] = ("", ""),
+        weight: int = 1,
+        pool: str = "a",
+    ) -> None:
+        """``moved``: message and time of its Moved condition. What is not all placed is not Scheduled."""
+        placed = sum(placements.values())
+        conditions: list[Obj] = [
+            {"type": "Scheduled", "status": str(placed == wanted), "reason": "AllPlaced"}
+        ]
+        if moved[0]:
+            conditions.append(
+                {"type": "Moved", "reason": "x", "message": moved[0], "lastTransitionTime": moved[1]}
+            )
+        status = {
+            "observedGeneration": 1,
+            "scheduledVReplicas": placed,
+            "placements": [{"podName": pod, "vreplicas": count} for pod, count in placements.items()],
+            "conditions": conditions,
+        }
+        spec = {"poolRef": {"name": pool}, "vreplicas": wanted, "slotsPerVReplica": weight}
+        metadata = {"namespace": "t", "name": name, "uid": name, "generation": 1}
+        self.write("vpods", name, {"metadata": metadata, "spec": spec, "status": status}, actor)
+
+
+def pod_object(
+    name: str, ledger: Mapping[str, Any] | str | None, *, node: str = "n", slots: int = 4, uid: str = "1"
+) -> Obj:
+    """A pod as stored. ``ledger``: text as it is, or vpod -> vreplicas; None: no annotation."""
+    annotations = {SLOTS: str(slots)}
+    if ledger is not None:
+        annotations[PLACEMENTS] = ledger if isinstance(ledger, str) else orjson.dumps(ledger).decode()
+    return {
+        "metadata": {
+            "name": name,
+            "uid": uid,
+            "labels": {POOL: name.rpartition("-")[0]},
+            "annotations": annotations,
+        },
+        "spec": {"nodeName": node} if node else {},
+    }
+
+
+def stamp(at_s: float) -> str:
+    """The time of a condition, at virtual time ``at_s``."""
+    return f"{datetime.fromtimestamp(EPOCH_S + at_s, UTC).isoformat(timespec='seconds')[:-6]}Z"
+
+
+def in_virtual_time(play: Callable[[], Any]) -> Callable[[], None]:
+    """An async test that runs in virtual time."""
+
+    def run() -> None:
+        run_virtual(play())
+
+    run.__name__, run.__doc__ = play.__name__, play.__doc__
+    return run
+
+
+async def later(seconds: float) -> None:
+    """Let time pass."""
+    await asyncio.sleep(seconds)
+
+
+def _entry(obj: Obj | None) -> Entry | None:
+    return None if obj is None else Entry(("", obj["metadata"]["name"]), 1, b"", obj)
