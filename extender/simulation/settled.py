@@ -170,7 +170,7 @@ class Stored:
         No zone may hold over one more than the least loaded one. All zones with nodes count here, also those that no pod of the
         pool could stand in: so the least of those that do count is not lower, and one more in a zone with the least of all is
         allowed whichever they are. What is on pods that are gone, or wait, belongs to a zone that is not known here: then
-        nothing is said. A pool that may grow without end, on nodes without end, gets a pod in every zone.
+        nothing is said. Nor of pods that are still to come: in which zone is for kube-scheduler to say.
         """
         zones = dict.fromkeys(self.zone_of.values(), 0)
         for name, count in vpod.placements.items():
@@ -179,9 +179,6 @@ class Stored:
             if zone is None:
                 return False
             zones[zone] += count
-        pool = self.pool_of(vpod)
-        if pool.max_pods is None and not self.node_slots and vpod.weight <= pool.slots:
-            return True
         least = min(zones.values(), default=0)
         return any(zones[self.zone_of[self.pods[name].node]] <= least for name in self._free(vpod))
 
