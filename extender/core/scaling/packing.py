@@ -37,7 +37,10 @@ class Packing:
                 self._free[ordinal] = self._slots
             elif pod.schedulable or to_come(pod) or (pod.abandoned and pod.name not in left):
                 self._free[ordinal] = pod.capacity - pod.placed
-        self._room = sum(1 << ordinal for ordinal, slots in self._free.items() if slots > 0)
+        self._with_free: dict[int, int] = {}
+        """Free slots -> bit set of the ordinals that have so many: a pod too full for a vreplica is not looked at for it."""
+        for ordinal, slots in self._free.items():
+            self._with_free[slots] = self._with_free.get(slots, 0) | 1 << ordinal
 
     def leave(self, vpod_key: str, pod: PodState, vreplicas: int) -> None:
         """A vpod takes vreplicas off a pod that is not among ``ordinals``, to be added to one that is."""
@@ -45,18 +48,30 @@ class Packing:
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
         """Pack ``missing`` vreplicas of ``weight`` slots; how many found no place, though pods were appended."""
         del vpod_key
-        while True:
-            missing = self._fill(self._room, missing, weight)
-            if not missing or self._append() is None:
-                return missing
+        missing = self._fill(self._fitting(weight), missing, weight)
+        # What is appended is all that has room by then: to ask all pods again for each would take minutes for a large vpod.
+        while missing and (ordinal := self._append()) is not None:
+            missing = self._fill(1 << ordinal, missing, weight)
+        return missing
 
     def _fill(self, ordinals: int, missing: int, weight: int) -> int:
-        given, left = round_robin(ordinals & self._room, 0, self._free.__getitem__, missing, weight)
+        room = ordinals & self._fitting(weight)
+        given, left = round_robin(room, 0, self._free.__getitem__, missing, weight)
         for ordinal, count in given.items():
-            self._free[ordinal] -= count * weight
-            if self._free[ordinal] <= 0:
-                self._room &= ~(1 << ordinal)
+            slots, bit = self._free[ordinal], 1 << ordinal
+            self._with_free[slots] &= ~bit
+            slots -= count * weight
+            self._free[ordinal] = slots
+            self._with_free[slots] = self._with_free.get(slots, 0) | bit
         return left
+
+    def _fitting(self, weight: int) -> int:
+        """Bit set of the ordinals with room for one vreplica of ``weight`` slots."""
+        fitting = 0
+        for slots, ordinals in self._with_free.items():
+            if slots >= weight:
+                fitting |= ordinals
+        return fitting
 
     def _append(self) -> int | None:
         """The ordinal of one more pod; None where there may be none."""
@@ -64,7 +79,7 @@ class Packing:
             return None
         ordinal = self._next
         self._free[ordinal] = self._slots
-        self._room |= 1 << ordinal
+        self._with_free[self._slots] = self._with_free.get(self._slots, 0) | 1 << ordinal
         self._next += 1
         self.added += 1
         return ordinal
@@ -104,7 +119,7 @@ class ZonePacking(Packing):
             known |= bit_set
         self._to_come = [ordinal for ordinal in self._free if not known & 1 << ordinal]
         self._slots_left = {
-            zone: sum(self._free[ordinal] for ordinal in bits(bit_set & self._room))
+            zone: sum(self._free[ordinal] for ordinal in bits(bit_set & self._fitting(1)))
             for zone, bit_set in self._zones.items()
         }
         """No less than what fits: there may be too few on each pod."""
@@ -163,7 +178,7 @@ class ZonePacking(Packing):
         return next((zone for zone in allowed if self._has_room(zone, weight)), None)
 
     def _has_room(self, zone: str, weight: int) -> bool:
-        return any(self._free[ordinal] >= weight for ordinal in bits(self._zones[zone] & self._room))
+        return bool(self._zones[zone] & self._fitting(weight))
 
     def _step(self, counts: dict[str, int], zone: str, lowest: int, missing: int) -> int:
         """vreplicas for this zone before another is looked at: to be level with the next, or as far as it may go."""
@@ -188,7 +203,7 @@ class ZonePacking(Packing):
 
     def _next_to_come(self) -> int | None:
         for index, ordinal in enumerate(self._to_come):
-            if self._room & 1 << ordinal:
+            if self._free[ordinal] > 0:
                 return self._to_come.pop(index)
         return self._append()
 

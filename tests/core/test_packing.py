@@ -1,0 +1,81 @@
+"""Packing: the same as asking every pod for every vreplica, without asking every pod."""
+
+import random
+
+import pytest
+
+from extender.core.scaling.packing import Packing, ZonePacking, zone_rule
+from tests.support.builders import Scene, a_node
+
+SEEDS = range(60)
+
+
+class Straightforward(Packing):
+    """One vreplica after the other, each round over all pods by ordinal; one more pod where none has room."""
+
+    def add(self, vpod_key: str, missing: int, weight: int) -> int:
+        while missing:
+            given = 0
+            for ordinal in sorted(self._free):
+                if missing and self._free[ordinal] >= weight:
+                    self._free[ordinal] -= weight
+                    missing -= 1
+                    given += 1
+            if not given and self._append() is None:
+                return missing
+        return 0
+
+
+class Counting(dict[int, int]):
+    """How often somebody has asked for a pod's free slots."""
+
+    asked = 0
+
+    def __getitem__(self, ordinal: int) -> int:
+        self.asked += 1
+        return super().__getitem__(ordinal)
+
+
+def a_scene(rng: random.Random) -> Scene:
+    scene = Scene(replicas=rng.randrange(8), slots=rng.randint(1, 12))
+    for ordinal in range(8):
+        if rng.random() < 0.7:
+            ledger = {f"tenant/{number}": rng.randint(1, 3) for number in range(rng.randrange(3))}
+            scene.pod(ordinal, ledger, **({"unschedulable": True} if rng.random() < 0.2 else {}))
+    return scene
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_it_packs_as_if_every_pod_were_asked_for_every_vreplica(seed):
+    rng = random.Random(seed)
+    scene = a_scene(rng)
+    assert scene.pool.pool is not None
+    assert scene.pool.stateful_set is not None
+    ordinals, most = scene.pool.stateful_set.ordinals, rng.randrange(12)
+    fast, plain = (
+        kind(scene.pool, scene.pool.pool, ordinals, added_max=most) for kind in (Packing, Straightforward)
+    )
+    for number in range(rng.randint(1, 12)):
+        key, missing, weight = f"tenant/new{number}", rng.randrange(15), rng.randint(1, 4)
+        assert fast.add(key, missing, weight) == plain.add(key, missing, weight), f"seed {seed}"
+        assert (fast.added, fast._free) == (plain.added, plain._free), f"seed {seed}"
+
+
+@pytest.mark.parametrize("profile", ["default", "ha"])
+def test_what_is_asked_grows_with_the_pods_and_not_with_their_square(profile):
+    """Found by fuzzing: a vpod of 10,000 vreplicas, each of which leaves a pod with a slot too few, took 20 s."""
+    scene = Scene(replicas=2, slots=5, profile=profile).node(a_node("n0", "z0")).node(a_node("n1", "z1"))
+    scene.pod(0, node="n0").pod(1, node="n1")
+    assert scene.pool.pool is not None
+    rule = zone_rule(scene.pool)
+    packing = (
+        Packing(scene.pool, scene.pool.pool, range(2), added_max=1000)
+        if rule is None
+        else ZonePacking(scene.pool, scene.pool.pool, range(2), added_max=1000, rule=rule)
+    )
+    assert (rule is None) is (profile == "default")
+    packing._free = Counting(packing._free)
+    for number in range(400):
+        assert packing.add(f"tenant/v{number}", 4, 2) == 0
+    assert packing.added > 700
+    assert packing._free.asked < 10 * packing.added
