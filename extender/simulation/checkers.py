@@ -23,6 +23,7 @@ from extender.kube.api import Obj
 from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
+from extender.simulation.budgets import Budgets
 from extender.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, Told, VPod, read_pod, read_vpod
 from extender.simulation.ledgers import write_problems
 from extender.simulation.settled import Stored
@@ -65,8 +66,12 @@ class Checkers:
         excuse_s: float = EXCUSE_S,
         now_of: Callable[[str], float] = lambda _actor: wall_clock(),
         two_lead: Callable[[], bool] = lambda: False,
+        unsure: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``now_of``: an actor's own wall clock, epoch seconds. ``two_lead``: what the service writes may cross; I1 holds."""
+        """``now_of``: an actor's own wall clock, epoch seconds. ``two_lead``: what the service writes may cross; I1 holds.
+
+        ``unsure``: how many writes so far have been done, or are on their way, without an answer to their writer.
+        """
         self._now_of = now_of
         self._two_lead = two_lead
         self._trace = trace
@@ -80,6 +85,9 @@ class Checkers:
         """Plural -> time of its last write."""
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, excuse_s)
+        self._budgets = Budgets(
+            self._clock, lasts_s=excuse_s, now_of=now_of, wall_clock=wall_clock, unsure=unsure
+        )
         self._unrepaired: dict[str, str] = {}
         """Pod name -> why its ledger may be wrong until it has been right once."""
         self._uncovering: dict[str, str] = {}
@@ -95,11 +103,14 @@ class Checkers:
         before = change.before.obj if change.before is not None else None
         after = change.after.obj if change.after is not None else None
         metadata = (after or before or {})["metadata"]
+        if ACTOR.get().startswith(SERVICE):
+            self._budgets.wrote(ACTOR.get())
         handlers: dict[str, Callable[[Obj | None, Obj | None], None]] = {
             "vpods": self._vpod_changed,
             "adapterpools": self._pool_changed,
             "statefulsets": self._stateful_set_changed,
             "nodes": self._node_changed,
+            "leases": self._lease_changed,
         }
         if kind[1] == "pods" and POOL in (metadata.get("labels") or {}):
             self._pod_changed(before, after)
@@ -132,6 +143,7 @@ class Checkers:
             self._excuses.note(f"slots {pool.name}")
             pool.slots_seen.append((self._clock(), pool.slots))
         if before is None or after["spec"] != before["spec"]:
+            self._budgets.pool_changed(pool)
             self._trace(f"    {pool.name} is {after['spec']}")
         if pool.min_pods_per_vpod != raised:
             pool.raised_seen.append((self._clock(), pool.min_pods_per_vpod))
@@ -160,6 +172,18 @@ class Checkers:
         self.stored.zone_of[name] = (after["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
         if (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
             self.stored.node_slots[name] = int(slots)
+
+    def _lease_changed(self, before: Obj | None, after: Obj | None) -> None:
+        """Another leads, or the same one anew, after which its moves count from the beginning."""
+        terms = [
+            [
+                (obj or {}).get("spec", {}).get(name)
+                for name in ("holderIdentity", "acquireTime", "leaseTransitions")
+            ]
+            for obj in (before, after)
+        ]
+        if terms[0] != terms[1]:
+            self._budgets.leader_changed()
 
     def _slots_lately(self, pool: Pool) -> int:
         """The largest slotsPerPod that a decision written now may have seen."""
@@ -305,13 +329,15 @@ class Checkers:
         told = new.told if fresh else []
         cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
         excused = cut or self._was_edited(new.key) or self._excuses.holds(f"weight {new.key}")
+        made: list[Told] = []
         for name, count in old.placements.items():
             left = count - new.placements.get(name, 0)
             if left <= 0:
                 continue
             for move in (move for move in told if move.from_pod == name):
-                self.moves[move.reason] = self.moves.get(move.reason, 0) + min(left, move.vreplicas)
-                left -= min(left, move.vreplicas)
+                made.append(move._replace(vreplicas=min(left, move.vreplicas)))
+                self.moves[move.reason] = self.moves.get(move.reason, 0) + made[-1].vreplicas
+                left -= made[-1].vreplicas
                 if not self._holds(move, new):
                     self._violated(f"I4: {new.key} was moved, and {move} is not why")
             by_fewer = min(left, fewer)
@@ -321,6 +347,9 @@ class Checkers:
                     f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} and told no "
                     f"reason: {dict(old.placements)} became {dict(new.placements)}, {new.moved}"
                 )
+
+        for problem in self._budgets.problems(ACTOR.get(), self._pool(new.pool), old, made):
+            self._violated(f"I4: {problem}")
 
     def _holds(self, move: Told, vpod: VPod) -> bool:
         """Whether a move's reason is true, or was when it may have been decided."""

@@ -96,6 +96,8 @@ class Pool:
     min_pods_per_vpod: int = 0
     profile: str = "default"
     moves_per_period: int = 10
+    period_s: float = 100.0
+    cooldown_s: float = 300.0
     dry_run: bool = False
     reschedule: bool = False
     ordinals: range = field(default_factory=lambda: range(0))
@@ -113,6 +115,8 @@ class Pool:
         self.min_pods_per_vpod = spec.get("minPodsPerVPod", 0)
         self.profile = spec.get("profile", "default")
         self.moves_per_period = rebalance.get("movesPerPeriod", 10)
+        self.period_s = spec.get("scaleDownPeriodSeconds", 100)
+        self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
         self.reschedule = spec.get("rescheduleAfterSeconds") is not None
 

@@ -39,6 +39,8 @@ REST_TIMEOUT_S: Final = 3600.0
 """Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
 EVENTS: Final = 500
 """Of the workload, that do something."""
+UNANSWERED: Final = ("write_late", "status_reply_lost", "patch_reply_lost", "reply_lost", "partition")
+"""Faults after which a writer does not know what of its moves was made."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
 
@@ -156,7 +158,13 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
-    checkers = Checkers(world.trace, excuse_s=excuse_s, now_of=world.now_of, two_lead=world.two_lead)
+    checkers = Checkers(
+        world.trace,
+        excuse_s=excuse_s,
+        now_of=world.now_of,
+        two_lead=world.two_lead,
+        unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
+    )
     world.cluster.server.store.subscribers.append(checkers.on_change)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:

@@ -1,0 +1,130 @@
+"""What compaction and policy may do: movesPerPeriod vreplicas a period, and no vpod moved again within cooldownSeconds.
+
+Both are told from outside, by what statuses tell. When a leader's periods begin is not: so the budget is broken only where no
+periods at all, each as long as scaleDownPeriodSeconds or longer, would make every one of them keep to it
+(``_Periods``). What a leader may not know excuses it: a budget is one leader's, a new one begins with its own; a move whose status has
+got no answer counts for nobody; limits of the pool that were in force lately may still be what it goes by. Drains, lost
+ordinals, overcommitted and abandoned pods are not limited, and dry run is ``Checkers._holds``'s.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from extender.core.rebalance.absence import epoch_s
+from extender.simulation.facts import Pool, Told, VPod
+
+LIMITED: Final = frozenset({"Compaction", "Policy"})
+"""Reasons of moves that nobody waits for."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of a pool: vreplicas a period, and seconds."""
+
+    moves: int
+    period_s: float
+    cooldown_s: float
+
+
+@dataclass
+class _Periods:
+    """One leader's periods of one pool, as far as they can be known: each way in which they may have gone so far.
+
+    ``ways``: (when the present period began at the earliest, vreplicas moved in it).
+    """
+
+    ways: list[tuple[float, int]] = field(default_factory=lambda: [(-inf, 0)])
+    last_s: float = -inf
+    """When something was moved the last time: a period that begins after it may have begun at once."""
+    unsure: int = 0
+
+    def moved(self, at: float, count: int, limits: Limits) -> bool:
+        """Take note of vreplicas that were moved; False where every way would have spent too much."""
+        ways = [(began, spent + count) for began, spent in self.ways if spent + count <= limits.moves]
+        new = max(min(began for began, _ in self.ways) + limits.period_s, self.last_s)
+        if new <= at and count <= limits.moves:
+            ways.append((new, count))
+        self.ways, self.last_s = ways or [(-inf, 0)], at
+        return bool(ways)
+
+
+class Budgets:
+    """One run's moves by compaction and policy. ``now_of``: an actor's wall clock, epoch seconds."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        lasts_s: float,
+        now_of: Callable[[str], float],
+        wall_clock: Callable[[], float],
+        unsure: Callable[[], int],
+    ) -> None:
+        """``lasts_s``: how old what a decision goes by may be. ``unsure``: how many writes have got no answer so far."""
+        self._clock = clock
+        self._lasts_s = lasts_s
+        self._now_of = now_of
+        self._wall_clock = wall_clock
+        self._unsure = unsure
+        self._limits: dict[str, list[tuple[float, Limits]]] = {}
+        self._periods: dict[tuple[str, str], _Periods] = {}
+        self._ahead: dict[str, tuple[float, float]] = {}
+        """Actor -> by how much its clock is ahead, and since when it is known to be."""
+
+    def pool_changed(self, pool: Pool) -> None:
+        """Its limits are these from now on."""
+        limits = Limits(pool.moves_per_period, pool.period_s, pool.cooldown_s)
+        self._limits.setdefault(pool.name, []).append((self._clock(), limits))
+
+    def leader_changed(self) -> None:
+        """Who leads from now on begins with a budget of its own."""
+        self._periods.clear()
+
+    def wrote(self, actor: str) -> None:
+        """It is there, and shows its clock."""
+        ahead = round(self._now_of(actor) - self._wall_clock(), 3)
+        if self._ahead.setdefault(actor, (0.0, -inf))[0] != ahead:
+            self._ahead[actor] = (ahead, self._clock())
+
+    def problems(self, actor: str, pool: Pool, old: VPod, made: Sequence[Told]) -> list[str]:
+        """What is wrong with moves that a status has just told; ``made``: as far as they were made."""
+        limited = [move for move in made if move.reason in LIMITED]
+        if not limited or pool.name not in self._limits:
+            return []
+        found = self._too_soon(actor, pool, old, limited)
+        at, count = self._clock(), sum(move.vreplicas for move in limited)
+        periods = self._periods.setdefault((actor, pool.name), _Periods(unsure=self._unsure()))
+        if periods.unsure != self._unsure():
+            # What was spent before this is not known to the leader either.
+            periods = self._periods[actor, pool.name] = _Periods(unsure=self._unsure())
+        most = self._lately(pool)
+        if not periods.moved(at, count, most):
+            found.append(f"{actor} moved {count} more of {old.key} in a period of {pool.name} than {most}")
+        return found
+
+    def _too_soon(self, actor: str, pool: Pool, old: VPod, limited: Sequence[Told]) -> list[str]:
+        """A vpod that its Moved condition says was moved just now, by the clock of who moves it."""
+        _, jumped_at = self._ahead.get(actor, (0.0, -inf))
+        if not old.moved[2] or self._clock() - jumped_at < self._lasts_s:
+            return []
+        ago = self._now_of(actor) - epoch_s(old.moved[2], 0.0)
+        cooldown_s = self._lately(pool).cooldown_s
+        return [
+            f"{actor} moved {old.key} again after {ago:.1f} s, which is to be left in peace for {cooldown_s:g} s: {move}"
+            for move in limited
+            if 0.0 <= ago < cooldown_s
+        ]
+
+    def _lately(self, pool: Pool) -> Limits:
+        """The loosest limits that a decision written now may have gone by."""
+        seen = self._limits[pool.name]
+        since = self._clock() - self._lasts_s
+        earlier = [limits for at, limits in seen if at < since]
+        lately = [limits for at, limits in seen if at >= since] + earlier[-1:]
+        return Limits(
+            max(limits.moves for limits in lately),
+            min(limits.period_s for limits in lately),
+            min(limits.cooldown_s for limits in lately),
+        )

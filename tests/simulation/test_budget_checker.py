@@ -1,0 +1,130 @@
+"""What compaction and policy may do is told from outside: a budget that no periods explain, a cool-down by its mover's clock."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from extender.sim.clock import wall_clock
+from tests.simulation.checker_scene import CheckerScene, in_virtual_time, later, stamp
+
+pytestmark = pytest.mark.sim
+
+PERIOD_S = 10.0
+LONG_S = 100.0
+"""What the checkers have seen lately is over by then."""
+
+
+async def pool_that_moves(moves: int = 3, cooldown_s: int = 0, **of_checkers: Any) -> CheckerScene:
+    scene = CheckerScene(**of_checkers)
+    scene.pool(
+        slots=100,
+        profile="spread",
+        scaleDownPeriodSeconds=PERIOD_S,
+        rebalance={"movesPerPeriod": moves, "cooldownSeconds": cooldown_s},
+    )
+    scene.pod("a-0", {})  # so the replica has shown its clock
+    await later(LONG_S)
+    return scene
+
+
+def move(scene: CheckerScene, at_s: float, count: int, *, reason: str = "Policy", vpod: str = "v") -> None:
+    """A vpod that was all on a-0 goes to a-1 in part, told at ``at_s``."""
+    scene.pod("a-0", {f"t/{vpod}": 50})
+    scene.pod("a-1", {f"t/{vpod}": 50})
+    scene.vpod(vpod, 50, {"a-0": 50})
+    told = f"{count} vreplicas moved from a-0 to a-1 ({reason})"
+    scene.vpod(vpod, 50, {"a-0": 50 - count, "a-1": count}, moved=(told, stamp(at_s)))
+
+
+def broken(scene: CheckerScene) -> list[str]:
+    return [line for line in scene.found if "in a period" in line or "left in peace" in line]
+
+
+@in_virtual_time
+async def test_a_budget_that_is_spent_in_one_look_and_again_in_the_next_period_is_kept():
+    scene = await pool_that_moves()
+    for number in range(4):
+        move(scene, LONG_S + number * PERIOD_S, 3, vpod=f"v{number}")
+        await later(PERIOD_S)
+    assert broken(scene) == []
+
+
+@in_virtual_time
+async def test_two_budgets_around_the_end_of_a_period_are_kept_and_three_are_not():
+    scene = await pool_that_moves()
+    for number in range(3):
+        assert broken(scene) == []
+        move(scene, LONG_S + number, 3, vpod=f"v{number}")
+        await later(1.0)
+    assert [line.partition(" than ")[0] for line in broken(scene)] == [
+        "I4: replica-1 moved 3 more of t/v2 in a period of a"
+    ]
+
+
+@in_virtual_time
+async def test_more_than_the_budget_at_once_is_not_kept():
+    scene = await pool_that_moves()
+    move(scene, LONG_S, 4)
+    assert len(broken(scene)) == 1
+
+
+@in_virtual_time
+async def test_drains_are_not_limited():
+    scene = await pool_that_moves()
+    for number in range(3):
+        move(scene, LONG_S, 30, reason="Reschedule", vpod=f"v{number}")
+    assert broken(scene) == []
+
+
+@in_virtual_time
+async def test_another_leader_and_the_same_one_anew_begin_with_a_budget_of_their_own():
+    scene = await pool_that_moves()
+    for number, holder in enumerate(("one", "two", "one")):
+        scene.write("leases", "l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": holder}})
+        move(scene, LONG_S, 3, vpod=f"v{number}")
+    assert broken(scene) == []
+
+
+@in_virtual_time
+async def test_what_was_moved_before_a_write_that_got_no_answer_counts_for_nobody():
+    lost = 0
+    scene = await pool_that_moves(unsure=lambda: lost)
+    for number in range(3):
+        move(scene, LONG_S, 3, vpod=f"v{number}")
+        lost += 1
+    assert broken(scene) == []
+
+
+@in_virtual_time
+async def test_a_limit_that_was_in_force_lately_may_still_be_gone_by():
+    scene = await pool_that_moves(moves=20)
+    scene.pool(slots=100, profile="spread", rebalance={"movesPerPeriod": 0}, scaleDownPeriodSeconds=PERIOD_S)
+    move(scene, LONG_S, 20)
+    assert broken(scene) == []
+    await later(LONG_S)
+    move(scene, 2 * LONG_S, 1, vpod="w")
+    assert len(broken(scene)) == 1
+
+
+async def moved_twice(first: str, second: str, pause_s: float, **of_checkers: Any) -> list[str]:
+    scene = await pool_that_moves(moves=20, cooldown_s=30, **of_checkers)
+    at_s = asyncio.get_running_loop().time()
+    move(scene, at_s, 2, reason=first)
+    await later(pause_s)
+    told = f"1 vreplicas moved from a-1 to a-0 ({second})"
+    scene.vpod("v", 50, {"a-0": 49, "a-1": 1}, moved=(told, stamp(at_s + pause_s)))
+    return broken(scene)
+
+
+@in_virtual_time
+async def test_a_vpod_is_not_moved_again_before_its_cool_down_is_over():
+    assert len(await moved_twice("Reschedule", "Policy", 29.0)) == 1
+    assert await moved_twice("Reschedule", "Policy", 31.0) == []
+    assert await moved_twice("Policy", "Reschedule", 1.0) == []
+
+
+@in_virtual_time
+async def test_a_cool_down_is_told_by_the_clock_of_who_moves():
+    assert await moved_twice("Reschedule", "Policy", 5.0, now_of=lambda _: wall_clock() + 3600.0) == []
+    assert len(await moved_twice("Reschedule", "Policy", 35.0, now_of=lambda _: wall_clock() - 10.0)) == 1
