@@ -3,7 +3,7 @@
     I1 never overcommitted  ``_check_i1``, on every ledger that the service writes; ``ledgers.write_problems``: none is lost
     I2 covered              ``_check_i2_of_pod`` and ``_check_i2_of_vpod``, on every write of a pod or a status
     I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped
-    I4 no needless move     ``_check_i4``, on every status: what leaves a pod has a reason that the store knows of
+    I4 no needless move     ``MoveChecker.check``, on every status: what leaves a pod has a reason that the store knows of
     I5 bind is idempotent   ``World._repeated``, on binds sent twice; and ``run.state_problems``: no reservation is left
 
 They read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too:
@@ -14,46 +14,23 @@ a pod annotated, an ordinal that is gone, a ledger that a person has edited. A c
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from extender.core.names import ZONE_LABEL
-from extender.core.rebalance.absence import epoch_s
 from extender.kube.api import Obj
 from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
 from extender.simulation.budgets import Budgets
-from extender.simulation.facts import POOL, SLOTS, TOLD_CHARS_MAX, Pod, Pool, Told, VPod, read_pod, read_vpod
+from extender.simulation.excuses import EXCUSE_S, Excuses
+from extender.simulation.facts import POOL, SLOTS, Pod, Pool, VPod, read_pod, read_vpod
 from extender.simulation.ledgers import write_problems
+from extender.simulation.moves import SPREADING, MoveChecker
 from extender.simulation.settled import Stored
+from extender.simulation.uncovering import Uncovering
 
-EXCUSE_S: Final = 60.0
-UNCOVERED_S: Final = 15.0
-"""For so long after a ledger that somebody else has changed covers all, a write may still come that was made of what it said."""
-WRITE_S: Final = 11.0
-"""From when a status is made up to when it may be stored, and a second for the fraction that times leave out."""
 SERVICE: Final = "replica-"
 """Names of the service's actors begin so."""
-SPREADING: Final = frozenset({"spread", "ha", "pack"})
-"""Profiles that may prefer another pod to the one where a vreplica is."""
-
-
-@dataclass
-class Excuses:
-    """Causes seen, by what they are about, with the time at which they ceased to be."""
-
-    clock: Callable[[], float]
-    lasts_s: float = EXCUSE_S
-    _until: dict[str, float] = field(default_factory=dict)
-
-    def note(self, about: str, lasts_s: float | None = None) -> None:
-        """The cause is there, or was until now."""
-        self._until[about] = self.clock() + (self.lasts_s if lasts_s is None else lasts_s)
-
-    def holds(self, about: str) -> bool:
-        """Whether a decision written now may have seen it."""
-        return self._until.get(about, -1.0) >= self.clock()
 
 
 class Checkers:
@@ -72,12 +49,10 @@ class Checkers:
 
         ``unsure``: how many writes so far have been done, or are on their way, without an answer to their writer.
         """
-        self._now_of = now_of
         self._two_lead = two_lead
         self._trace = trace
         self._excuse_s = excuse_s
         self.violations: list[str] = []
-        self.moves: dict[str, int] = {}
         self.stored = Stored()
         self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
         self.differences = self.stored.differences
@@ -88,10 +63,20 @@ class Checkers:
         self._budgets = Budgets(
             self._clock, lasts_s=excuse_s, now_of=now_of, wall_clock=wall_clock, unsure=unsure
         )
+        self._moves = MoveChecker(
+            self.stored,
+            self._excuses,
+            self._budgets,
+            now_of=now_of,
+            was_broken=self._was_broken,
+            violated=self._violated,
+        )
+        self.moves = self._moves.made
         self._unrepaired: dict[str, str] = {}
         """Pod name -> why its ledger may be wrong until it has been right once."""
-        self._uncovering: dict[str, str] = {}
-        """Pod name -> who else has written its ledger, or bound it, until it covers all again (I2)."""
+        self._uncovering = Uncovering(self._clock)
+        self._weights_seen: dict[str, list[tuple[float, int]]] = {}
+        """Vpod -> (since when, slots of one vreplica)."""
         self._last_read: dict[str, Obj] = {}
         """Pod name -> the object that was read."""
         self._edited: set[str] = set()
@@ -134,11 +119,9 @@ class Checkers:
         if not pool.dry_run:
             self._excuses.note(f"moving {pool.name}")
         pool.read(after["spec"])
-        if pool.slots < slots:
-            for name in self._every_pod(pool):
-                # A pod that is bound anew carries what fits now (I1).
-                self._unrepaired[name] = self._uncovering[name] = "slotsPerPod has shrunk"
         if pool.slots != slots:
+            too_much = (name for name in self._every_pod(pool) if self._needed(name) > pool.slots)
+            self._unrepaired |= dict.fromkeys(too_much, "slotsPerPod has changed")
             # Of pods that come later, too: a watch that was late replays what a pool was meanwhile.
             self._excuses.note(f"slots {pool.name}")
             pool.slots_seen.append((self._clock(), pool.slots))
@@ -147,6 +130,26 @@ class Checkers:
             self._trace(f"    {pool.name} is {after['spec']}")
         if pool.min_pods_per_vpod != raised:
             pool.raised_seen.append((self._clock(), pool.min_pods_per_vpod))
+
+    def _needed(self, pod_name: str) -> int:
+        """Slots of all that its ledger has, or is published there."""
+        held = self._uncovering.held(pod_name)
+        published = self._published(pod_name)
+        weights = {key: vpod.weight for key, vpod in self.vpods.items()}
+        return sum(
+            max(held.get(key, (0, 1))[0], published.get(key, 0))
+            * max(held.get(key, (0, 1))[1], weights.get(key, 1))
+            for key in {*held, *published}
+        )
+
+    def _published(self, pod_name: str) -> dict[str, int]:
+        """vpod -> vreplicas that its status has on this pod."""
+        return {key: count for key, vpod in self.vpods.items() if (count := vpod.placements.get(pod_name, 0))}
+
+    def _heaviest_lately(self, vpod: str) -> int:
+        since, seen = self._clock() - self._excuse_s, self._weights_seen.get(vpod, [])
+        earlier = [weight for at, weight in seen if at < since]
+        return max([weight for at, weight in seen if at >= since] + earlier[-1:], default=1)
 
     def _every_pod(self, pool: Pool) -> set[str]:
         published = {name for vpod in self.vpods.values() for name in vpod.placements}
@@ -209,15 +212,28 @@ class Checkers:
             return
         by_service = ACTOR.get().startswith(SERVICE)
         bound_now = old is None or not old.node
-        if (not by_service or self._two_lead()) and (bound_now or pod.text != (old.text if old else None)):
-            self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
-            self._uncovering[pod.name] = self._unrepaired[pod.name]
+        if bound_now or pod.text != (old.text if old else None):
+            self._may_uncover(pod, by_service=by_service, bound_now=bound_now)
         if by_service and before is not None:
             for problem in write_problems(before, after):
                 self._violated(f"I1: {ACTOR.get()}: {problem}")
         if by_service and (bound_now or old is None or pod.text != old.text):
             self._check_i1(pod, old.total if old is not None and old.node else 0)
         self._check_i2_of_pod(pod)
+
+    def _may_uncover(self, pod: Pod, *, by_service: bool, bound_now: bool) -> None:
+        """A ledger has changed: what of it may have been taken away rightly."""
+        if self._two_lead():
+            self._uncovering.all_of(pod.name)
+        elif not by_service:
+            self._uncovering.edited(pod, self._published(pod.name))
+        elif bound_now:
+            pool = self._pool(pod.pool)
+            slots = pool.least_lately(pool.slots_seen, self._clock() - self._excuse_s)
+            least = slots if pod.slots is None else min(slots, pod.slots)
+            self._uncovering.bound(pod, self._published(pod.name), least, self._heaviest_lately)
+        if self._two_lead() or not by_service:
+            self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
 
     def _read_before(self, before: Obj) -> Pod:
         """As read when it was written, where that is the very object: a change follows on the one before."""
@@ -239,24 +255,17 @@ class Checkers:
 
     def _check_i2_of_pod(self, pod: Pod) -> None:
         uncovered = self._uncovered(pod)
+        self._uncovering.ledger(pod, uncovered)
         fits = (
             pod.slots is not None
             and pod.ledger is not None
             and pod.total <= min(pod.slots, self._pool(pod.pool).slots)
         )
-        if not uncovered and fits:
-            if self._uncovering.pop(pod.name, None) is not None:
-                self._excuses.note(f"uncovering {pod.name}", UNCOVERED_S)
-            if self._unrepaired.pop(pod.name, None) is not None:
-                self._excuses.note(f"unrepaired {pod.name}")
-        elif uncovered and not self._may_uncover(pod.name):
-            for key in uncovered:
-                if not self._was_edited(key):
-                    self._violated(f"I2: {self._both(pod, key)}")
-
-    def _may_uncover(self, pod_name: str) -> bool:
-        """Whether somebody else has written the ledger, and it has not covered all for long since."""
-        return pod_name in self._uncovering or self._excuses.holds(f"uncovering {pod_name}")
+        if not uncovered and fits and self._unrepaired.pop(pod.name, None) is not None:
+            self._excuses.note(f"unrepaired {pod.name}")
+        for key in uncovered:
+            if not self._uncovering.excuses(pod.name, key) and not self._was_edited(key):
+                self._violated(f"I2: {self._both(pod, key)}")
 
     def _was_broken(self, pod_name: str) -> bool:
         return pod_name in self._unrepaired or self._excuses.holds(f"unrepaired {pod_name}")
@@ -292,13 +301,15 @@ class Checkers:
             )
         if old is not None and old.pool != new.pool:
             self._excuses.note(f"pool {new.key}")
+        if old is None or old.weight != new.weight:
+            self._weights_seen.setdefault(new.key, []).append((self._clock(), new.weight))
         if old is not None and old.weight != new.weight:
             self._excuses.note(f"weight {new.key}")
             for name in new.placements:
-                self._unrepaired[name] = self._uncovering[name] = f"weight of {new.key} has changed"
+                self._unrepaired[name] = f"weight of {new.key} has changed"
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
             if ACTOR.get().startswith(SERVICE) and not self._two_lead():
-                self._check_i4(old, new)
+                self._moves.check(old, new, was_edited=self._was_edited(new.key))
                 self._check_honest(new)
             else:
                 self._edited.add(new.key)
@@ -316,60 +327,8 @@ class Checkers:
             self._edited.discard(vpod.key)
             self._excuses.note(f"edited {vpod.key}")
         for pod in uncovered:
-            if not self._may_uncover(pod.name) and not self._was_edited(vpod.key):
+            if not self._uncovering.excuses(pod.name, vpod.key) and not self._was_edited(vpod.key):
                 self._violated(f"I2: {self._both(pod, vpod.key)}")
-
-    def _check_i4(self, old: VPod, new: VPod) -> None:
-        """What leaves a pod is told with a reason that holds, or the vpod has fewer vreplicas to place."""
-        fewer = max(0, old.total - new.wanted)
-        # Two moves may be told in the same words within one second; a write is under way for so long at the most.
-        fresh = (
-            new.moved != old.moved or abs(epoch_s(new.moved[2], 0.0) - self._now_of(ACTOR.get())) <= WRITE_S
-        )
-        told = new.told if fresh else []
-        cut = fresh and len(new.moved[1]) >= TOLD_CHARS_MAX
-        excused = cut or self._was_edited(new.key) or self._excuses.holds(f"weight {new.key}")
-        made: list[Told] = []
-        for name, count in old.placements.items():
-            left = count - new.placements.get(name, 0)
-            if left <= 0:
-                continue
-            for move in (move for move in told if move.from_pod == name):
-                made.append(move._replace(vreplicas=min(left, move.vreplicas)))
-                self.moves[move.reason] = self.moves.get(move.reason, 0) + made[-1].vreplicas
-                left -= made[-1].vreplicas
-                if not self._holds(move, new):
-                    self._violated(f"I4: {new.key} was moved, and {move} is not why")
-            by_fewer = min(left, fewer)
-            fewer, left = fewer - by_fewer, left - by_fewer
-            if left and not excused:
-                self._violated(
-                    f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} and told no "
-                    f"reason: {dict(old.placements)} became {dict(new.placements)}, {new.moved}"
-                )
-
-        for problem in self._budgets.problems(ACTOR.get(), self._pool(new.pool), old, made):
-            self._violated(f"I4: {problem}")
-
-    def _holds(self, move: Told, vpod: VPod) -> bool:
-        """Whether a move's reason is true, or was when it may have been decided."""
-        name, holds = move.from_pod, self._excuses.holds
-        pool, pod = self._pool(vpod.pool), self.pods.get(move.from_pod)
-        moving = not pool.dry_run or holds(f"moving {pool.name}")
-        by_reason: dict[str, bool] = {
-            "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
-            "OrdinalGone": name not in pool.names or holds(f"gone {name}") or holds(f"pool {vpod.key}"),
-            "Overcommit": (
-                self._was_broken(name)
-                or self._was_edited(vpod.key)
-                or holds(f"weight {vpod.key}")
-                or holds(f"slots {pool.name}")
-            ),
-            "Reschedule": pool.reschedule or holds(f"reschedule {pool.name}"),
-            "Compaction": moving and _ordinal(move.to_pod) < _ordinal(name),
-            "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),
-        }
-        return by_reason.get(move.reason, False)
 
     def _check_honest(self, vpod: VPod) -> None:
         """Scheduled=True for the present generation means that the present spec is placed."""
@@ -385,9 +344,3 @@ class Checkers:
     def _violated(self, what: str) -> None:
         self._trace(f"VIOLATED {what}")
         self.violations.append(f"at {self._clock():.3f} s: {what}")
-
-
-def _ordinal(pod_name: str) -> int:
-    """Of a pod's name; a high one where there is none."""
-    digits = pod_name.rpartition("-")[2]
-    return int(digits) if digits.isdigit() else 2**31

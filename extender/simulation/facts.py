@@ -130,6 +130,11 @@ class Pool:
         earlier = [number for at, number in seen if at < since]
         return max([number for at, number in seen if at >= since] + earlier[-1:], default=0)
 
+    def least_lately(self, seen: list[tuple[float, int]], since: float) -> int:
+        """The smallest number that was in force at any time since then."""
+        earlier = [number for at, number in seen if at < since]
+        return min([number for at, number in seen if at >= since] + earlier[-1:], default=0)
+
     def most(self, vpod: VPod) -> int:
         """vreplicas that it may have: minPodsPerVPod raises what is wanted."""
         return max(vpod.wanted, self.min_pods_per_vpod) if vpod.wanted else 0

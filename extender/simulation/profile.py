@@ -62,7 +62,7 @@ DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader"})
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
 _DELAYS: Final = ("delayMeanS", "slowMaxS")
-_KEYS: Final = ("faults", "others", *_DELAYS)
+_KEYS: Final = ("faults", "others", "pools", *_DELAYS)
 
 
 class ProfileError(VReplicaError):
@@ -71,11 +71,15 @@ class ProfileError(VReplicaError):
 
 @dataclass(frozen=True, slots=True)
 class FaultProfile:
-    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``drawn`` False: the rest is 0."""
+    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``drawn`` False: the rest is 0.
+
+    ``pools``: fields of spec that every pool begins with, whatever is drawn for it.
+    """
 
     rates: Mapping[str, float] = field(default_factory=dict)
     delays: Mapping[str, float] = field(default_factory=dict)
     drawn: bool = True
+    pools: Mapping[str, Any] = field(default_factory=dict)
 
     def rates_of(self, drawn: Mapping[str, float]) -> dict[str, float]:
         """Rate of every kind, given those that the seed has drawn."""
@@ -91,7 +95,7 @@ DRAWN: Final = FaultProfile()
 def profile_from(document: Any) -> FaultProfile:
     """A profile from its document. Raises ProfileError, which names the field."""
     if not isinstance(document, dict):
-        raise ProfileError("a fault profile is a mapping with faults, others, delayMeanS and slowMaxS")
+        raise ProfileError("a fault profile is a mapping with faults, others, pools, delayMeanS and slowMaxS")
     for key in document:
         if key not in _KEYS:
             raise ProfileError(f"unknown field {key!r}{_nearest(str(key), _KEYS)}")
@@ -104,10 +108,14 @@ def profile_from(document: Any) -> FaultProfile:
     for name in faults:
         if name not in _BY_NAME:
             raise ProfileError(f"faults: there is no kind {name!r}{_nearest(str(name), _BY_NAME)}")
+    pools = document.get("pools") or {}
+    if not isinstance(pools, dict):
+        raise ProfileError("pools: not a mapping of fields of an AdapterPool's spec")
     return FaultProfile(
         {name: _number(f"faults.{name}", rate, most=1.0) for name, rate in faults.items()},
         {name: _number(name, document[name], most=60.0) for name in _DELAYS if name in document},
         others == "drawn",
+        pools,
     )
 
 

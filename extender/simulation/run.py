@@ -11,7 +11,7 @@ import random
 import traceback
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,8 +21,9 @@ from extender.kube.api import ADAPTERPOOLS
 from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
 from extender.sim.faults import FaultRates, named
-from extender.simulation.checkers import EXCUSE_S, Checkers
+from extender.simulation.checkers import Checkers
 from extender.simulation.draws import drawn_delays, drawn_faults, drawn_last, drawn_scale
+from extender.simulation.excuses import EXCUSE_S
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.simulation.workload import Workload
 from extender.simulation.world import Replica, World
@@ -154,6 +155,7 @@ def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, fl
 async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
+    scale = replace(scale, pools=tuple({**pool, **trial.profile.pools} for pool in scale.pools))
     rates, mischief = rates_of(trial, rng)
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
