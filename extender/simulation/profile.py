@@ -6,6 +6,7 @@ Without a profile a seed draws them (``draws``). A profile is a YAML document wi
     others: drawn                                     # or none: what becomes of the kinds not named
     delayMeanS: 0.01                                  # seconds, one way through the network
     slowMaxS: 6                                       # seconds, what is slow takes up to
+    pools: {profile: spread}                          # fields of spec that every pool begins with
 
 ``vreplica simulate --faults`` lists every kind.
 """

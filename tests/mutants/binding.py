@@ -46,7 +46,10 @@ BINDING = (
         "uid=pod.uid,\n            resource_version=pod.resource_version,\n            annotations",
         "annotations",
         "the API server is what makes every replica's bind safe: by UID and version",
-        (f"{_TEST}test_a_pod_that_changes_under_every_attempt_is_refused_in_the_end",),
+        (
+            f"{_TEST}test_a_pod_that_changes_under_every_attempt_is_refused_in_the_end",
+            "simulate --seed 1 --seeds 1 --events 60",
+        ),
     ),
     Mutant(
         "pending vreplicas given by any replica",

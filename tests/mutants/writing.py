@@ -195,7 +195,10 @@ COMMITTER = (
         'patch.append({"op": "test", "path": path, "value": pod.ledger_text})',
         "pass",
         "I1: two leaders would overwrite each other",
-        (f"{_TEST}test_a_ledger_that_somebody_else_wrote_is_not_overwritten",),
+        (
+            f"{_TEST}test_a_ledger_that_somebody_else_wrote_is_not_overwritten",
+            "simulate --seed 1 --seeds 1 --events 60",
+        ),
     ),
     Mutant(
         "no UID in the ledger's patch",
@@ -211,7 +214,10 @@ COMMITTER = (
         'patch.append({"op": "test", "path": "/metadata/resourceVersion", "value": pod.resource_version})',
         "pass",
         "I1: two leaders would each begin a ledger",
-        (f"{_ORDER}test_a_ledger_that_somebody_else_has_begun_is_not_overwritten",),
+        (
+            f"{_ORDER}test_a_ledger_that_somebody_else_has_begun_is_not_overwritten",
+            "simulate --seed 1 --seeds 1 --events 60",
+        ),
     ),
     Mutant(
         "what a move could not take is not published on its old pod",
@@ -286,7 +292,10 @@ LOOPS = (
         "            cooling=cooling,\n",
         "",
         "a vpod would be moved again and again",
-        (f"{_EVICTS}test_a_vpod_that_was_moved_cools_down",),
+        (
+            f"{_EVICTS}test_a_vpod_that_was_moved_cools_down",
+            "simulate --seed 3 --seeds 1 --events 120 --profile tests/mutants/moving.yaml",
+        ),
     ),
     Mutant(
         "a new leader does not know what was moved",

@@ -1,7 +1,8 @@
 """Whole runs with faults: seeds that have shown bugs, each in its short form, and what a trial may leave out.
 
-``FOUND`` are trials that were seen to fail before what they found was mended. A trial shows its bug only as long as nothing else
-changes what is drawn; `make mutants` tells whether the simulation as a whole still catches what it has caught.
+``FOUND`` are trials that failed before what they found was mended. Later changes have changed what most of them draw, so
+that one passes says that the run is a good one, not that its bug is still looked for: each bug has a test of its own for
+that, and `make mutants` names for some breaks a trial that finds them today.
 """
 
 import pytest
@@ -13,7 +14,7 @@ from extender.simulation.shrink import shrink
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
 
 EVENTS = 120
-FIXED = [Trial(seed, events=EVENTS) for seed in range(1001, 1007)]
+FIXED = [Trial(seed, events=EVENTS) for seed in (1001, 1002, 1003, 1005, 1006)]
 PLAIN = [Trial(seed, events=EVENTS, plain=True) for seed in (3, 3050)]
 FOUND = [
     Trial(20002, events=150),
@@ -21,6 +22,10 @@ FOUND = [
     Trial(31094, events=EVENTS),
     Trial(51031, events=200),
     Trial(30035, events=EVENTS),
+    *(
+        Trial(seed, events=EVENTS)
+        for seed in (1004, 2013, 2018, 3020, 5008, 7039, 7060, 7220, 8027, 8179, 13024, 13112)
+    ),
     *(
         Trial(seed, events=60)
         for seed in (
@@ -31,6 +36,7 @@ FOUND = [
             51000499,
             52000241,
             56000245,
+            56000398,
             56000553,
             58000452,
             59000483,
