@@ -89,8 +89,16 @@ class LeaderElector:
     """Competes for a Lease and runs ``lead`` while holding it. One ``run`` at a time."""
 
     def __init__(
-        self, api: Api, lease: LeaseConfig, *, identity: str, now: Callable[[], float], rng: random.Random
+        self,
+        api: Api,
+        lease: LeaseConfig,
+        *,
+        identity: str,
+        now: Callable[[], float],
+        rng: random.Random,
+        untouched: Callable[[], bool] = lambda: True,
     ) -> None:
+        """``untouched``: whether nothing is there yet that a leader has written, so that a missing Lease was never there."""
         if not identity:
             raise ValueError("identity must not be empty")
         self.identity = identity
@@ -108,6 +116,9 @@ class LeaderElector:
         self._rng = rng
         self._seen: Obj = {}
         self._seen_at = 0.0
+        self._untouched = untouched
+        self._missing_since: float | None = None
+        """Monotonic time at which there was no Lease, and we had never seen one."""
         self._fenced_until_wall = 0.0
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
         """renewTime of our own last writes, those included of which we do not know whether they have arrived."""
@@ -223,8 +234,8 @@ class LeaderElector:
         try:
             self._observe(await self._api.get(LEASES, lease.namespace, lease.name))
         except NotFound:
-            # Deleted by a person, if we have seen it: who led goes on until it looks, and makes it anew then.
-            if self._is_others():
+            # Deleted by a person, if there ever was one: who led goes on until it looks, and makes it anew then.
+            if self._is_others() or not self._may_make_one():
                 return _Try.OTHER
             await self._write(None)
             return _Try.HELD
@@ -237,9 +248,18 @@ class LeaderElector:
         """Remember the record, and when we first saw it so."""
         if mapping(found, "spec") != mapping(self._seen, "spec"):
             self._seen_at = asyncio.get_running_loop().time()
-        self._seen = found
+        self._seen, self._missing_since = found, None
         if text(found, "spec", "renewTime") not in self._stamps:
             self.founded = False  # somebody else has written it, be it only to release it
+
+    def _may_make_one(self) -> bool:
+        """Whether nobody can be leading by a Lease that is gone, and that we may have come too late to see."""
+        if self.leader_identity or self._untouched():
+            return True
+        now = asyncio.get_running_loop().time()
+        if self._missing_since is None:
+            self._missing_since = now
+        return now >= self._missing_since + self._lease.duration_s
 
     def _is_others(self) -> bool:
         """Whether somebody else may act by the record that we saw last."""

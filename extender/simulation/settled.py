@@ -1,6 +1,6 @@
 """What is not yet as it should be, once the faults have stopped: I1 to I3 without any excuse, and nothing stranded."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from extender.simulation.facts import Pod, Pool, VPod
@@ -124,7 +124,7 @@ class Stored:
             found.append(
                 f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"
             )
-        if draining and self._has_room(vpod):
+        if draining and self._has_room(vpod, leaving=draining):
             found.append(f"I3: {vpod.key} is still on {draining}, to be emptied: {self._where_room(vpod)}")
         if vpod.total > pool.most(vpod) or (vpod.total < vpod.wanted and self._has_room(vpod)):
             found.append(
@@ -152,11 +152,14 @@ class Stored:
         }
         return {name: slots for name, slots in free.items() if slots >= vpod.weight}
 
-    def _has_room(self, vpod: VPod) -> bool:
-        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow; under a zone rule there."""
+    def _has_room(self, vpod: VPod, leaving: Collection[str] = ()) -> bool:
+        """Whether slots for one more exist, or could: a pod with room, or a pool that may grow; under a zone rule there.
+
+        ``leaving``: the pods whose vreplicas look for another place, for these.
+        """
         pool = self.pool_of(vpod)
         if pool.profile == "ha":
-            return self._has_room_in_zone(vpod)
+            return self._has_room_in_zone(vpod, leaving)
         # A pod that waits for a node will have room when it gets one; a pool does not grow beyond it meanwhile.
         waits = any(self._may_wait(pool, self.pods.get(name)) for name in pool.names)
         may_grow = not waits and (pool.max_pods is None or len(pool.ordinals) < pool.max_pods)
@@ -164,16 +167,19 @@ class Stored:
             may_grow and vpod.weight <= pool.slots and self._a_node_has(pool.slots)
         )
 
-    def _has_room_in_zone(self, vpod: VPod) -> bool:
+    def _has_room_in_zone(self, vpod: VPod, leaving: Collection[str]) -> bool:
         """Under the hard zone rule: whether a zone that holds the fewest of a vpod's vreplicas has a pod with room.
 
         No zone may hold over one more than the least loaded one. All zones with nodes count here, also those that no pod of the
         pool could stand in: so the least of those that do count is not lower, and one more in a zone with the least of all is
         allowed whichever they are. What is on pods that are gone, or wait, belongs to a zone that is not known here: then
-        nothing is said. Nor of pods that are still to come: in which zone is for kube-scheduler to say.
+        nothing is said. Nor of pods that are still to come: in which zone is for kube-scheduler to say. What is ``leaving`` is
+        in no zone until it has another place.
         """
         zones = dict.fromkeys(self.zone_of.values(), 0)
         for name, count in vpod.placements.items():
+            if name in leaving:
+                continue
             pod = self.pods.get(name)
             zone = self.zone_of.get(pod.node) if pod is not None else None
             if zone is None:

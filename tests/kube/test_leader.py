@@ -17,8 +17,11 @@ KEY = ("leases", "ns", "vreplica-scheduler")
 class Replica:
     """One process: an elector, and what its lead() did."""
 
-    def __init__(self, api: Any, identity: str, seed: int = 1) -> None:
-        self.elector = LeaderElector(api, LEASE, identity=identity, now=wall, rng=random.Random(seed))
+    def __init__(self, api: Any, identity: str, seed: int = 1, *, untouched: bool = True) -> None:
+        rng = random.Random(seed)
+        self.elector = LeaderElector(
+            api, LEASE, identity=identity, now=wall, rng=rng, untouched=lambda: untouched
+        )
         self.log: list[str] = []
         self.task = asyncio.create_task(self.elector.run(self.lead))
 
@@ -342,6 +345,28 @@ async def test_a_lease_that_is_deleted_while_its_holder_is_dead_is_taken_when_it
     await asyncio.sleep(10)
     assert leads(two)
     assert not two.elector.founded
+
+
+async def test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew(
+    api: StoreApi,
+):
+    one, two = await start_two(api)
+    await two.stop()
+    for seed in range(5):
+        del api.objects[KEY]
+        late = Replica(api, f"late-{seed}", seed, untouched=False)
+        await asyncio.sleep(3)
+        assert [leads(one), leads(late)] == [True, False]
+        assert spec(api)["holderIdentity"] == "one"
+        await late.stop()
+
+
+async def test_who_finds_work_of_a_leader_and_no_lease_leads_when_any_would_have_run_out(api: StoreApi):
+    one = Replica(api, "one", untouched=False)
+    await asyncio.sleep(14)
+    assert not leads(one)
+    await asyncio.sleep(5)
+    assert leads(one)
 
 
 async def test_a_lease_that_comes_back_before_it_ran_out_is_led_on(api: StoreApi):
