@@ -110,10 +110,28 @@ LEADING = (
     Mutant(
         "a deleted lease is taken at once",
         _LEADER,
-        "            if self._is_others():\n                return _Try.OTHER\n            await",
-        "            await",
+        "if self._is_others() or not self._may_make_one():",
+        "if not self._may_make_one():",
         "two would lead until the one that did looks",
         (f"{_TEST}test_a_lease_that_is_deleted_is_made_anew_by_who_leads",),
+    ),
+    Mutant(
+        "who starts takes a deleted lease for one that never was",
+        _LEADER,
+        "if self._is_others() or not self._may_make_one():",
+        "if self._is_others():",
+        "two would lead until the one that did looks",
+        (f"{_TEST}test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew",),
+    ),
+    Mutant(
+        "what is to leave its pod waits for no closed one",
+        "extender/core/scaling/scale_down.py",
+        "chain(state.unplaced, _to_leave(state))",
+        "chain(state.unplaced)",
+        "I3: a vreplica would stay on a pod taken for lost beside one with room",
+        (
+            "tests/core/test_scale_down.py::test_one_that_is_to_leave_its_pod_and_fits_on_no_open_one_waits_for_a_closed_one",
+        ),
     ),
     Mutant(
         "writes are not fenced",
