@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 from extender.app import Service
 from extender.kube.api import (
     CRDS,
+    LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
@@ -168,6 +169,8 @@ class LocalSystem:
         for name in ("crds/adapterpools.yaml", "crds/vpods.yaml", "base/webhook-configurations.yaml"):
             await create_all(self.local.cluster, deepcopy(manifests(name)))
         await create_namespace(self.local.cluster, SYSTEM_NAMESPACE)
+        for lease in deepcopy(manifests("base/lease.yaml")):
+            await self.local.cluster.create(LEASES, SYSTEM_NAMESPACE, lease)
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._start_webhook()
             await self._start_service()

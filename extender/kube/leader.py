@@ -17,6 +17,10 @@ counted from *before* the last successful renewal was sent, even if no task of o
 looked at too, our own against our own: CLOCK_MONOTONIC stands still while a machine is suspended. What slips through
 even so is stopped by the API server: every write of ours is a compare-and-swap.
 
+**A missing Lease says nothing.** It may have been deleted a moment ago, and who led by it goes on until it looks. So whoever finds
+none waits as long as one would last. That nobody has ever led is said by whoever installs us: a Lease that nobody has held
+(manifests/base/lease.yaml, an empty spec) is taken at once.
+
 Differences from client-go: the renew deadline counts from the last renewal and not from the first failed try; seeing another holder
 ends leadership at once instead of at the deadline; after losing we compete again instead of exiting; a lease that somebody else
 has put our name on, or deleted, is taken only once it has run out.
@@ -96,9 +100,7 @@ class LeaderElector:
         identity: str,
         now: Callable[[], float],
         rng: random.Random,
-        untouched: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``untouched``: whether nothing is there yet that a leader has written, so that a missing Lease was never there."""
         if not identity:
             raise ValueError("identity must not be empty")
         self.identity = identity
@@ -116,16 +118,15 @@ class LeaderElector:
         self._rng = rng
         self._seen: Obj = {}
         self._seen_at = 0.0
-        self._untouched = untouched
         self._missing_since: float | None = None
-        """Monotonic time at which there was no Lease, and we had never seen one."""
+        """Monotonic time since which there has been no Lease, and we know of nobody who held it."""
         self._fenced_until_wall = 0.0
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
         """renewTime of our own last writes, those included of which we do not know whether they have arrived."""
         self.leading_since = float("inf")
         """Monotonic time at which we became leader; infinite while we are not."""
         self.founded = False
-        """Whether the Lease was made by us, and nobody else has held it: no other leader can ever have written anything."""
+        """Whether nobody but us has ever held the Lease: no other leader can ever have written anything."""
         self._unanswered = False
         """A write of the Lease was sent and its outcome is not known."""
 
@@ -254,11 +255,17 @@ class LeaderElector:
 
     def _may_make_one(self) -> bool:
         """Whether nobody can be leading by a Lease that is gone, and that we may have come too late to see."""
-        if self.leader_identity or self._untouched():
+        if self.leader_identity:
             return True
         now = asyncio.get_running_loop().time()
         if self._missing_since is None:
             self._missing_since = now
+            _log.info(
+                "no lease %s/%s: it may have been deleted, waiting for %d s",
+                self._lease.namespace,
+                self._lease.name,
+                self._lease.duration_s,
+            )
         return now >= self._missing_since + self._lease.duration_s
 
     def _is_others(self) -> bool:
@@ -282,7 +289,6 @@ class LeaderElector:
     async def _write(self, current: Obj | None) -> None:
         """Write ourselves as the holder over ``current`` (None: create). Raises Conflict, AlreadyExists."""
         sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
-        known = bool(self._seen)
         stamp = _micro_time(sent_at_wall)
         self._stamps.append(stamp)
         spec: dict[str, Any] = {
@@ -293,13 +299,16 @@ class LeaderElector:
         if current is None:
             spec |= {"acquireTime": stamp, "leaseTransitions": 0}
         elif text(current, "spec", "holderIdentity") != self.identity:
-            spec |= {"acquireTime": stamp, "leaseTransitions": _transitions(current) + 1}
+            spec |= {
+                "acquireTime": stamp,
+                "leaseTransitions": 0 if _is_new(current) else _transitions(current) + 1,
+            }
         try:
             self._observe(await self._put(current, spec))
         except (Conflict, AlreadyExists):
             self._stamps.remove(stamp)  # it has not been written, and never will be
             raise
-        self.founded = self.founded or (current is None and not known)
+        self.founded = self.founded or (current is not None and _is_new(current))
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s
@@ -344,6 +353,12 @@ class LeaderElector:
 
 async def _as_coroutine(lead: Callable[[], Awaitable[None]]) -> None:
     await lead()
+
+
+def _is_new(lease: Obj) -> bool:
+    """Whether nobody has ever held it: it is as it was installed."""
+    held = ("holderIdentity", "acquireTime", "renewTime", "leaseTransitions")
+    return not any(mapping(lease, "spec").get(name) for name in held)
 
 
 def _transitions(lease: Obj) -> int:

@@ -3,7 +3,7 @@
 Both are told from outside, by what statuses tell. When a leader's periods begin is not: so the budget is broken only where no
 periods at all, each as long as scaleDownPeriodSeconds or longer, would make every one of them keep to it
 (``_Periods``). What a leader may not know excuses it: a budget is one leader's, a new one begins with its own; a move whose status has
-got no answer counts for nobody; limits of the pool that were in force lately may still be what it goes by. Drains, lost
+got no answer counts for nobody; a move whose ledgers were written one after the other is told in parts; limits of the pool that were in force lately may still be what it goes by. Drains, lost
 ordinals, overcommitted and abandoned pods are not limited, and dry run is ``Checkers._holds``'s.
 """
 
@@ -17,6 +17,8 @@ from extender.simulation.facts import Pool, Told, VPod
 
 LIMITED: Final = frozenset({"Compaction", "Policy"})
 """Reasons of moves that nobody waits for."""
+WRITE_S: Final = 11.0
+"""From when a ledger or a status is made up to when it may be stored, and a second for the fraction that times leave out."""
 
 
 @dataclass(frozen=True)
@@ -61,13 +63,18 @@ class Budgets:
         now_of: Callable[[str], float],
         wall_clock: Callable[[], float],
         unsure: Callable[[], int],
+        ledger_failed_at: Callable[[str, str], float],
     ) -> None:
-        """``lasts_s``: how old what a decision goes by may be. ``unsure``: how many writes have got no answer so far."""
+        """``lasts_s``: how old what a decision goes by may be. ``unsure``: how many writes have got no answer so far.
+
+        ``ledger_failed_at``: the loop's time at which a write of a pod last failed for an actor.
+        """
         self._clock = clock
         self._lasts_s = lasts_s
         self._now_of = now_of
         self._wall_clock = wall_clock
         self._unsure = unsure
+        self._ledger_failed_at = ledger_failed_at
         self._limits: dict[str, list[tuple[float, Limits]]] = {}
         self._periods: dict[tuple[str, str], _Periods] = {}
         self._ahead: dict[str, tuple[float, float]] = {}
@@ -88,12 +95,12 @@ class Budgets:
         if self._ahead.setdefault(actor, (0.0, -inf))[0] != ahead:
             self._ahead[actor] = (ahead, self._clock())
 
-    def problems(self, actor: str, pool: Pool, old: VPod, made: Sequence[Told]) -> list[str]:
+    def problems(self, actor: str, pool: Pool, old: VPod, new: VPod, made: Sequence[Told]) -> list[str]:
         """What is wrong with moves that a status has just told; ``made``: as far as they were made."""
         limited = [move for move in made if move.reason in LIMITED]
         if not limited or pool.name not in self._limits:
             return []
-        found = self._too_soon(actor, pool, old, limited)
+        found = self._too_soon(actor, pool, old, new, limited)
         at, count = self._clock(), sum(move.vreplicas for move in limited)
         periods = self._periods.setdefault((actor, pool.name), _Periods(unsure=self._unsure()))
         if periods.unsure != self._unsure():
@@ -104,18 +111,23 @@ class Budgets:
             found.append(f"{actor} moved {count} more of {old.key} in a period of {pool.name} than {most}")
         return found
 
-    def _too_soon(self, actor: str, pool: Pool, old: VPod, limited: Sequence[Told]) -> list[str]:
+    def _too_soon(self, actor: str, pool: Pool, old: VPod, new: VPod, limited: Sequence[Told]) -> list[str]:
         """A vpod that its Moved condition says was moved just now, by the clock of who moves it."""
         _, jumped_at = self._ahead.get(actor, (0.0, -inf))
         if not old.moved[2] or self._clock() - jumped_at < self._lasts_s:
             return []
         ago = self._now_of(actor) - epoch_s(old.moved[2], 0.0)
         cooldown_s = self._lately(pool).cooldown_s
+        if not 0.0 <= ago < cooldown_s or self._in_parts(actor, new, self._clock() - ago):
+            return []
         return [
             f"{actor} moved {old.key} again after {ago:.1f} s, which is to be left in peace for {cooldown_s:g} s: {move}"
             for move in limited
-            if 0.0 <= ago < cooldown_s
         ]
+
+    def _in_parts(self, actor: str, new: VPod, told_at: float) -> bool:
+        """Whether one move may have been told twice: what its first status could not tell, for a ledger was not written."""
+        return any(self._ledger_failed_at(actor, name) >= told_at - WRITE_S for name in new.placements)
 
     def _lately(self, pool: Pool) -> Limits:
         """The loosest limits that a decision written now may have gone by."""

@@ -14,6 +14,7 @@ a pod annotated, an ordinal that is gone, a ledger that a person has edited. A c
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from extender.core.names import ZONE_LABEL
@@ -44,10 +45,12 @@ class Checkers:
         now_of: Callable[[str], float] = lambda _actor: wall_clock(),
         two_lead: Callable[[], bool] = lambda: False,
         unsure: Callable[[], int] = lambda: 0,
+        ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf,
     ) -> None:
         """``now_of``: an actor's own wall clock, epoch seconds. ``two_lead``: what the service writes may cross; I1 holds.
 
         ``unsure``: how many writes so far have been done, or are on their way, without an answer to their writer.
+        ``ledger_failed_at``: the loop's time at which a write of a pod last failed for an actor.
         """
         self._two_lead = two_lead
         self._trace = trace
@@ -61,7 +64,12 @@ class Checkers:
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, excuse_s)
         self._budgets = Budgets(
-            self._clock, lasts_s=excuse_s, now_of=now_of, wall_clock=wall_clock, unsure=unsure
+            self._clock,
+            lasts_s=excuse_s,
+            now_of=now_of,
+            wall_clock=wall_clock,
+            unsure=unsure,
+            ledger_failed_at=ledger_failed_at,
         )
         self._moves = MoveChecker(
             self.stored,

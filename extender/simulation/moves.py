@@ -5,13 +5,11 @@ from typing import Final
 
 from extender.core.rebalance.absence import epoch_s
 from extender.sim.faults import ACTOR
-from extender.simulation.budgets import Budgets
+from extender.simulation.budgets import WRITE_S, Budgets
 from extender.simulation.excuses import Excuses
 from extender.simulation.facts import TOLD_CHARS_MAX, Told, VPod
 from extender.simulation.settled import Stored
 
-WRITE_S: Final = 11.0
-"""From when a status is made up to when it may be stored, and a second for the fraction that times leave out."""
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the one where a vreplica is."""
 
@@ -68,7 +66,7 @@ class MoveChecker:
                 )
         if new.moved == old.moved:
             return  # told before: what leaves now may be what is not wanted any more
-        for problem in self._budgets.problems(ACTOR.get(), self._stored.pool_of(new), old, made):
+        for problem in self._budgets.problems(ACTOR.get(), self._stored.pool_of(new), old, new, made):
             self._violated(f"I4: {problem}")
 
     def _holds(self, move: Told, vpod: VPod, *, was_edited: bool) -> bool:

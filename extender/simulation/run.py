@@ -166,6 +166,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         now_of=world.now_of,
         two_lead=world.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
+        ledger_failed_at=world.ledger_failed_at,
     )
     world.cluster.server.store.subscribers.append(checkers.on_change)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import inf
 from typing import Any, Final, Self, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from extender.core.reasons import ConflictReason
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
+    LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     NODES,
@@ -233,6 +235,7 @@ class World:
         )
         self.replicas: list[Replica] = []
         self._clocks: dict[str, Callable[[], float]] = {}
+        self._apis: dict[str, FaultyApi] = {}
         """Every replica's wall clock by its name: what one that has ended sent may still arrive."""
         self._processes: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
@@ -271,7 +274,9 @@ class World:
         """The way of a process to the API server."""
         overseen = Overseen(self.cluster)
         old_lists = partial(self._old_list, overseen) if faults is self.faults else None
-        return FaultyApi(overseen, faults, actor=actor, record=self.trace, old_lists=old_lists)
+        api = FaultyApi(overseen, faults, actor=actor, record=self.trace, old_lists=old_lists)
+        self._apis[actor] = api
+        return api
 
     async def __aenter__(self) -> Self:
         asyncio.get_running_loop().set_exception_handler(self._loop_problem)
@@ -342,6 +347,7 @@ class World:
                 await self.cluster.create(CRDS, "", definition)
         for namespace in (SYSTEM, NS, *TENANTS):
             await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        await self.install_lease(LEASE)
         hook = manifests("base/webhook-configurations.yaml")[0]
         await self.cluster.create(MUTATING_WEBHOOKS, "", hook)
         for index in range(self.scale.nodes):
@@ -354,6 +360,10 @@ class World:
             stateful_set = stateful_set_object(pool, namespace=NS, replicas=0, pool="")
             await self.cluster.create(STATEFULSETS, NS, stateful_set)
             await self.cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more}))
+
+    async def install_lease(self, name: str) -> None:
+        """A Lease that nobody has ever held."""
+        await self.cluster.create(LEASES, SYSTEM, {"metadata": {"name": name}})
 
     def _run(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         task = asyncio.create_task(work, name=name)
@@ -394,6 +404,11 @@ class World:
     def now_of(self, actor: str) -> float:
         """Its wall clock, epoch seconds."""
         return self._clocks.get(actor, wall_clock)()
+
+    def ledger_failed_at(self, actor: str, pod_name: str) -> float:
+        """The loop's time at which a write of this pod last failed for a process; -inf where none has."""
+        api = self._apis.get(actor)
+        return api.failed_at_s.get(("pods", pod_name), -inf) if api is not None else -inf
 
     def kill(self, replica: Replica) -> None:
         """SIGKILL one."""

@@ -95,6 +95,14 @@ def test_heavy_vreplicas_of_raised_targets_too():
     assert wanted(scene) == 6, "6 vreplicas of 2 slots, one a pod"
 
 
+def test_pods_from_before_slots_per_pod_was_raised_do_not_stand_in_the_way_of_growing():
+    scene = Scene(slots=12, replicas=40)
+    for ordinal in range(40):
+        scene.pod(ordinal, {"tenant/a": 2}, slots=2)
+    scene.vpod("a", 80, dict.fromkeys(range(40), 2)).vpod("heavy", 1, weight=3)
+    assert wanted(scene) == 41, "80 and 3 slots are 7 pods' worth, but no pod that is there takes three"
+
+
 def test_pods_still_to_come_are_counted_before_more_are_wanted():
     scene = Scene(slots=5, replicas=2).pods(0).pod(1, node="").vpod("a", 10)
     assert wanted(scene) == 2

@@ -17,11 +17,8 @@ KEY = ("leases", "ns", "vreplica-scheduler")
 class Replica:
     """One process: an elector, and what its lead() did."""
 
-    def __init__(self, api: Any, identity: str, seed: int = 1, *, untouched: bool = True) -> None:
-        rng = random.Random(seed)
-        self.elector = LeaderElector(
-            api, LEASE, identity=identity, now=wall, rng=rng, untouched=lambda: untouched
-        )
+    def __init__(self, api: Any, identity: str, seed: int = 1) -> None:
+        self.elector = LeaderElector(api, LEASE, identity=identity, now=wall, rng=random.Random(seed))
         self.log: list[str] = []
         self.task = asyncio.create_task(self.elector.run(self.lead))
 
@@ -42,9 +39,15 @@ class Replica:
         self.task.cancel()
 
 
+def installed() -> dict[tuple[str, str, str], Any]:
+    """The Lease as it is installed: nobody has ever held it."""
+    metadata = {"namespace": "ns", "name": "vreplica-scheduler", "resourceVersion": "0"}
+    return {KEY: {"metadata": metadata, "spec": {}}}
+
+
 @pytest.fixture
 def api() -> StoreApi:
-    return StoreApi(delay_s=0.01)
+    return StoreApi(installed(), delay_s=0.01)
 
 
 async def start_two(api: StoreApi) -> list[Replica]:
@@ -245,7 +248,7 @@ async def test_lead_that_will_not_stop_ends_the_run_with_the_lease_still_held(ap
 
 async def test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_what_it_got(api: StoreApi):
     elector = LeaderElector(api, LEASE, identity="one", now=wall, rng=random.Random(1))
-    api.lose["create"] = 1
+    api.lose["update"] = 1
     task = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
     await asyncio.sleep(0.5)
     assert spec(api)["holderIdentity"] == "one"
@@ -257,7 +260,7 @@ async def test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_wha
 
 @pytest.mark.parametrize("error", [Conflict(409, "Conflict", ""), ApiError(500, "InternalError", "")])
 async def test_a_failed_try_is_repeated(api: StoreApi, error: ApiError):
-    api.fail["create"].append(error)
+    api.fail["update"].append(error)
     replica = Replica(api, "one")
     await asyncio.sleep(5)
     assert leads(replica)
@@ -267,7 +270,7 @@ async def test_a_failed_try_is_repeated(api: StoreApi, error: ApiError):
 @pytest.mark.parametrize("seed", range(6))
 async def test_under_random_outages_never_two_lead_and_in_the_end_one_does(seed: int):
     rng = random.Random(seed)
-    stores = StoreApi(delay_s=0.05)
+    stores = StoreApi(installed(), delay_s=0.05)
 
     class Flaky(StoreApi):
         """A way of its own to the shared store, up or down."""
@@ -354,19 +357,31 @@ async def test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_
     await two.stop()
     for seed in range(5):
         del api.objects[KEY]
-        late = Replica(api, f"late-{seed}", seed, untouched=False)
+        late = Replica(api, f"late-{seed}", seed)
         await asyncio.sleep(3)
         assert [leads(one), leads(late)] == [True, False]
         assert spec(api)["holderIdentity"] == "one"
         await late.stop()
 
 
-async def test_who_finds_work_of_a_leader_and_no_lease_leads_when_any_would_have_run_out(api: StoreApi):
-    one = Replica(api, "one", untouched=False)
+async def test_who_finds_no_lease_leads_when_any_would_have_run_out(api: StoreApi):
+    api.objects.clear()
+    one = Replica(api, "one")
     await asyncio.sleep(14)
     assert not leads(one)
     await asyncio.sleep(5)
     assert leads(one)
+    assert not one.elector.founded
+
+
+async def test_a_lease_that_nobody_has_held_is_taken_at_once_and_its_first_holder_has_founded_it(
+    api: StoreApi,
+):
+    one = Replica(api, "one")
+    await asyncio.sleep(0.1)
+    assert leads(one)
+    assert one.elector.founded
+    assert spec(api)["leaseTransitions"] == 0
 
 
 async def test_a_lease_that_comes_back_before_it_ran_out_is_led_on(api: StoreApi):

@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from extender.kube.api import LEASES
 from extender.kube.leader import LeaderElector, LeaseConfig
 from tests.support.service import World, wall
 
@@ -20,9 +19,7 @@ async def for_ever() -> None:
 
 async def test_of_two_that_see_the_lease_free_at_once_one_gets_it():
     world = await World.create()
-    spec = {"holderIdentity": "", "leaseDurationSeconds": 1}
     config = LeaseConfig(namespace=SYSTEM)
-    await world.cluster.create(LEASES, SYSTEM, {"metadata": {"name": config.name}, "spec": spec})
     electors = [
         LeaderElector(world.api, config, identity=name, now=wall, rng=random.Random(1)) for name in ("a", "b")
     ]

@@ -75,6 +75,7 @@ async def test_whatever_happens_the_mirror_ends_equal_to_the_cluster(seed: int):
 
 async def test_leadership_passes_on_over_the_clusters_leases():
     cluster = cluster_of()
+    await cluster.create(LEASES, "default", {"metadata": {"name": "vreplica-scheduler"}})
     electors = [
         LeaderElector(
             cluster, LeaseConfig(namespace="default"), identity=name, now=wall, rng=random.Random(i)

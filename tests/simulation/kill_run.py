@@ -121,7 +121,7 @@ class Run:
                 continue  # whatever it would have said: a process that was killed has not answered
             if not asked.cancelled() and (error := asked.exception()) is None:
                 left = orjson.loads(asked.result()[0])["left"] > 0
-            elif not (asked.cancelled() or leader.api.crashed or isinstance(error, ScheduleRefused)):
+            elif not (asked.cancelled() or isinstance(error, ScheduleRefused)):
                 self.world.problems.append(f"schedule: {error!r}")
 
     async def _keep(self) -> None:

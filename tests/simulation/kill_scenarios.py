@@ -125,7 +125,17 @@ async def _failover(run: Run) -> None:
 async def _stopped_in_doubt(run: Run) -> None:
     """A SIGTERM while the Lease is being written for the first time."""
     run.arm()
-    run.when("leader.py", run.terminate)
+    # It is read first, and written then.
+    run.when("leader.py", lambda _process: run.when("leader.py", run.terminate))
+    await run.start()
+    await run.vpods(3)
+    await run.settled()
+
+
+async def _no_lease(run: Run) -> None:
+    """The first leader of all has to make the Lease, once it has waited for one that may have been deleted."""
+    await run.world.cluster.delete(LEASES, SYSTEM, LEASE_NAME)
+    run.arm()
     await run.start()
     await run.vpods(3)
     await run.settled()
@@ -268,6 +278,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         Scenario("shrink pool", _shrink_pool, _scale(min_pods=3, **POOL), moves=frozenset({"Compaction"})),
         Scenario("failover", _failover),
         Scenario("stopped in doubt", _stopped_in_doubt),
+        Scenario("no lease", _no_lease),
         Scenario("lease taken", _lease_taken),
         Scenario("repair", _repair, _scale(min_pods=3)),
         Scenario("reactivate", _reactivate),

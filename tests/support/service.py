@@ -20,11 +20,13 @@ from extender.app import Service
 from extender.core import decode, names
 from extender.core.ledger import Share, decode_ledger, encode_ledger
 from extender.core.model import AdapterPod
+from extender.core.names import LEASE_NAME
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
     EVENTS,
     EVERYWHERE,
+    LEASES,
     NAMESPACES,
     NODES,
     PODS,
@@ -235,6 +237,7 @@ class World:
             await world.cluster.create(CRDS, "", definition)
         for namespace in (NS, TENANT, "vreplica-system"):
             await world.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+        await world.cluster.create(LEASES, "vreplica-system", {"metadata": {"name": LEASE_NAME}})
         for index in range(nodes):
             await world.node(f"node-{index}", slots=node_slots)
         await world.stateful_set(replicas)

@@ -80,12 +80,14 @@ def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
     """More pods than that are never needed, however many seem to be lost.
 
     First fit fills all pods but one by half, a zone rule may want one more in each zone, and each of them may have to be made up
-    for once. Where we take pods for lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
+    for once; so may each that has fewer slots than a new one would, from before slotsPerPod was raised. Where we take pods for lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
     without maxPods would grow without end, ten times a second.
     """
     zones = len(state.hosting.known_in)
-    leaving = sum(1 for pod in state.members() if pod.leaving)
-    return 2 * (2 * -(-expected // pool.slots_per_pod) + 1 + zones) + leaving + pool.min_pods
+    useless = sum(
+        1 for pod in state.members() if pod.leaving or (pod.bound and pod.capacity < pool.slots_per_pod)
+    )
+    return 2 * (2 * -(-expected // pool.slots_per_pod) + 1 + zones) + useless + pool.min_pods
 
 
 def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> int:

@@ -66,6 +66,8 @@ class FaultyApi:
         self.crash_after_effect = False
         """... once it has been served, not before."""
         self.on_crash: Callable[[], None] = lambda: None
+        self.failed_at_s: dict[tuple[str, str], float] = {}
+        """(Plural, name) -> the loop's time at which a patch of it last failed, as far as this process was told."""
 
     def crash(self) -> None:
         """SIGKILL, now."""
@@ -279,7 +281,11 @@ class FaultyApi:
             resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
         )
         what = _what("patch", resource, name, subresource)
-        return await self._call(what, served, lost=_lost(resource, subresource, "patch_reply_lost"))
+        try:
+            return await self._call(what, served, lost=_lost(resource, subresource, "patch_reply_lost"))
+        except ApiError:
+            self.failed_at_s[resource.plural, name] = asyncio.get_running_loop().time()
+            raise
 
     async def delete(
         self,

@@ -5,11 +5,12 @@ Each is a kind of ``ACT_KINDS`` with a probability of its own; calls and watches
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import orjson
 
-from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, Obj
+from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, NotFound, Obj
 from extender.simulation.facts import PLACEMENTS, SLOTS
 from extender.simulation.workload.acts import Scene
 from extender.simulation.world import LEASE, NS, SYSTEM, TENANTS, ZONES
@@ -164,6 +165,7 @@ class Mischief:
         world = self._scene.world
         if world.two_lead():
             return False
+        await self._forget_rivals()
         world.start_replica(lease=RIVALS_LEASE)
 
         async def end() -> None:
@@ -171,6 +173,13 @@ class Mischief:
 
         self._soon(self._scene.rng.uniform(5.0, RIVAL_MAX_S), end)
         return True
+
+    async def _forget_rivals(self) -> None:
+        """The next one leads at once, whatever has become of the one before."""
+        world = self._scene.world
+        with suppress(NotFound):
+            await world.cluster.delete(LEASES, SYSTEM, RIVALS_LEASE)
+        await world.install_lease(RIVALS_LEASE)
 
     def _kill_rivals(self) -> None:
         world = self._scene.world
