@@ -14,6 +14,7 @@ from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState, publ
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
+from extender.core.succession import HOLD_S
 from extender.core.topology import Topology, Zones
 
 
@@ -48,6 +49,8 @@ class PoolState:
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
+        self._gone_since: dict[str, float] = {}
+        """Pods whose last ledger is kept although the StatefulSet does not have them -> when that was first noticed (s)."""
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -152,9 +155,7 @@ class PoolState:
             pod.place = ("", "")
             self._index(pod)
             self._refresh(pod)
-            if not self.is_member(pod):
-                pod.last_ledger = {}
-                self._forget_if_empty(pod)
+            self._forget_if_empty(pod)
         for key in {**self.vpods, **self.placements}:
             self._refresh_vpod(key)
 
@@ -185,7 +186,7 @@ class PoolState:
         state = self._pod(name)
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
             state.last_ledger = dict(old.ledger)
-        if (new is not None and new.node and not new.assumed) or not self.is_member(state):
+        if new is not None and new.node and not new.assumed:
             state.last_ledger = {}
         state.stand(new, node)
         self._set_ledger(
@@ -245,7 +246,8 @@ class PoolState:
         self._refresh_vpod(vpod_key)
 
     def expire(self, now: float) -> list[str]:
-        """Drop reservations that no write confirmed in time; the keys of their vpods."""
+        """Drop reservations that no write confirmed in time; the keys of their vpods. Forget what ordinals held that are gone."""
+        self._forget_gone(now)
         stale = [
             (key, name)
             for key, claims in self.placements.items()
@@ -256,6 +258,17 @@ class PoolState:
             self._claim(key, name, reserving(None, None, 0.0))
             self._refresh_vpod(key)
         return sorted({key for key, _ in stale})
+
+    def _forget_gone(self, now: float) -> None:
+        """Forget the last ledgers of ordinals that the StatefulSet has not had for a while.
+
+        Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next pod be about to be bound (I2).
+        """
+        held = (name for name, state in self.pods.items() if state.last_ledger and not self.is_member(state))
+        self._gone_since = {name: self._gone_since.get(name, now) for name in held}
+        for name, since in self._gone_since.items():
+            if now - since >= HOLD_S:
+                self.forget_last_ledger(name)
 
     # -- the one place where sums and bits are derived -----------------------------------------------------------
 

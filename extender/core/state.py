@@ -149,7 +149,11 @@ class State:
 
     def expire(self, now: float) -> list[tuple[str, str]]:
         """Drop reservations past their time; (pool, vpod) keys that lost one."""
-        return [(pool.key, vpod) for pool in self.pools.values() for vpod in pool.expire(now)]
+        lost = []
+        for key, pool in list(self.pools.items()):
+            lost += [(key, vpod) for vpod in pool.expire(now)]
+            self._forget(key)
+        return lost
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -193,5 +197,5 @@ class State:
                 "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.placements)},
             }
             for key, pool in sorted(self.pools.items())
-            if not pool.forgettable
+            if pool.pool is not None or pool.vpods or any(pod.pod or pod.claims for pod in pool.pods.values())
         }
