@@ -68,6 +68,10 @@ MINUTES ?= 60
 soak: $(VENV)/stamp-test ## Hours with faults: nothing may grow (MINUTES=N, ARGS="--backend real")
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
+.PHONY: bench
+bench: $(VENV)/stamp-test ## Measure, each figure beside its peer (ONLY=engine,verbs SHORT=1 FORMAT=json)
+	@$(BIN)/python -m tests.bench --only "$(ONLY)" $(if $(SHORT),--short) --format $(or $(FORMAT),table)
+
 .PHONY: differential
 differential: $(VENV)/stamp-test ## The embedded cluster against a real API server and kube-scheduler (generated operations and clusters)
 	@$(BIN)/python -m tests.e2e.build
