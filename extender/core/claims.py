@@ -23,6 +23,8 @@ SHARE_BYTES_MAX: Final = len('"":[2147483647,2147483647],')
 """Of a ledger's entry, without its key."""
 ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 63 + 1 + 253 + 1 + 253 + 64
 """Of any vpod's entry: namespace, name, and group and kind of a foreign one."""
+ROOM_BYTES_MAX: Final = LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
+"""A ledger that may become longer than that has no room for one more vpod."""
 
 
 class Claim:
@@ -110,6 +112,7 @@ class PodState:
         "ledger_bytes",
         "name",
         "node",
+        "open",
         "ordinal",
         "place",
         "placed",
@@ -132,6 +135,8 @@ class PodState:
         self.abandoned = False
         """Not Ready for longer than rescheduleAfterSeconds."""
         self.schedulable = False
+        self.open = False
+        """Whether it is among those with room."""
         self.place: tuple[str, str] = ("", "")
         """Node and zone under which the pool's bit sets have it; "" while it is not schedulable."""
 
@@ -161,7 +166,7 @@ class PodState:
     @property
     def has_room(self) -> bool:
         """Whether a vreplica of one slot could be added: in slots, and in bytes of its ledger."""
-        return self.free > 0 and self.ledger_bytes <= LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
+        return self.capacity > self.held and self.ledger_bytes <= ROOM_BYTES_MAX
 
     @property
     def bound(self) -> bool:

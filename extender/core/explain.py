@@ -7,6 +7,7 @@ each show it their own way; ``sentences`` is the way for people.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
@@ -24,8 +25,7 @@ class Step(StrEnum):
     MOVED_AWAY = "moved away"
 
 
-@dataclass(frozen=True, slots=True)
-class Reasoning:
+class Reasoning(NamedTuple):
     """One step: ``vreplicas`` on ``pod_name``, and why ("" where the step says it all)."""
 
     step: Step

@@ -6,6 +6,7 @@ All counts are vreplicas, slots or pods, as each field says.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -14,6 +15,8 @@ from extender.core.node_fit import NodeFit, Taint
 
 ORDINAL_MAX: Final = 100_000
 """Ordinals are bits of an int in the state: one beyond this would make every decision, of all pools, slow."""
+NAMES_REMEMBERED: Final = 1 << 16
+"""Names of pods whose ordinals are kept at hand: every decision asks for those of its pods."""
 NO_PLACEMENTS: Final[Mapping[str, int]] = MappingProxyType({})
 
 
@@ -28,6 +31,7 @@ def split_key(key: str) -> tuple[str, str]:
     return namespace, name
 
 
+@lru_cache(maxsize=NAMES_REMEMBERED)
 def ordinal_of(pod_name: str) -> int | None:
     """The ordinal in a StatefulSet pod's name: the decimal number after the last ``-``.
 
@@ -40,6 +44,7 @@ def ordinal_of(pod_name: str) -> int | None:
     return ordinal if ordinal <= ORDINAL_MAX else None
 
 
+@lru_cache(maxsize=NAMES_REMEMBERED)
 def placement_order(pod_name: str) -> tuple[int, str]:
     """Sort key of placements: by ordinal, names without one last."""
     ordinal = ordinal_of(pod_name)

@@ -203,6 +203,8 @@ class _Plan:
         if more <= 0 or not self.rules.start_from_decided:
             return placed
         claims = self.pool.claims_of(self.vpod.key)
+        if not claims:
+            return placed
         fewer = sum(claim.published for claim in claims.values()) - sum(placed.values())
         taken = {
             n: c.published - placed.get(n, 0) for n, c in claims.items() if c.published > placed.get(n, 0)
@@ -293,14 +295,16 @@ class _Plan:
         for ordinal in sorted(added):
             name = self.pool.by_ordinal[ordinal].name
             self.kept[name] = self.kept.get(name, 0) + added[ordinal]
-            self._note(Step.ADDED, name, added[ordinal])
+            self.steps.append(Reasoning(Step.ADDED, name, added[ordinal]))
 
     def _grow(self, missing: int) -> int:
         room = self.pool.room
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
             # What it has reserved and does not start from is its own to be given again.
             room = room_once_left(self.pool, self.vpod, self._free_of)
-        added, left = deal(self.pool, self.vpod, self.kept, missing, self._free_of, room)
+        fresh = not self.kept and not self.pool.claims_of(self.vpod.key)
+        free = self.pool.free_of if fresh else self._free_of
+        added, left = deal(self.pool, self.vpod, self.kept, missing, free, room)
         self._add(added)
         return left
 

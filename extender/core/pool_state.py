@@ -233,7 +233,18 @@ class PoolState:
     ) -> None:
         """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
         for name, share in shares.items():
-            self._claim(vpod_key, name, reserving(share, owner, expires_at))
+            state = self._pod(name)
+            if vpod_key in state.claims:
+                self._claim(vpod_key, name, reserving(share, owner, expires_at))
+                continue
+            # Most of what is decided is new, and nothing of the pod but its room depends on it.
+            claim = self._new_claim(vpod_key, state)
+            claim.reserved, claim.owner, claim.expires_at = share, owner, expires_at
+            slots = share.vreplicas * share.weight
+            state.held += slots
+            state.placed += slots
+            if state.open and not state.has_room:
+                self._follow_room(state)
         self._refresh_vpod(vpod_key)
 
     def release(self, owner: object, vpod_key: str, pod_names: Iterable[str] | None = None) -> None:
@@ -307,9 +318,7 @@ class PoolState:
         state = self._pod(pod_name)
         claim = state.claims.get(key)
         if claim is None:
-            claim = state.claims[key] = Claim()
-            state.ledger_bytes += len(key) + SHARE_BYTES_MAX
-            self.placements.setdefault(key, {})[pod_name] = claim
+            claim = self._new_claim(key, state)
         state.held -= claim.held_slots
         state.placed -= claim.placed.slots
         change(claim)
@@ -317,8 +326,17 @@ class PoolState:
         state.placed += claim.placed.slots
         if claim.empty:
             self._drop_claim(key, state)
-        self._refresh(state)
+        self._follow_room(state)
         self._forget_if_empty(state)
+
+    def _new_claim(self, key: str, state: PodState) -> Claim:
+        claim = state.claims[key] = Claim()
+        state.ledger_bytes += len(key) + SHARE_BYTES_MAX
+        claims = self.placements.get(key)
+        if claims is None:
+            claims = self.placements[key] = {}
+        claims[state.name] = claim
+        return claim
 
     def _drop_claim(self, key: str, state: PodState) -> None:
         del state.claims[key]
@@ -337,16 +355,27 @@ class PoolState:
         state.abandoned = state.name in self.abandoned
         ordinal = state.ordinal
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
-            state.schedulable = False
+            state.schedulable = state.open = False
             return
         # Who is found by its ordinal has the StatefulSet's name.
         exists = self.stateful_set is not None and ordinal in self.stateful_set.ordinals
         state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
         self._set_bits(state, ordinal, schedulable=state.schedulable)
 
+    def _follow_room(self, state: PodState) -> None:
+        """What is claimed of a pod has changed, and nothing else of it."""
+        self.revision += 1
+        ordinal = state.ordinal
+        if ordinal is None or not state.schedulable:
+            return
+        open_ = state.has_room and not self.closed >> ordinal & 1
+        if open_ is not state.open:
+            state.open = open_
+            self.room ^= 1 << ordinal
+
     def _set_bits(self, state: PodState, ordinal: int, *, schedulable: bool) -> None:
         bit = 1 << ordinal
-        open_ = schedulable and state.has_room and not self.closed & bit
+        open_ = state.open = schedulable and state.has_room and not self.closed & bit
         self.schedulable = self.schedulable | bit if schedulable else self.schedulable & ~bit
         self.room = self.room | bit if open_ else self.room & ~bit
         node = state.node.name if schedulable and state.node is not None else ""

@@ -21,7 +21,7 @@ from extender.core.policy.framework import (
 )
 from extender.core.policy.guard import guarded_descheduler, guarded_filter, guarded_score
 from extender.core.policy.spread import Candidate, Spread
-from extender.core.policy.spreading import PodSpread, ZoneSpread
+from extender.core.policy.spreading import NodeSpread, PodSpread, ZoneSpread
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,16 @@ class Tier:
         return total
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What one vreplica in a zone, on a node or on a pod costs the next one there; ``rule``: the hard zone rule, if there is one."""
+
+    zone: int
+    node: int
+    pod: int
+    rule: ZoneSpread | None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Profile:
     """How one kind of pool is placed.
@@ -158,6 +168,23 @@ class Profile:
             for scopes in ((Scope.ZONE,), (Scope.NODE,), (Scope.COUNT, Scope.ORDINAL))
         )
         return zone, node, pod
+
+    @cached_property
+    def costs(self) -> Costs | None:
+        """What a profile comes to that spreads and does nothing else (``evenly``); None for any other."""
+        weights: dict[type, int] = {ZoneSpread: 0, NodeSpread: 0, PodSpread: 0}
+        for one in self.choosing:
+            if type(one.plugin) not in weights:
+                return None
+            weights[type(one.plugin)] += one.weight
+        rule = next((one for one in self.filters if type(one) is ZoneSpread), None)
+        if (
+            len(self.filters) > (rule is not None)
+            or self.ties is not Ties.LOWEST_ORDINAL
+            or not weights[NodeSpread]
+        ):
+            return None
+        return Costs(weights[ZoneSpread], weights[NodeSpread], weights[PodSpread], rule)
 
     @property
     def hard_zone_skew(self) -> int | None:

@@ -13,7 +13,7 @@ from zlib import crc32
 from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import VPod, placement_order
-from extender.core.policy.evenly import costs_of, grow_evenly
+from extender.core.policy.evenly import grow_evenly
 from extender.core.policy.framework import DeschedulePlugin, PlaceUnknown, Scope, Weighted, scope_of
 from extender.core.policy.pick import picker, refusal, totals
 from extender.core.policy.profile import Profile, Ties
@@ -48,8 +48,8 @@ def grow(
     ``free``: an ordinal's free slots beside what is kept there.
     """
     spread = spread_of(pool, kept, weight=vpod.weight, free=free)
-    if (costs := costs_of(profile)) is not None:
-        return grow_evenly(spread, costs, missing)
+    if profile.costs is not None:
+        return grow_evenly(spread, profile.costs, missing, free)
     best = picker(spread, profile, start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0)
     added: dict[int, int] = {}
     while missing > 0 and (ordinal := best()) is not None:

@@ -81,12 +81,13 @@ class Spread:
     """
 
     __slots__ = (
+        "_able_nodes",
+        "_able_zones",
         "_free",
         "_given",
         "_least",
         "_overfull",
         "_places",
-        "_where_able",
         "away_nodes",
         "away_pods",
         "away_zones",
@@ -134,7 +135,8 @@ class Spread:
         self.own = 0
         """Bit set of the pods that have some."""
         self._places = places
-        self._where_able: tuple[Collection[str], Collection[str]] | None = None
+        self._able_nodes: Collection[str] | None = None
+        self._able_zones: Collection[str] | None = None
         self._free = free
         self._given: dict[int, int] = {}
         self._overfull: int | None = None
@@ -259,21 +261,16 @@ class Spread:
     @property
     def able_nodes(self) -> Collection[str]:
         """Nodes that take work and that the pool's pods could stand on, or do: also those without any."""
-        return self._able()[0]
+        if self._able_nodes is None:
+            self._able_nodes = _with(self._places.hosting.zone_of, self.node_bits)
+        return self._able_nodes
 
     @property
     def able_zones(self) -> Collection[str]:
         """Zones with such a node."""
-        return self._able()[1]
-
-    def _able(self) -> tuple[Collection[str], Collection[str]]:
-        if self._where_able is None:
-            hosting = self._places.hosting
-            self._where_able = (
-                _with(hosting.zone_of, self.node_bits),
-                _with(hosting.nodes_in, self.zone_bits),
-            )
-        return self._where_able
+        if self._able_zones is None:
+            self._able_zones = _with(self._places.hosting.nodes_in, self.zone_bits)
+        return self._able_zones
 
     def empty_with_room(self, ordinal: int) -> int:
         """How many pods other than ``ordinal`` have none of these vreplicas and could take one."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from extender.core.node_fit import NodeFit, Taint
 from extender.core.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
 from extender.core.policy.even_pod_spread import EvenPodSpread
-from extender.core.policy.framework import Weighted
+from extender.core.policy.framework import ScorePlugin, Weighted
 from extender.core.policy.ordinals import LowestOrdinalPriority
 from extender.core.policy.profile import Profile, Ties
 from extender.core.policy.resources import NoMaxResourceCount, PodFitsResources
@@ -130,6 +130,18 @@ def profiles(*, ties: tuple[Ties, ...] = (Ties.LOWEST_ORDINAL,)) -> st.SearchStr
         filters=st.lists(st.sampled_from(FILTERS), max_size=2).map(tuple),
         scores=st.lists(weighted, max_size=3).map(tuple),
         ties=st.sampled_from(ties),
+    )
+
+
+@st.composite
+def spreading_profiles(draw: st.DrawFn) -> Profile:
+    """What only spreads: over nodes, and perhaps over zones and pods, with a hard zone rule or without."""
+    weights = st.sampled_from([1, 2, 10, 100])
+    scores: list[Weighted[ScorePlugin]] = [Weighted(NodeSpread(), draw(weights))]
+    scores += [Weighted(one, draw(weights)) for one in (ZoneSpread(), PodSpread()) if draw(st.booleans())]
+    rules = [(), (ZoneSpread(1),), (ZoneSpread(2),), (ZoneSpread(1, count_empty=False),)]
+    return Profile(
+        name="drawn", filters=draw(st.sampled_from(rules)), scores=tuple(draw(st.permutations(scores)))
     )
 
 

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.core.policy.framework import Scope, Weighted
+from extender.core.policy.ordinals import LowestOrdinalPriority
 from extender.core.policy.pick import best_of_all
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile, Ties
-from extender.core.policy.profiles import HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
+from extender.core.policy.profiles import BUILT_IN_PROFILES, HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
 from extender.core.policy.select import grow, refusals, spread_of, start_of
 from extender.core.policy.spread import Candidate, Spread
 from extender.core.policy.spreading import ZONE_SKEW, NodeSpread, ZoneSpread
-from tests.core.policy.shapes import Shape, profiles, shapes
+from tests.core.policy.shapes import Shape, profiles, shapes, spreading_profiles
 from tests.support.builders import Scene, a_node, a_vpod
 
 
@@ -33,21 +34,47 @@ def two_zones(*nodes: str, slots: int = 20) -> Scene:
     return scene
 
 
+def one_at_a_time(shape: Shape, profile: Profile, missing: int) -> tuple[dict[int, int], int]:
+    """Every pod scored for each vreplica: what growing means."""
+    pool, vpod = shape.scene().pool, a_vpod(weight=shape.weight)
+    spread = spread_of(pool, shape.kept(), weight=vpod.weight)
+    start = start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0
+    added: dict[int, int] = {}
+    while missing and (ordinal := best_of_all(spread, profile, start)) is not None:
+        spread.add(ordinal)
+        added[ordinal] = added.get(ordinal, 0) + 1
+        missing -= 1
+    return added, missing
+
+
 @settings(max_examples=200, deadline=None)
 @given(shapes(), profiles(ties=tuple(Ties)), st.integers(1, 9))
 def test_classes_of_pods_give_what_scoring_every_pod_gives(shape: Shape, profile: Profile, missing: int):
     pool = shape.scene().pool
-    vpod = a_vpod(weight=shape.weight)
-    kept = shape.kept()
-    spread = spread_of(pool, kept, weight=vpod.weight)
-    start = start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0
-    expected: dict[int, int] = {}
-    left = missing
-    while left and (ordinal := best_of_all(spread, profile, start)) is not None:
-        spread.add(ordinal)
-        expected[ordinal] = expected.get(ordinal, 0) + 1
-        left -= 1
-    assert grow(pool, vpod, kept, missing, pool.free_of, profile) == (expected, left)
+    found = grow(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    assert found == one_at_a_time(shape, profile, missing)
+
+
+@settings(max_examples=300, deadline=None)
+@given(shapes(pods_max=12), spreading_profiles(), st.integers(1, 20))
+def test_counting_gives_what_scoring_every_pod_gives(shape: Shape, profile: Profile, missing: int):
+    pool = shape.scene().pool
+    assert profile.costs is not None
+    found = grow(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    assert found == one_at_a_time(shape, profile, missing)
+
+
+def test_only_what_spreads_and_nothing_else_is_counted():
+    assert [profile.name for profile in BUILT_IN_PROFILES.values() if profile.costs] == ["spread", "ha"]
+    node = (Weighted(NodeSpread(), 1),)
+    for other in (
+        Profile(name="", filters=(NodeSpread(),), scores=node),
+        Profile(name="", filters=(ZoneSpread(), ZoneSpread(2)), scores=node),
+        Profile(name="", scores=(*node, Weighted(LowestOrdinalPriority(), 1))),
+        Profile(name="", scores=(Weighted(ZoneSpread(), 1),)),
+        Profile(name="", scores=node, ties=Ties.ROUND_ROBIN),
+    ):
+        assert other.costs is None
 
 
 @settings(max_examples=80, deadline=None)
