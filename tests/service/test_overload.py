@@ -367,6 +367,16 @@ async def test_pipelined_requests_are_answered_one_by_one_in_order():
         await raw.close()
 
 
+@pytest.mark.parametrize("where", ["POST /v1/bind", "GET /v1/bind", "GET /nowhere", "GET /livez"])
+async def test_an_expectation_that_is_not_met_is_refused_whatever_its_bytes(where: str):
+    world = await World.create()
+    async with serving(world) as it:
+        raw = await Raw.to(it)
+        raw.send(where.encode() + b" HTTP/1.1\r\nHost: x\r\nExpect: \xf4\xff\r\n\r\n")
+        assert await raw.answer() == 417
+        await raw.close()
+
+
 @pytest.mark.parametrize(
     "request_bytes",
     [
