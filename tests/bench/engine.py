@@ -128,5 +128,10 @@ def _after(variant: Variant, workload: str, measured: list[tuple[int, float]]) -
 
 def _result(variant: Variant, workload: str, figures: dict[str, Value]) -> Result:
     pods = len(variant.cluster.pods)
-    case = {"profile": variant.profile, "pods": pods, "vpods": pods * VPODS_PER_POD, "workload": workload}
+    case: dict[str, Value] = {
+        "profile": variant.profile,
+        "pods": pods,
+        "vpods": pods * VPODS_PER_POD,
+        "workload": workload,
+    }
     return Result("engine", case, figures)

@@ -173,9 +173,9 @@ def vpod(number: int, vreplicas: int, weight: int = 1, placements: Mapping[str, 
     }
 
 
-def pool(profile: str) -> Obj:
-    """The AdapterPool."""
-    spec = {"statefulSet": NAME, "slotsPerPod": SLOTS_PER_POD, "profile": profile}
+def pool(profile: str, **more: object) -> Obj:
+    """The AdapterPool. ``more``: of its spec."""
+    spec = {"statefulSet": NAME, "slotsPerPod": SLOTS_PER_POD, "profile": profile, **more}
     return {"metadata": _metadata(NAME, "a0000000", NAMESPACE), "spec": spec, "status": {}}
 
 

@@ -28,4 +28,7 @@ def _of(module: str) -> Bench:
 
 BENCHES: Final[dict[str, Bench]] = {
     "engine": _of("engine"),
+    "webhook": _of("webhook"),
+    "memory": _of("memory"),
+    "simulation": _of("simulation"),
 }
