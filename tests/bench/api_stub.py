@@ -5,7 +5,7 @@ selects pods by label as an API server does: of the cluster's pods only adapters
 """
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
@@ -30,7 +30,7 @@ class ApiStub:
         """Plural -> objects sent in lists."""
         self.writes: Counter[str] = Counter()
         """Method and plural -> requests that would have changed something."""
-        self._watches: dict[str, asyncio.Queue[bytes]] = {}
+        self._watches: defaultdict[str, asyncio.Queue[bytes]] = defaultdict(asyncio.Queue)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[str]:
@@ -47,7 +47,7 @@ class ApiStub:
             await runner.cleanup()
 
     def tell(self, plural: str, objects_: list[Obj]) -> None:
-        """Send MODIFIED events, each object with a new version, to who watches that kind."""
+        """Send MODIFIED events, each object with a new version, to who watches that kind, or is going to."""
         lines = []
         for one in objects_:
             one["metadata"]["resourceVersion"] = objects.next_version()
@@ -79,9 +79,8 @@ class ApiStub:
     async def _watch(self, http: web.Request, plural: str) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(http)
-        events = self._watches[plural] = asyncio.Queue()
         while True:
-            await response.write(await events.get())
+            await response.write(await self._watches[plural].get())
 
     async def _write(self, http: web.Request) -> web.StreamResponse:
         plural, name, _ = _parts(http.path)

@@ -70,8 +70,9 @@ class Probe:
 async def settled(service: Service) -> None:
     """Wait until everything is listed and decided."""
     await service.informers.wait_synced()
-    while any(service.placer.queues.sizes().values()) or not service.placer.explanations:
-        await asyncio.sleep(LOOK_PERIOD_S)  # noqa: ASYNC110 - the service tells nobody that it is at rest
+    # The service tells nobody that it is at rest.
+    while any(service.placer.queues.sizes().values()) or not service.placer.explanations:  # noqa: ASYNC110
+        await asyncio.sleep(LOOK_PERIOD_S)
 
 
 async def hold(config_file: str) -> None:
