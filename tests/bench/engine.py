@@ -37,6 +37,7 @@ class Size:
     """No further round begins after so long."""
     rebuilt_samples: int
     """Vpods that are decided on rebuilt state as well, in the first round."""
+    cold_rounds: int
     weights: tuple[str, ...] = PROFILES
     """Profiles that are measured with weights."""
 
@@ -44,15 +45,15 @@ class Size:
 TWO_PROFILES: Final = ("default", "ha")
 """One without plugins, and the one with the most."""
 SIZES: Final = (
-    Size(SMALLEST, 10, 10.0, 5),
-    Size(500, 5, 15.0, 5),
-    Size(1_000, 5, 30.0, 5),
-    Size(2_500, 3, 30.0, 2),
-    Size(10_000, 3, 30.0, 1, TWO_PROFILES),
+    Size(SMALLEST, 10, 10.0, 5, 3),
+    Size(500, 5, 15.0, 5, 3),
+    Size(1_000, 5, 30.0, 5, 3),
+    Size(2_500, 3, 30.0, 2, 2),
+    Size(10_000, 3, 30.0, 1, 1, TWO_PROFILES),
 )
 SIZES_SHORT: Final = (
-    Size(SMALLEST, 5, 4.0, 2, TWO_PROFILES),
-    Size(1_000, 3, 6.0, 1, TWO_PROFILES),
+    Size(SMALLEST, 5, 3.0, 2, 2, TWO_PROFILES),
+    Size(1_000, 3, 5.0, 1, 1, TWO_PROFILES),
 )
 
 
@@ -71,7 +72,7 @@ def bench(options: Options) -> Iterator[Result]:
         for variant in variants:
             yield from _after(variant, "churn", variant.churns)
             yield from _after(variant, "batches", variant.batches)
-        yield cold_result(size.pods, rounds=2 if options.short else 3)
+        yield cold_result(size.pods, rounds=size.cold_rounds)
 
 
 def _variants(size: Size) -> Iterator[Variant]:

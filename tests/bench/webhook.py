@@ -37,9 +37,9 @@ from webhook.validate import DEFAULT_RULES
 
 CONNECTIONS: Final = (1, 8)
 PODS, PODS_SHORT = 1_000, 200
-REVIEWS, REVIEWS_SHORT = 3_000, 800
+REVIEWS, REVIEWS_SHORT = 2_000, 400
 """Of one repetition."""
-REPETITIONS, REPETITIONS_SHORT = 5, 3
+REPETITIONS, REPETITIONS_SHORT = 5, 2
 YES: Final = orjson.dumps(
     {
         "apiVersion": "admission.k8s.io/v1",
