@@ -70,13 +70,19 @@ class Load:
 
 def bench(options: Options) -> Iterator[Result]:
     """A line for each sort of review and number of connections."""
-    yield from uvloop.run(_bench(options))
+    found = _bench(options)
+
+    async def next_one() -> Result | None:
+        return await anext(found, None)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        while (result := runner.run(next_one())) is not None:
+            yield result
 
 
-async def _bench(options: Options) -> list[Result]:
+async def _bench(options: Options) -> AsyncIterator[Result]:
     pods = PODS_SHORT if options.short else PODS
     count = REVIEWS_SHORT if options.short else REVIEWS
-    results = []
     with tempfile.TemporaryDirectory() as directory:
         manager = CertificateManager(DirectoryStore(Path(directory)), (HOST,), now=time.time)
         bundle = await manager.ensure()
@@ -89,8 +95,7 @@ async def _bench(options: Options) -> list[Result]:
                         one = await load(client, ours, path, body, connections=connections, reviews=count)
                         other = await load(client, peer, path, body, connections=connections, reviews=count)
                         measured.append((one, other))
-                    results.append(result_of(path, connections, pods, measured))
-    return results
+                    yield result_of(path, connections, pods, measured)
 
 
 def result_of(path: str, connections: int, pods: int, measured: list[tuple[Load, Load]]) -> Result:
