@@ -1,0 +1,45 @@
+"""How the benches measure, and what they make of several measurements of the same thing.
+
+Work that waits for nothing is measured in seconds of this process's CPU: on a core of its own they are seconds on the
+wall, and what the neighbours on a shared machine take does not count. What they do to caches and clock rates still does,
+so variants that are compared take turns, and ratios are of neighbours in time.
+
+The garbage collector runs as it does in the service, which leaves it at Python's defaults. What was made for the
+measurement itself is collected before each stretch, so that it is not billed to it.
+"""
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Stopwatch:
+    """Adds up stretches of work: ``cpu_s`` and ``wall_s``, seconds."""
+
+    def __init__(self) -> None:
+        self.cpu_s = 0.0
+        self.wall_s = 0.0
+
+    def run(self, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do some work on the clock."""
+        gc.collect()
+        wall, cpu = time.perf_counter(), time.process_time()
+        result = work(*args, **kwargs)
+        self.cpu_s += time.process_time() - cpu
+        self.wall_s += time.perf_counter() - wall
+        return result
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """The smallest value that at least ``percent`` of them do not exceed; 0 of none."""
+    ordered = sorted(values)
+    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else 0.0
+
+
+def median(values: Sequence[float]) -> float:
+    """The middle one, the lower of two; 0 of none."""
+    return percentile(values, 50)
