@@ -1,5 +1,6 @@
 """The benches by name, in the order in which they run: what is quick first."""
 
+import importlib
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -14,4 +15,16 @@ class Skipped(Exception):
     """This bench cannot run here; the text says what is missing."""
 
 
-BENCHES: Final[dict[str, Bench]] = {}
+def _of(module: str) -> Bench:
+    """The function ``bench`` of a module, which is imported when it is run: benches need what others do not."""
+
+    def run(options: Options) -> Iterable[Result]:
+        bench: Bench = importlib.import_module(f"tests.bench.{module}").bench
+        return bench(options)
+
+    return run
+
+
+BENCHES: Final[dict[str, Bench]] = {
+    "verbs": _of("verbs"),
+}
