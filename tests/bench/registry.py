@@ -27,4 +27,5 @@ def _of(module: str) -> Bench:
 
 BENCHES: Final[dict[str, Bench]] = {
     "verbs": _of("verbs"),
+    "throughput": _of("throughput"),
 }

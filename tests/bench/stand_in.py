@@ -138,7 +138,7 @@ class StandIn:
         return _json({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}, 201)
 
     def _change(self, plural: str, stored: Obj, patch: Obj) -> Obj:
-        changed = _merged(copy.deepcopy(stored), patch)
+        changed: Obj = _merged(copy.deepcopy(stored), patch)
         self._version += 1
         changed["metadata"]["resourceVersion"] = str(self._version)
         self._objects[plural][_key(changed)] = changed

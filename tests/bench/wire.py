@@ -66,7 +66,8 @@ class Connections:
         Raises BadAnswer where one is not answered 200 within ``TIMEOUT_S``.
         """
         used = self._all[: len(requests)]
-        sent_s, took_s = {}, {}
+        sent_s: dict[int, float] = {}
+        took_s: dict[int, float] = {}
         with selectors.DefaultSelector() as selector:
             for connection, request in zip(used, requests, strict=True):
                 connection.received.clear()

@@ -56,14 +56,21 @@ def start_noop(programs: Processes, program: Path, kubeconfig: Path | None = Non
 def start_aiohttp(programs: Processes) -> Running:
     """The aiohttp extender."""
     port = free_port()
-    arguments = [PYTHON, "-m", "tests.bench.peers.aiohttp_noop", "--port", str(port)]
+    arguments: list[str | Path] = [PYTHON, "-m", "tests.bench.peers.aiohttp_noop", "--port", str(port)]
     return _ready(programs.start("noop-aiohttp", arguments), port)
 
 
 def start_stand_in(programs: Processes, population: Population) -> Running:
     """An API server that holds ``population``."""
     port = free_port()
-    arguments = [PYTHON, "-m", "tests.bench.stand_in", "--port", str(port), *arguments_of(population)]
+    arguments: list[str | Path] = [
+        PYTHON,
+        "-m",
+        "tests.bench.stand_in",
+        "--port",
+        str(port),
+        *arguments_of(population),
+    ]
     return _ready(programs.start("stand-in", arguments), port)
 
 

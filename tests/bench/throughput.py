@@ -1,0 +1,180 @@
+"""``throughput``: pods a second that a real kube-scheduler binds, alone, with a no-op extender in Go, and with the service.
+
+Theory of operation. For each variant a StatefulSet's pods are there before kube-scheduler starts; what is measured is from the first
+to the last binding as a watch shows them, while kubelets and controllers stand still (``cluster.still``). Extenders are registered by
+the shipped configuration, only their URL is another; filter, prioritize and bind are theirs, also the no-op's: it writes the
+Binding and nothing else. Variants take turns, so that a machine that is busy for a while is so for all of them.
+
+``plain`` pods ask for no slots: kube-scheduler must not ask the service about them at all.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from extender.kube.api import PODS, ListOptions, Obj
+from tests.bench.cluster import Cluster, follow, running, stream
+from tests.bench.options import Options
+from tests.bench.peers.build import noop_program
+from tests.bench.result import Result, Value
+from tests.e2e.objects import MANIFESTS, extender_at, load
+from tests.e2e.processes import Probe, Process, free_port
+from tests.e2e.replica import Replica
+
+NONE: Final = "none"
+GO: Final = "go"
+OURS: Final = "ours"
+BOUND_TIMEOUT_S: Final = 180.0
+
+
+@dataclass(frozen=True)
+class Variant:
+    """``extender``: registered with kube-scheduler; ``adapters``: the pods ask for slots."""
+
+    extender: str
+    adapters: bool
+
+    def described(self) -> dict[str, Value]:
+        """For people."""
+        return {"extender": self.extender, "pods": "adapters" if self.adapters else "plain"}
+
+
+ALONE: Final = Variant(NONE, adapters=False)
+WITH_GO: Final = Variant(GO, adapters=True)
+WITH_OURS: Final = Variant(OURS, adapters=True)
+PLAIN_WITH_OURS: Final = Variant(OURS, adapters=False)
+
+
+@dataclass(frozen=True)
+class Scale:
+    """``nodes`` and ``pods`` of a run (counts); every variant runs ``rounds`` times."""
+
+    nodes: int
+    pods: int
+    rounds: int
+    variants: tuple[Variant, ...]
+
+
+FULL: Final = Scale(1000, 1500, 2, (ALONE, WITH_GO, WITH_OURS, PLAIN_WITH_OURS))
+SHORT: Final = Scale(200, 300, 1, (WITH_GO, WITH_OURS))
+
+
+@dataclass
+class Bindings:
+    """What the watch of one run has shown: when each pod was bound, in seconds of the loop."""
+
+    wanted: int
+    at: dict[str, float] = field(default_factory=dict)
+
+    def seen(self, pod: Obj, now: float) -> bool:
+        """Note a version of a pod; whether this was the last to be bound."""
+        if pod.get("spec", {}).get("nodeName"):
+            self.at.setdefault(pod["metadata"]["uid"], now)
+        return len(self.at) >= self.wanted
+
+    @property
+    def pods_per_second(self) -> float:
+        """From the first to the last; nan where they are one."""
+        spent_s = max(self.at.values()) - min(self.at.values()) if self.at else 0.0
+        return (len(self.at) - 1) / spent_s if spent_s else float("nan")
+
+
+def bench(options: Options) -> Iterator[Result]:
+    """A result for each variant, when the last round is over."""
+    return stream(_measured(SHORT if options.short else FULL, noop_program()))
+
+
+async def _measured(scale: Scale, noop: Path) -> AsyncGenerator[Result, None]:
+    async with running() as cluster:
+        await cluster.fill(scale.nodes)
+        rates: dict[Variant, list[float]] = {variant: [] for variant in scale.variants}
+        for _ in range(scale.rounds):
+            for variant, seen in rates.items():
+                seen.append(await _run(cluster, variant, scale.pods, noop))
+    for variant, seen in rates.items():
+        yield Result(
+            "throughput",
+            {**variant.described(), "nodes": scale.nodes, "podCount": scale.pods},
+            {
+                "podsPerSecond": _mean(seen),
+                "lowestPodsPerSecond": min(seen),
+                "highestPodsPerSecond": max(seen),
+                "toAloneRatio": _ratio(seen, rates.get(ALONE)),
+                "toGoRatio": _ratio(seen, rates.get(WITH_GO)),
+            },
+        )
+
+
+async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> float:
+    """Pods a second."""
+    extender, url = await _extender(cluster, variant, noop)
+    namespace = await cluster.pool(pods, stamped=variant.adapters)
+    config = configuration(url)
+    try:
+        with cluster.still():
+            bindings = await _bound(cluster, namespace, pods, config)
+        if variant == PLAIN_WITH_OURS:
+            asked = (await Replica(Path(), url).state())["requests"]
+            assert not any(asked.values()), f"the service was asked about pods that are no adapters: {asked}"
+    finally:
+        if extender is not None:
+            await extender.kill()
+    await cluster.drop(namespace)
+    return bindings.pods_per_second
+
+
+def configuration(url: str) -> Obj:
+    """The shipped KubeSchedulerConfiguration with its extender at ``url``, without any where that is empty."""
+    (config,) = load(MANIFESTS / "kube-scheduler" / "config.yaml")
+    if url:
+        return extender_at(config, url)
+    del config["extenders"]
+    return config
+
+
+async def _bound(cluster: Cluster, namespace: str, pods: int, config: Obj) -> Bindings:
+    loop = asyncio.get_running_loop()
+    bindings = Bindings(pods)
+    page = await cluster.api.list_page(PODS, ListOptions(namespace=namespace), limit=1)
+    watching = asyncio.create_task(
+        follow(
+            cluster.api,
+            namespace,
+            page.resource_version,
+            lambda pod: bindings.seen(pod, loop.time()),
+            BOUND_TIMEOUT_S,
+        )
+    )
+    scheduler = await cluster.control_plane.start_scheduler(config)
+    try:
+        await watching
+    finally:
+        watching.cancel()
+        await scheduler.kill()
+    return bindings
+
+
+async def _extender(cluster: Cluster, variant: Variant, noop: Path) -> tuple[Process | None, str]:
+    """Started and ready to bind; its URL, "" for none."""
+    if variant.extender == GO:
+        port = free_port()
+        arguments: list[str | Path] = [noop, f"-port={port}", f"-kubeconfig={cluster.kubeconfig}"]
+        process = cluster.processes.start("noop-go", arguments)
+        await process.ready(Probe(f"http://127.0.0.1:{port}/readyz"))
+        return process, f"http://127.0.0.1:{port}"
+    if variant.extender == OURS:
+        await cluster.new_lease()
+        process, url = await cluster.service()
+        await Replica(Path(), url).leads()
+        return process, url
+    return None, ""
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _ratio(values: list[float], others: list[float] | None) -> float | None:
+    return _mean(values) / _mean(others) if others else None
