@@ -17,7 +17,7 @@ from typing import Final, TypeVar, cast
 from extender.core.names import LEASE_NAME, SCHEDULER_NAME, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, Api, ListOptions, NotFound, Obj, PatchType
 from tests.bench.registry import Skipped
-from tests.e2e.backend import nodes_ready
+from tests.e2e.backend import condition
 from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.controlplane import ControlPlane, Settings
 from tests.e2e.objects import MANIFESTS, load, node, stateful_set, without, write_json
@@ -65,7 +65,17 @@ class Cluster(RealBackend):
         await self.apply([MANIFESTS / "base"], without("Deployment", *admission, *hooks))
         objects = [node(number, zone=number % 3, cpu=64, slots=None) for number in range(nodes)]
         await all_of(lambda obj: self.api.create(NODES, "", obj), objects)
-        await nodes_ready(self.api, [obj["metadata"]["name"] for obj in objects], FILLED_TIMEOUT_S)
+
+        async def look() -> bool:
+            made = await self.nodes()
+            ready = [
+                obj for obj in made if condition(obj, "Ready") == "True" and not obj["spec"].get("taints")
+            ]
+            if len(ready) < nodes:
+                raise NotYet(f"{len(ready)} of {len(made)} are Ready")
+            return True
+
+        await eventually(look, FILLED_TIMEOUT_S, f"{nodes} nodes are Ready", interval_s=0.5)
 
     async def pool(self, pods: int, *, stamped: bool = True, scheduler: str = SCHEDULER_NAME) -> str:
         """A pool and its StatefulSet with ``pods`` pods that wait for a scheduler; the namespace.
@@ -103,6 +113,10 @@ class Cluster(RealBackend):
     async def pods(self, namespace: str) -> list[Obj]:
         """All pods of a namespace."""
         return list((await self.api.list_page(PODS, ListOptions(namespace=namespace), limit=0)).items)
+
+    async def nodes(self) -> list[Obj]:
+        """All nodes."""
+        return list((await self.api.list_page(NODES, limit=0)).items)
 
     async def drop(self, namespace: str) -> None:
         """Nothing is left of a pool."""

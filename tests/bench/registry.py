@@ -27,5 +27,7 @@ def _of(module: str) -> Bench:
 
 BENCHES: Final[dict[str, Bench]] = {
     "verbs": _of("verbs"),
+    "cold-start": _of("cold_start"),
     "throughput": _of("throughput"),
+    "end-to-end": _of("end_to_end"),
 }
