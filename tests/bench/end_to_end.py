@@ -213,7 +213,7 @@ async def _raw_patches(cluster: Cluster, count: int) -> float:
         stored,
         WRITES_IN_FLIGHT_MAX,
     )
-    await cluster.raw.delete(f"/apis/{API_VERSION}/namespaces/{tenant}/vpods")
+    await cluster.clear(VPODS, tenant)
     return count / took_s
 
 

@@ -1,7 +1,10 @@
-"""The benches by name, in the order in which they run: what is quick first."""
+"""The benches by name, in the order in which they run: what is quick first.
 
-import importlib
+Each is a module with a function ``bench``, imported when it runs, so that one bench does not need what another one does.
+"""
+
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Final
 
 from tests.bench.options import Options
@@ -16,10 +19,8 @@ class Skipped(Exception):
 
 
 def _of(module: str) -> Bench:
-    """The function ``bench`` of a module, which is imported when it is run: benches need what others do not."""
-
     def run(options: Options) -> Iterable[Result]:
-        bench: Bench = importlib.import_module(f"tests.bench.{module}").bench
+        bench: Bench = import_module(f"tests.bench.{module}").bench
         return bench(options)
 
     return run

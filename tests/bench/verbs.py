@@ -10,6 +10,7 @@ connections show what stands in line. Bytes are kube-scheduler's (``requests``),
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -101,9 +102,9 @@ def cases(scale: Scale, dispatcher: Pool, strict: Pool) -> Iterator[Case]:
         yield _preempt(dispatcher, pod, count, whole=False)
     yield from _whole(pod, scale.whole_nodes)
     yield _preempt(dispatcher, pod, scale.whole_nodes, whole=True)
-    (some,) = (requests.of_names(pod, _node_names(count)) for count in scale.names[-2:-1])
     count = scale.names[-2]
-    yield Case(FILTER, "names", count, "default", [some], count, CONNECTIONS)
+    body = requests.of_names(pod, _node_names(count))
+    yield Case(FILTER, "names", count, "default", [body], count, CONNECTIONS)
     # The last pending pod is asked about above; all others are bound here, each once.
     ordinals = iter(range(dispatcher.bound, dispatcher.ordinals - 1))
     share = (dispatcher.pending - 1) // 2
@@ -113,18 +114,19 @@ def cases(scale: Scale, dispatcher: Pool, strict: Pool) -> Iterator[Case]:
 
 def measured(case: Case, hosts: Mapping[str, str], rounds: int) -> Result:
     """Ask all peers the same. Raises AssertionError for an answer that leaves nodes out."""
-    opened = {name: Connections(host, case.connections) for name, host in hosts.items()}
-    try:
-        asks = {name: _ask(case, connections) for name, connections in opened.items()}
+    rounds //= case.connections
+    if case.verb == BIND:
+        # Each pod once, warm-up included.
+        rounds = min(rounds, len(case.bodies) // case.connections * 9 // 10 - 1)
+    with ExitStack() as stack:
+        opened = {
+            name: stack.enter_context(Connections(host, case.connections)) for name, host in hosts.items()
+        }
         if case.verb != BIND:
             for connections in opened.values():
                 _check(case, connections)
-        else:
-            rounds = min(rounds, len(case.bodies) // case.connections * 9 // 10 - 1)
-        samples = interleaved(asks, rounds=rounds // case.connections or 1, seconds_max=CASE_SECONDS_MAX)
-    finally:
-        for connections in opened.values():
-            connections.__exit__()
+        asks = {name: _ask(case, connections) for name, connections in opened.items()}
+        samples = interleaved(asks, rounds=rounds, seconds_max=CASE_SECONDS_MAX)
     return Result("verbs", case.described(), figures(samples))
 
 
