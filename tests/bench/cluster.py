@@ -8,6 +8,7 @@ Manifests are the shipped ones; what the webhook stamps is in the pod template, 
 
 import asyncio
 import contextlib
+import random
 import signal
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -28,7 +29,9 @@ from extender.kube.api import (
     NotFound,
     Obj,
     Resource,
+    WatchEvent,
 )
+from extender.kube.reflector import Reflector
 from tests.bench.registry import Skipped
 from tests.e2e.backend import condition
 from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries
@@ -212,15 +215,38 @@ async def all_of(
     return loop.time() - started
 
 
-async def follow(
-    api: Api, namespace: str, version: str, seen: Callable[[Obj], bool], timeout_s: float
-) -> None:
-    """Watch the pods of a namespace until ``seen`` says that this was the last. Raises TimeoutError."""
+class _Told:
+    """A reflector's sink that hands on each version of each object."""
+
+    def __init__(self, see: Callable[[Obj], None]) -> None:
+        self._see = see
+
+    def replace(self, objects: list[Obj], _version: str) -> None:
+        for obj in objects:
+            self._see(obj)
+
+    def apply(self, event: WatchEvent) -> None:
+        self._see(event.object)
+
+
+@contextlib.asynccontextmanager
+async def followed(
+    api: Api, resource: Resource, namespace: str, see: Callable[[Obj], None]
+) -> AsyncIterator[None]:
+    """``see`` gets each version of a namespace's objects, from those that there are when this is entered.
+
+    By a reflector: an API server that is busy ends the watches of who reads slowly, and those are begun again.
+    """
     options = ListOptions(namespace=namespace)
-    async with asyncio.timeout(timeout_s):
-        async for event in api.watch(PODS, options, resource_version=version, timeout_s=timeout_s):
-            if seen(event.object):
-                return
+    reflector = Reflector(api, resource, _Told(see), rng=random.Random(1), options=options)
+    task = asyncio.create_task(reflector.run(), name=f"follow {resource.plural}")
+    try:
+        await reflector.synced.wait()
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
 
 
 def stream(results: AsyncGenerator[T, None]) -> Iterator[T]:

@@ -23,7 +23,7 @@ from extender.core.ledger import Ledger
 from extender.core.names import API_VERSION
 from extender.kube.api import PODS, VPODS, Obj, PatchType
 from extender.service.committer import WRITES_IN_FLIGHT_MAX
-from tests.bench.cluster import FILLED_TIMEOUT_S, Cluster, all_of, running, stream
+from tests.bench.cluster import FILLED_TIMEOUT_S, Cluster, all_of, followed, running, stream
 from tests.bench.options import Options
 from tests.bench.result import Result
 from tests.bench.throughput import configuration
@@ -59,17 +59,12 @@ class Statuses:
     at: dict[str, float] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def follow(self, cluster: Cluster, namespace: str) -> None:
-        """Until cancelled."""
-        loop = asyncio.get_running_loop()
-        page = await cluster.api.list_page(VPODS, limit=1)
-        async for event in cluster.api.watch(
-            VPODS, resource_version=page.resource_version, timeout_s=PLACED_TIMEOUT_S * 2
-        ):
-            vpod = vpod_from(event.object)
-            if vpod.namespace == namespace and vpod.vreplicas and is_placed(vpod):
-                self.at.setdefault(vpod.name, loop.time())
-                self.changed.set()
+    def see(self, obj: Obj) -> None:
+        """Note a version of a vpod."""
+        vpod = vpod_from(obj)
+        if vpod.vreplicas and is_placed(vpod):
+            self.at.setdefault(vpod.name, asyncio.get_running_loop().time())
+            self.changed.set()
 
     async def reached(self, count: int) -> float:
         """When the last of ``count`` vpods was placed. Raises TimeoutError."""
@@ -141,15 +136,11 @@ async def _placed(cluster: Cluster, adapters: str, tenant: str, count: int) -> t
     """Seconds until all are created, and until all are placed."""
     loop = asyncio.get_running_loop()
     statuses = Statuses()
-    following = asyncio.create_task(statuses.follow(cluster, tenant))
-    try:
-        await asyncio.sleep(1.0)  # the watch stands
+    objects = [vpod(adapters, tenant, f"source-{number}") for number in range(count)]
+    async with followed(cluster.api, VPODS, tenant, statuses.see):
         started = loop.time()
-        objects = [vpod(adapters, tenant, f"source-{number}") for number in range(count)]
         create_s = await all_of(lambda obj: cluster.api.create(VPODS, tenant, obj), objects)
         return create_s, await statuses.reached(count) - started
-    finally:
-        following.cancel()
 
 
 async def _zone_returns(cluster: Cluster, adapters: str, count: int) -> tuple[int, float]:
@@ -185,15 +176,14 @@ async def _failover(cluster: Cluster, leader: Process, adapters: str, tenant: st
     await cluster.service()
     loop = asyncio.get_running_loop()
     statuses = Statuses()
-    following = asyncio.create_task(statuses.follow(cluster, tenant))
-    try:
-        await asyncio.sleep(1.0)  # the watch stands
+    last = "after-the-leader"
+    async with followed(cluster.api, VPODS, tenant, statuses.see):
+        placed = len(statuses.at)
         started = loop.time()
         await leader.kill()
-        await cluster.api.create(VPODS, tenant, vpod(adapters, tenant, "after-the-leader"))
-        return await statuses.reached(1) - started
-    finally:
-        following.cancel()
+        await cluster.api.create(VPODS, tenant, vpod(adapters, tenant, last))
+        await statuses.reached(placed + 1)
+        return statuses.at[last] - started
 
 
 async def _raw_patches(cluster: Cluster, count: int) -> float:

@@ -117,8 +117,10 @@ def test_a_rate_is_from_the_first_binding_to_the_last():
     bindings = Bindings(wanted=3)
     versions = [("a", "", 0.0), ("a", "n", 10.0), ("b", "n", 11.0), ("a", "n", 12.0)]
     for uid, node, now in versions:
-        assert not bindings.seen({"metadata": {"uid": uid}, "spec": {"nodeName": node}}, now)
-    assert bindings.seen({"metadata": {"uid": "c"}, "spec": {"nodeName": "n"}}, 14.0)
+        bindings.see({"metadata": {"uid": uid}, "spec": {"nodeName": node}}, now)
+    assert not bindings.all_bound.is_set()
+    bindings.see({"metadata": {"uid": "c"}, "spec": {"nodeName": "n"}}, 14.0)
+    assert bindings.all_bound.is_set()
     assert bindings.pods_per_second == 0.5
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from extender.kube.api import PODS, ListOptions, Obj
-from tests.bench.cluster import CONTROLLERS, KUBELETS, Cluster, follow, running, stream
+from extender.kube.api import PODS, Obj
+from tests.bench.cluster import CONTROLLERS, KUBELETS, Cluster, followed, running, stream
 from tests.bench.options import Options
 from tests.bench.peers.build import noop_program
 from tests.bench.result import Result, Value
@@ -70,11 +70,14 @@ class Bindings:
     wanted: int
     at: dict[str, float] = field(default_factory=dict)
 
-    def seen(self, pod: Obj, now: float) -> bool:
-        """Note a version of a pod; whether this was the last to be bound."""
+    all_bound: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def see(self, pod: Obj, now: float) -> None:
+        """Note a version of a pod."""
         if pod.get("spec", {}).get("nodeName"):
             self.at.setdefault(pod["metadata"]["uid"], now)
-        return len(self.at) >= self.wanted
+            if len(self.at) >= self.wanted:
+                self.all_bound.set()
 
     @property
     def pods_per_second(self) -> float:
@@ -140,25 +143,16 @@ def configuration(url: str) -> Obj:
 async def _bound(cluster: Cluster, namespace: str, pods: int, config: Obj) -> Bindings:
     loop = asyncio.get_running_loop()
     bindings = Bindings(pods)
-    page = await cluster.api.list_page(PODS, ListOptions(namespace=namespace), limit=1)
-    watching = asyncio.create_task(
-        follow(
-            cluster.api,
-            namespace,
-            page.resource_version,
-            lambda pod: bindings.seen(pod, loop.time()),
-            RUN_SECONDS_MAX,
-        )
-    )
-    scheduler = await cluster.control_plane.start_scheduler(config)
-    try:
-        await watching
-    except TimeoutError:
-        if len(bindings.at) < PODS_MIN:
-            raise
-    finally:
-        watching.cancel()
-        await scheduler.kill()
+    async with followed(cluster.api, PODS, namespace, lambda pod: bindings.see(pod, loop.time())):
+        scheduler = await cluster.control_plane.start_scheduler(config)
+        try:
+            async with asyncio.timeout(RUN_SECONDS_MAX):
+                await bindings.all_bound.wait()
+        except TimeoutError:
+            if len(bindings.at) < PODS_MIN:
+                raise
+        finally:
+            await scheduler.kill()
     return bindings
 
 
