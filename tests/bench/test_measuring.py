@@ -51,7 +51,9 @@ def test_peers_are_asked_in_turn_and_the_first_rounds_do_not_count():
 
 
 def test_figures_have_units_and_ratios_to_each_peer():
-    found = figures({OURS: Sample([0.001] * 3), "go": Sample([0.002] * 3), "aiohttp": Sample([0.004] * 3)})
+    found = figures(
+        {OURS: Sample([0.001] * 3, 3.0), "go": Sample([0.002] * 3, 2.0), "aiohttp": Sample([0.004] * 3)}
+    )
     assert found == {
         "requests": 3,
         "p50Ms": 1.0,
@@ -64,6 +66,11 @@ def test_figures_have_units_and_ratios_to_each_peer():
         "p99ToGoRatio": 0.5,
         "p50ToAiohttpRatio": 0.25,
         "p99ToAiohttpRatio": 0.25,
+        "cpuMs": 3.0,
+        "goCpuMs": 2.0,
+        "aiohttpCpuMs": None,
+        "cpuToGoRatio": 1.5,
+        "cpuToAiohttpRatio": None,
     }
 
 

@@ -21,7 +21,14 @@ from tests.bench import requests
 from tests.bench.latency import OURS, figures, interleaved
 from tests.bench.options import Options
 from tests.bench.peers.build import noop_program
-from tests.bench.peers.start import processes, start_aiohttp, start_noop, start_service, start_stand_in
+from tests.bench.peers.start import (
+    Running,
+    processes,
+    start_aiohttp,
+    start_noop,
+    start_service,
+    start_stand_in,
+)
 from tests.bench.population import Obj, Pool, Population, bound_pod, node, node_name, pending_pod, pod_uid
 from tests.bench.requests import BIND, FILTER, PREEMPT, PRIORITIZE
 from tests.bench.result import Result
@@ -83,13 +90,13 @@ def bench(options: Options) -> Iterator[Result]:
     strict = Pool("receiver", bound=60, pending=20, vpods=150, profile="ha")
     with processes() as programs:
         api = start_stand_in(programs, Population(scale.nodes, (dispatcher, strict)))
-        hosts = {
-            OURS: start_service(programs, api).host,
-            GO: start_noop(programs, program).host,
-            AIOHTTP: start_aiohttp(programs).host,
+        peers = {
+            OURS: start_service(programs, api),
+            GO: start_noop(programs, program),
+            AIOHTTP: start_aiohttp(programs),
         }
         for case in cases(scale, dispatcher, strict):
-            yield measured(case, hosts, scale.rounds)
+            yield measured(case, peers, scale.rounds)
 
 
 def cases(scale: Scale, dispatcher: Pool, strict: Pool) -> Iterator[Case]:
@@ -112,7 +119,7 @@ def cases(scale: Scale, dispatcher: Pool, strict: Pool) -> Iterator[Case]:
     yield _bind(dispatcher, list(islice(ordinals, share)), scale.nodes, CONNECTIONS)
 
 
-def measured(case: Case, hosts: Mapping[str, str], rounds: int) -> Result:
+def measured(case: Case, peers: Mapping[str, Running], rounds: int) -> Result:
     """Ask all peers the same. Raises AssertionError for an answer that leaves nodes out."""
     rounds //= case.connections
     if case.verb == BIND:
@@ -120,13 +127,15 @@ def measured(case: Case, hosts: Mapping[str, str], rounds: int) -> Result:
         rounds = min(rounds, len(case.bodies) // case.connections * 9 // 10 - 1)
     with ExitStack() as stack:
         opened = {
-            name: stack.enter_context(Connections(host, case.connections)) for name, host in hosts.items()
+            name: stack.enter_context(Connections(peer.host, case.connections))
+            for name, peer in peers.items()
         }
         if case.verb != BIND:
             for connections in opened.values():
                 _check(case, connections)
         asks = {name: _ask(case, connections) for name, connections in opened.items()}
-        samples = interleaved(asks, rounds=rounds, seconds_max=CASE_SECONDS_MAX)
+        pids = {name: peer.process.pid for name, peer in peers.items()}
+        samples = interleaved(asks, rounds=rounds, seconds_max=CASE_SECONDS_MAX, pids=pids)
     return Result("verbs", case.described(), figures(samples))
 
 
