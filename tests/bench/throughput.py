@@ -16,6 +16,7 @@ from typing import Final
 
 from extender.kube.api import PODS, Obj
 from tests.bench.cluster import CONTROLLERS, KUBELETS, Cluster, followed, running, stream
+from tests.bench.latency import cpu_seconds
 from tests.bench.options import Options
 from tests.bench.peers.build import noop_program
 from tests.bench.result import Result, Value
@@ -63,6 +64,14 @@ FULL: Final = Scale(1000, 1500, 2, (ALONE, WITH_GO, WITH_OURS, PLAIN_WITH_OURS))
 SHORT: Final = Scale(200, 300, 1, (WITH_GO, WITH_OURS))
 
 
+@dataclass(frozen=True)
+class Run:
+    """One run of a variant. ``extender_cpu_ms``: the extender's time on processors for each pod, None without one."""
+
+    pods_per_second: float
+    extender_cpu_ms: float | None
+
+
 @dataclass
 class Bindings:
     """What the watch of one run has shown: when each pod was bound, in seconds of the loop."""
@@ -94,33 +103,37 @@ def bench(options: Options) -> Iterator[Result]:
 async def _measured(scale: Scale, noop: Path) -> AsyncGenerator[Result, None]:
     async with running() as cluster:
         await cluster.fill(scale.nodes)
-        rates: dict[Variant, list[float]] = {variant: [] for variant in scale.variants}
+        runs: dict[Variant, list[Run]] = {variant: [] for variant in scale.variants}
         with cluster.halted(KUBELETS):
             for _ in range(scale.rounds):
-                for variant, seen in rates.items():
+                for variant, seen in runs.items():
                     seen.append(await _run(cluster, variant, scale.pods, noop))
-    for variant, seen in rates.items():
+    rates = {variant: [run.pods_per_second for run in seen] for variant, seen in runs.items()}
+    for variant, seen in runs.items():
+        cpu_ms = [run.extender_cpu_ms for run in seen if run.extender_cpu_ms is not None]
         yield Result(
             "throughput",
             {**variant.described(), "nodes": scale.nodes, "podCount": scale.pods},
             {
-                "podsPerSecond": _mean(seen),
-                "lowestPodsPerSecond": min(seen),
-                "highestPodsPerSecond": max(seen),
-                "toAloneRatio": _ratio(seen, rates.get(ALONE)),
-                "toGoRatio": _ratio(seen, rates.get(WITH_GO)),
+                "podsPerSecond": _mean(rates[variant]),
+                "lowestPodsPerSecond": min(rates[variant]),
+                "highestPodsPerSecond": max(rates[variant]),
+                "extenderCpuMs": _mean(cpu_ms) if cpu_ms else None,
+                "toAloneRatio": _ratio(rates[variant], rates.get(ALONE)),
+                "toGoRatio": _ratio(rates[variant], rates.get(WITH_GO)),
             },
         )
 
 
-async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> float:
-    """Pods a second, of one run."""
+async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> Run:
     extender, url = await _extender(cluster, variant, noop)
     namespace = await cluster.pool(pods, stamped=variant.adapters)
     config = configuration(url)
     try:
+        before = cpu_seconds(extender.pid) if extender is not None else None
         with cluster.halted(CONTROLLERS):
             bindings = await _bound(cluster, namespace, pods, config)
+        after = cpu_seconds(extender.pid) if extender is not None else None
         if variant == PLAIN_WITH_OURS:
             asked = (await Replica(Path(), url).state())["requests"]
             assert not any(asked.values()), f"the service was asked about pods that are no adapters: {asked}"
@@ -128,7 +141,10 @@ async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> flo
         if extender is not None:
             await extender.kill()
     await cluster.drop(namespace)
-    return bindings.pods_per_second
+    cpu_ms = None
+    if before is not None and after is not None:
+        cpu_ms = (after - before) * 1000 / len(bindings.at)
+    return Run(bindings.pods_per_second, cpu_ms)
 
 
 def configuration(url: str) -> Obj:
