@@ -31,4 +31,8 @@ BENCHES: Final[dict[str, Bench]] = {
     "webhook": _of("webhook"),
     "memory": _of("memory"),
     "simulation": _of("simulation"),
+    "verbs": _of("verbs"),
+    "cold-start": _of("cold_start"),
+    "throughput": _of("throughput"),
+    "end-to-end": _of("end_to_end"),
 }

@@ -1,0 +1,241 @@
+"""``end-to-end``: vpods placed, pods come back and a leader dies, on a real control plane with the service as shipped.
+
+Theory of operation. Each story has its yardstick from the same run:
+
+    placing      from the first vpod created to the last status committed | status patches alone, as large, as many at once
+    failover     from SIGKILL to the leader to the first placement        | the Lease, which nobody can take before it ends
+    zone return  from deleting all pods of a zone to all of them Running  | the pods that were bound when the pool was new
+                 again, with what they held
+
+Patches are measured before the service starts and after it has gone, by the same client with as many requests at once as the
+service has. Everything runs here at once: kubelets, controllers and kube-scheduler share the machine with what is measured.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from extender.core.decode import pod_from, vpod_from
+from extender.core.ledger import Ledger
+from extender.core.names import API_VERSION
+from extender.kube.api import PODS, VPODS, Obj, PatchType
+from extender.service.committer import WRITES_IN_FLIGHT_MAX
+from tests.bench.cluster import FILLED_TIMEOUT_S, Cluster, all_of, followed, running, stream
+from tests.bench.options import Options
+from tests.bench.result import Result
+from tests.bench.throughput import configuration
+from tests.e2e.processes import Process
+from tests.e2e.replica import Replica
+from tests.e2e.scenario import POOL, is_placed
+from tests.e2e.waiting import NotYet, eventually
+
+VREPLICAS: Final = 8
+PLACED_TIMEOUT_S: Final = 240.0
+LEASE_S: Final = 15.0
+"""As shipped."""
+ZONE: Final = 0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Counts."""
+
+    nodes: int
+    pods: int
+    vpods: int
+
+
+FULL: Final = Scale(1000, 1000, 2000)
+SHORT: Final = Scale(60, 60, 120)
+
+
+@dataclass
+class Statuses:
+    """When each vpod was first seen with all its vreplicas in its status, in seconds of the loop."""
+
+    at: dict[str, float] = field(default_factory=dict)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def see(self, obj: Obj) -> None:
+        """Note a version of a vpod."""
+        vpod = vpod_from(obj)
+        if vpod.vreplicas and is_placed(vpod):
+            self.at.setdefault(vpod.name, asyncio.get_running_loop().time())
+            self.changed.set()
+
+    async def reached(self, count: int) -> float:
+        """When the last of ``count`` vpods was placed. Raises TimeoutError."""
+        async with asyncio.timeout(PLACED_TIMEOUT_S):
+            while len(self.at) < count:
+                self.changed.clear()
+                await self.changed.wait()
+        return max(self.at.values())
+
+
+def bench(options: Options) -> Iterator[Result]:
+    """A result for each story."""
+    return stream(_stories(SHORT if options.short else FULL))
+
+
+async def _stories(scale: Scale) -> AsyncGenerator[Result, None]:
+    async with running() as cluster:
+        await cluster.fill(scale.nodes)
+        raw = [await _raw_patches(cluster, scale.vpods)]
+        await cluster.new_lease()
+        first, url = await cluster.service()
+        await Replica(Path(), url).leads()
+        scheduler = await cluster.control_plane.start_scheduler(configuration(url))
+        started = time.monotonic()
+        adapters = await cluster.pool(scale.pods)
+        await cluster.pods_are(adapters, scale.pods, running=True)
+        new_s = time.monotonic() - started
+        tenant = await cluster.namespace("tenant")
+        placing = await _placed(cluster, adapters, tenant, scale.vpods)
+        zone = await _zone_returns(cluster, adapters, scale.pods)
+        failover = await _failover(cluster, first, adapters, tenant)
+        await scheduler.kill()
+        cluster.processes.stop_all(timeout_s=0.0)
+        raw.append(await _raw_patches(cluster, scale.vpods))
+    mean = sum(raw) / len(raw)
+    size = {"nodes": scale.nodes, "pods": scale.pods, "vpods": scale.vpods}
+    create_s, placing_s = placing
+    rate = scale.vpods / placing_s
+    yield Result(
+        "end-to-end",
+        {"story": "placing", **size},
+        {
+            "seconds": placing_s,
+            "creatingSeconds": create_s,
+            "vpodsPerSecond": rate,
+            "rawPatchesPerSecond": mean,
+            "toRawRatio": rate / mean,
+        },
+    )
+    returned, zone_s = zone
+    yield Result(
+        "end-to-end",
+        {"story": "zone return", **size},
+        {
+            "seconds": zone_s,
+            "podsPerSecond": returned / zone_s,
+            "newPodsPerSecond": scale.pods / new_s,
+            "toNewRatio": (returned / zone_s) / (scale.pods / new_s),
+        },
+    )
+    yield Result(
+        "end-to-end",
+        {"story": "failover", **size},
+        {"seconds": failover, "leaseSeconds": LEASE_S, "toLeaseRatio": failover / LEASE_S},
+    )
+
+
+async def _placed(cluster: Cluster, adapters: str, tenant: str, count: int) -> tuple[float, float]:
+    """Seconds until all are created, and until all are placed."""
+    loop = asyncio.get_running_loop()
+    statuses = Statuses()
+    objects = [vpod(adapters, tenant, f"source-{number}") for number in range(count)]
+    async with followed(cluster.api, VPODS, tenant, statuses.see):
+        started = loop.time()
+        create_s = await all_of(lambda obj: cluster.api.create(VPODS, tenant, obj), objects)
+        return create_s, await statuses.reached(count) - started
+
+
+async def _zone_returns(cluster: Cluster, adapters: str, count: int) -> tuple[int, float]:
+    """How many pods came back, and how long it took. Raises AssertionError where one holds something else than before."""
+    before = await cluster.pods_are(adapters, count, running=True)
+    zones = {node["metadata"]["name"]: node for node in await cluster.nodes()}
+    gone = [pod for pod in before if _zone(zones[pod["spec"]["nodeName"]]) == f"zone-{ZONE}"]
+    uids = {pod["metadata"]["uid"] for pod in gone}
+    started = time.monotonic()
+    await all_of(
+        lambda pod: cluster.api.delete(PODS, adapters, pod["metadata"]["name"], grace_period_s=0), gone
+    )
+
+    async def back() -> list[Obj]:
+        pods = await cluster.pods(adapters)
+        new = [
+            pod
+            for pod in pods
+            if pod["metadata"]["uid"] not in uids and pod["status"].get("phase") == "Running"
+        ]
+        if len(new) != count:
+            raise NotYet(f"{len(new)} of {count} run")
+        return new
+
+    after = await eventually(back, FILLED_TIMEOUT_S, "the zone's pods are back", interval_s=0.25)
+    took_s = time.monotonic() - started
+    assert _ledgers(after) == _ledgers(before), "a pod came back with something else than it held"
+    return len(gone), took_s
+
+
+async def _failover(cluster: Cluster, leader: Process, adapters: str, tenant: str) -> float:
+    """Seconds from the leader's end to the first placement by the other replica."""
+    await cluster.service()
+    loop = asyncio.get_running_loop()
+    statuses = Statuses()
+    last = "after-the-leader"
+    async with followed(cluster.api, VPODS, tenant, statuses.see):
+        placed = len(statuses.at)
+        started = loop.time()
+        await leader.kill()
+        await cluster.api.create(VPODS, tenant, vpod(adapters, tenant, last))
+        await statuses.reached(placed + 1)
+        return statuses.at[last] - started
+
+
+async def _raw_patches(cluster: Cluster, count: int) -> float:
+    """Status patches a second, on vpods that nobody else cares about."""
+    tenant = await cluster.namespace("raw")
+    stored = [vpod("nowhere", tenant, f"raw-{number}") for number in range(count)]
+    await all_of(lambda obj: cluster.api.create(VPODS, tenant, obj), stored)
+    took_s = await all_of(
+        lambda obj: cluster.api.patch(
+            VPODS,
+            tenant,
+            obj["metadata"]["name"],
+            status_patch(),
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        ),
+        stored,
+        WRITES_IN_FLIGHT_MAX,
+    )
+    await cluster.clear(VPODS, tenant)
+    return count / took_s
+
+
+def status_patch() -> Obj:
+    """As large as what the service writes when a vpod is placed."""
+    placed = {"type": "Scheduled", "status": "True", "reason": "AllPlaced", "message": ""}
+    since = {"observedGeneration": 1, "lastTransitionTime": "2026-11-20T12:06:12Z"}
+    placements = [{"podName": f"{POOL}-{number}", "vreplicas": 1} for number in range(VREPLICAS)]
+    return {
+        "status": {
+            "observedGeneration": 1,
+            "placements": placements,
+            "scheduledVReplicas": VREPLICAS,
+            "conditions": [placed | since],
+        }
+    }
+
+
+def vpod(adapters: str, tenant: str, name: str) -> Obj:
+    """A VPod that wants ``VREPLICAS`` of the pool in ``adapters``."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "VPod",
+        "metadata": {"name": name, "namespace": tenant},
+        "spec": {"poolRef": {"namespace": adapters, "name": POOL}, "vreplicas": VREPLICAS},
+    }
+
+
+def _zone(node: Obj) -> str:
+    zone: str = node["metadata"]["labels"]["topology.kubernetes.io/zone"]
+    return zone
+
+
+def _ledgers(pods: list[Obj]) -> dict[str, Ledger]:
+    return {pod.name: dict(pod.ledger) for pod in map(pod_from, pods)}

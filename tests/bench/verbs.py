@@ -1,0 +1,205 @@
+"""``verbs``: filter, prioritize, preempt and bind over HTTP, each beside a no-op extender in Go and one in aiohttp.
+
+Theory of operation. ``vreplica serve`` as shipped reads a settled cluster from a stand-in API server; the peers know nothing and
+decide nothing. The pod that is asked about comes back: it carries vreplicas, so filter and prioritize have all their work, by the
+default profile and by ``ha``, whose zone rule is hard; nodes declare slots, so these are added up too. Bind binds a pod of its
+own each time, against an API server that answers at once; the peers' bind answers ok without one.
+
+kube-scheduler sends one filter at a time and prioritizes one pod at a time, so those are measured down one connection; several
+connections show what stands in line. Bytes are kube-scheduler's (``requests``), the peers are asked in turn (``latency``).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import orjson
+
+from tests.bench import requests
+from tests.bench.latency import OURS, figures, interleaved
+from tests.bench.options import Options
+from tests.bench.peers.build import noop_program
+from tests.bench.peers.start import (
+    Running,
+    processes,
+    start_aiohttp,
+    start_noop,
+    start_service,
+    start_stand_in,
+)
+from tests.bench.population import Obj, Pool, Population, bound_pod, node, node_name, pending_pod, pod_uid
+from tests.bench.requests import BIND, FILTER, PREEMPT, PRIORITIZE
+from tests.bench.result import Result
+from tests.bench.wire import Connections
+
+GO: Final = "go"
+AIOHTTP: Final = "aiohttp"
+CONNECTIONS: Final = 4
+"""Where several requests are sent at once."""
+CASE_SECONDS_MAX: Final = 40.0
+"""A case ends then with the requests that it has."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much is measured: sizes in nodes, ``rounds`` of one request to each peer."""
+
+    names: tuple[int, ...]
+    whole_nodes: int
+    rounds: int
+    nodes: int
+    bound: int
+    pending: int
+    vpods: int
+
+
+FULL: Final = Scale((100, 1000, 5000), 1000, 400, nodes=5000, bound=1000, pending=1100, vpods=2000)
+SHORT: Final = Scale((100, 5000), 200, 60, nodes=5000, bound=400, pending=200, vpods=600)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One row: ``bodies`` are sent one after the other, again from the first after the last; ``entries`` nodes are answered."""
+
+    verb: str
+    form: str
+    nodes: int
+    profile: str
+    bodies: Sequence[bytes]
+    entries: int
+    connections: int = 1
+
+    def described(self) -> dict[str, str | int]:
+        """For people."""
+        return {
+            "verb": self.verb,
+            "body": self.form,
+            "nodes": self.nodes,
+            "profile": self.profile,
+            "connections": self.connections,
+        }
+
+
+def bench(options: Options) -> Iterator[Result]:
+    """A result for each verb, size and form of body."""
+    scale = SHORT if options.short else FULL
+    program = noop_program()
+    dispatcher = Pool("dispatcher", scale.bound, scale.pending, scale.vpods)
+    strict = Pool("receiver", bound=60, pending=20, vpods=150, profile="ha")
+    with processes() as programs:
+        api = start_stand_in(programs, Population(scale.nodes, (dispatcher, strict)))
+        peers = {
+            OURS: start_service(programs, api),
+            GO: start_noop(programs, program),
+            AIOHTTP: start_aiohttp(programs),
+        }
+        for case in cases(scale, dispatcher, strict):
+            yield measured(case, peers, scale.rounds)
+
+
+def cases(scale: Scale, dispatcher: Pool, strict: Pool) -> Iterator[Case]:
+    """All rows. Binds come last: they change the cluster."""
+    pod = pending_pod(dispatcher, dispatcher.ordinals - 1)
+    for count in scale.names:
+        yield from _names(pod, "default", count)
+    yield from _names(pending_pod(strict, strict.ordinals - 1), "ha", scale.names[-1])
+    for count in scale.names:
+        yield _preempt(dispatcher, pod, count, whole=False)
+    yield from _whole(pod, scale.whole_nodes)
+    yield _preempt(dispatcher, pod, scale.whole_nodes, whole=True)
+    count = scale.names[-2]
+    body = requests.of_names(pod, _node_names(count))
+    yield Case(FILTER, "names", count, "default", [body], count, CONNECTIONS)
+    # The last pending pod is asked about above; all others are bound here, each once.
+    ordinals = iter(range(dispatcher.bound, dispatcher.ordinals - 1))
+    share = (dispatcher.pending - 1) // 2
+    yield _bind(dispatcher, list(islice(ordinals, share)), scale.nodes, 1)
+    yield _bind(dispatcher, list(islice(ordinals, share)), scale.nodes, CONNECTIONS)
+
+
+def measured(case: Case, peers: Mapping[str, Running], rounds: int) -> Result:
+    """Ask all peers the same. Raises AssertionError for an answer that leaves nodes out."""
+    rounds //= case.connections
+    if case.verb == BIND:
+        # Each pod once, warm-up included.
+        rounds = min(rounds, len(case.bodies) // case.connections * 9 // 10 - 1)
+    with ExitStack() as stack:
+        opened = {
+            name: stack.enter_context(Connections(peer.host, case.connections))
+            for name, peer in peers.items()
+        }
+        if case.verb != BIND:
+            for connections in opened.values():
+                _check(case, connections)
+        asks = {name: _ask(case, connections) for name, connections in opened.items()}
+        pids = {name: peer.process.pid for name, peer in peers.items()}
+        samples = interleaved(asks, rounds=rounds, seconds_max=CASE_SECONDS_MAX, pids=pids)
+    return Result("verbs", case.described(), figures(samples))
+
+
+def _ask(case: Case, connections: Connections) -> Callable[[], list[float]]:
+    sent = [requests.whole(connections.host, case.verb, body) for body in case.bodies]
+    position = 0
+
+    def ask() -> list[float]:
+        nonlocal position
+        batch = [sent[(position + index) % len(sent)] for index in range(case.connections)]
+        position += case.connections
+        answers = connections.exchange_all(batch)
+        if case.verb == BIND:
+            errors = [body for body, _ in answers if orjson.loads(body)["Error"]]
+            assert not errors, errors
+        return [seconds for _, seconds in answers]
+
+    return ask
+
+
+def _check(case: Case, connections: Connections) -> None:
+    body, _ = connections.exchange(requests.whole(connections.host, case.verb, case.bodies[0]))
+    answer = orjson.loads(body)
+    if case.verb == FILTER:
+        passed = answer["NodeNames"] if case.form == "names" else answer["Nodes"]["items"]
+        assert len(passed) == case.entries, f"{len(passed)} of {case.entries} nodes pass: {body[-500:]!r}"
+    elif case.verb == PRIORITIZE:
+        assert len(answer) == case.entries, f"{len(answer)} of {case.entries} nodes have a score"
+    else:
+        assert answer["NodeNameToMetaVictims"], "no node is left to preempt on"
+
+
+def _names(pod: Obj, profile: str, count: int) -> Iterator[Case]:
+    body = requests.of_names(pod, _node_names(count))
+    for verb in (FILTER, PRIORITIZE):
+        yield Case(verb, "names", count, profile, [body], count)
+
+
+def _whole(pod: Obj, count: int) -> Iterator[Case]:
+    body = requests.of_nodes(pod, [node(number) for number in range(count)])
+    for verb in (FILTER, PRIORITIZE):
+        yield Case(verb, "nodes", count, "default", [body], count)
+
+
+def _preempt(pool: Pool, pod: Obj, count: int, *, whole: bool) -> Case:
+    """On each node one pod to evict: an adapter pod where there is one, else somebody else's."""
+    urgent: Obj = {**pod, "spec": {**pod["spec"], "priorityClassName": "high", "priority": 1000}}
+    if whole:
+        victims = {
+            name: [bound_pod(pool, number, name, {})] for number, name in enumerate(_node_names(count))
+        }
+        body = requests.of_victims(urgent, victims)
+    else:
+        uids = {name: [pod_uid(pool, number)] for number, name in enumerate(_node_names(count))}
+        body = requests.of_meta_victims(urgent, uids)
+    return Case(PREEMPT, "pods" if whole else "uids", count, "default", [body], count)
+
+
+def _bind(pool: Pool, ordinals: Sequence[int], nodes: int, connections: int) -> Case:
+    bodies = [
+        requests.of_binding(pending_pod(pool, ordinal), node_name(ordinal % nodes)) for ordinal in ordinals
+    ]
+    return Case(BIND, "binding", 1, "default", bodies, 1, connections)
+
+
+def _node_names(count: int) -> list[str]:
+    return [node_name(number) for number in range(count)]
