@@ -49,6 +49,8 @@ class PoolState:
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
+        self.to_come: dict[str, PodState] = {}
+        """The pods that stand on no node, and those of which it is still remembered what their last one held."""
         self._gone_since: dict[str, float] = {}
         """Pods whose last ledger is kept although the StatefulSet does not have them -> when that was first noticed (s)."""
 
@@ -129,7 +131,9 @@ class PoolState:
         return [
             pod
             for pod in self.pods.values()
-            if pod.bound and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
+            if pod.held > pod.capacity
+            and pod.bound
+            and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
         ]
 
     # -- changes from the API server ---------------------------------------------------------------------------
@@ -189,16 +193,24 @@ class PoolState:
         if new is not None and new.node and not new.assumed:
             state.last_ledger = {}
         state.stand(new, node)
+        self._note_to_come(state)
         self._set_ledger(
             state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
         )
         self._refresh(state)
         self._forget_if_empty(state)
 
+    def _note_to_come(self, state: PodState) -> None:
+        if state.bound and not state.last_ledger:
+            self.to_come.pop(state.name, None)
+        else:
+            self.to_come[state.name] = state
+
     def forget_last_ledger(self, pod_name: str) -> None:
         """What the ordinal's former pod was seen to carry counts no longer."""
         if (state := self.pods.get(pod_name)) is not None:
             state.last_ledger = {}
+            self._note_to_come(state)
             self._forget_if_empty(state)
 
     def node_changed(self, pod_name: str, node: Node | None) -> None:
@@ -286,7 +298,7 @@ class PoolState:
     def _pod(self, name: str) -> PodState:
         state = self.pods.get(name)
         if state is None:
-            state = self.pods[name] = PodState(name, ordinal_of(name))
+            state = self.pods[name] = self.to_come[name] = PodState(name, ordinal_of(name))
             self._index(state)
             self._refresh(state)
         return state
@@ -302,6 +314,7 @@ class PoolState:
     def _forget_if_empty(self, state: PodState) -> None:
         if state.pod is None and not state.claims and not state.last_ledger:
             self.pods.pop(state.name, None)
+            self.to_come.pop(state.name, None)
             if state.ordinal is not None and self.by_ordinal.get(state.ordinal) is state:
                 del self.by_ordinal[state.ordinal]
                 self._set_bits(state, state.ordinal, schedulable=False)

@@ -6,6 +6,7 @@ from reservations. State rebuilt from the same objects equals the incremental on
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Final
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
@@ -13,6 +14,9 @@ from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.pool_state import PoolState
 from extender.core.topology import Topology
+
+ALLOWED_MAX: Final = 100_000
+"""Answers remembered of which pool selects which namespace."""
 
 
 class State:
@@ -32,6 +36,8 @@ class State:
         self.pods_on_node: dict[str, dict[str, AdapterPod]] = {}
         """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
         self._pools_of_stateful_set: dict[str, set[str]] = {}
+        self._allowed: dict[tuple[str, str, int, str], bool] = {}
+        """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
         self._surroundings = 0
         """Grows with every change of nodes and namespaces."""
 
@@ -85,8 +91,16 @@ class State:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
         name = new.name if new is not None else old.name if old is not None else ""
+        known = self.nodes.get(name)
+        if (
+            known is not None
+            and new is not None
+            and replace(known, resource_version=new.resource_version) == new
+        ):
+            self.nodes[name] = new  # a heartbeat: nothing to derive anew
+            return
         self._surroundings += 1
-        self.topology.node_changed(self.nodes.get(name), new)
+        self.topology.node_changed(known, new)
         if new is None:
             self.nodes.pop(name, None)
         else:
@@ -97,6 +111,7 @@ class State:
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace came, changed its labels or went."""
         self._surroundings += 1
+        self._allowed.clear()
         if new is not None:
             self.namespaces[new.name] = new
         elif old is not None:
@@ -159,9 +174,15 @@ class State:
 
     def allows(self, pool: AdapterPool, namespace: str) -> bool:
         """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has no labels."""
-        known = self.namespaces.get(namespace)
-        labels = known.labels if known is not None else {}
-        return pool.namespace_selector.matches(labels)
+        key = (pool.key, pool.uid, pool.generation, namespace)
+        allowed = self._allowed.get(key)
+        if allowed is None:
+            known = self.namespaces.get(namespace)
+            labels = known.labels if known is not None else {}
+            if len(self._allowed) >= ALLOWED_MAX:
+                self._allowed.clear()
+            allowed = self._allowed[key] = pool.namespace_selector.matches(labels)
+        return allowed
 
     def selects(self, pool_key: str, vpod: VPod) -> bool:
         """Whether a vpod may use the pool it asks for, as far as the pool is known."""

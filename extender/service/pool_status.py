@@ -24,6 +24,8 @@ log: Final = logging.getLogger(__name__)
 
 PERIOD_S: Final = 1.0
 """Not more than one write a pool in this time; most passes find nothing to write."""
+SHARE_OF_TIME: Final = 0.05
+"""A large pool that changes all the time is looked at less often: looking takes no more of the time than that."""
 
 
 def pool_numbers(state: PoolState) -> dict[str, int]:
@@ -87,6 +89,8 @@ class _Seen:
     foreign: int | None
     numbers: dict[str, int]
     conditions: list[PoolCondition]
+    look_again_at: float
+    """The event loop's time, seconds; not before, whatever changes."""
 
     def holds(self, state: PoolState, revision: tuple[int, int], foreign: int | None) -> bool:
         return self.state is state and (self.revision, self.foreign) == (revision, foreign)
@@ -166,12 +170,19 @@ class PoolStatusWriter:
     def _look(self, state: PoolState, foreign: int | None) -> _Seen:
         """The pool as it is; looked at once a change, not once a period: with thousands of vpods that takes its time."""
         revision = self._caches.state.revision_of(state)
-        seen = self._seen.get(state.key)
-        if seen is None or not seen.holds(state, revision, foreign):
-            allows = partial(self._caches.state.selects, state.key)
-            conditions = pool_conditions(state, allows, foreign=foreign)
-            seen = _Seen(state, revision, foreign, pool_numbers(state), conditions)
-            self._seen[state.key] = seen
+        seen, clock = self._seen.get(state.key), asyncio.get_running_loop().time
+        if (
+            seen is not None
+            and seen.state is state
+            and (seen.holds(state, revision, foreign) or clock() < seen.look_again_at)
+        ):
+            return seen
+        began = clock()
+        allows = partial(self._caches.state.selects, state.key)
+        conditions = pool_conditions(state, allows, foreign=foreign)
+        numbers = pool_numbers(state)
+        look_again_at = clock() + (clock() - began) / SHARE_OF_TIME
+        seen = self._seen[state.key] = _Seen(state, revision, foreign, numbers, conditions, look_again_at)
         return seen
 
     async def _publish(self, pool: AdapterPool, plain: Obj) -> str:

@@ -104,18 +104,10 @@ def ledger_of(
 
 def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
     """Vpod key -> vreplicas that would come to ``ordinal`` if all pending pods were there."""
-    free: dict[int, int] = {}
-    room = 0
-    returning: dict[str, int] = {}
-    for state in pool.members():
-        back = _returning(pool, state)
-        for key, share in back.items():
-            returning[key] = returning.get(key, 0) + share.vreplicas
-        there = state.ordinal
-        if there is not None and _open(pool, state) and (state.pending or there == ordinal):
-            # Every pod by its own size: they must agree on who takes what, whichever of them asks.
-            free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
-            room |= (1 << there) if free[there] > 0 else 0
+    if not pool.unplaced:
+        return {}
+    free, returning = _to_come(pool, ordinal, slots)
+    room = sum(1 << there for there, left in free.items() if left > 0)
     planned: dict[str, int] = {}
     for key in list(pool.unplaced):
         vpod = pool.vpods[key]
@@ -133,6 +125,24 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
         if not room >> ordinal & 1:
             break
     return planned
+
+
+def _to_come(pool: PoolState, ordinal: int, slots: int) -> tuple[dict[int, int], dict[str, int]]:
+    """Free slots of ``ordinal``, which has ``slots``, and of all pending pods; and what comes back with them, by vpod key."""
+    free: dict[int, int] = {}
+    returning: dict[str, int] = {}
+    asked = pool.by_ordinal.get(ordinal)
+    for state in (pool.to_come if asked is None else {**pool.to_come, asked.name: asked}).values():
+        if not pool.is_member(state):
+            continue
+        back = _returning(pool, state)
+        for key, share in back.items():
+            returning[key] = returning.get(key, 0) + share.vreplicas
+        there = state.ordinal
+        if there is not None and _open(pool, state) and (state.pending or there == ordinal):
+            # Every pod by its own size: they must agree on who takes what, whichever of them asks.
+            free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
+    return free, returning
 
 
 def _open(pool: PoolState, state: PodState) -> bool:

@@ -115,6 +115,8 @@ def missing_vreplicas(
     """
     left = to_replace(state)
     for key, vpod in state.vpods.items():
+        if not left and key not in state.unplaced and pool.min_pods_per_vpod <= vpod.vreplicas:
+            continue  # nearly all of them, nearly always
         missing = _wanted(pool, vpod) - _placed_to_stay(state, key, left)
         if missing > 0 and not vpod.deleting and vpod.weight <= pool.slots_per_pod and allows(vpod):
             yield vpod, missing
