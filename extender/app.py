@@ -250,7 +250,9 @@ class Service:
             renew_deadline_s=election.renew_deadline_s,
             retry_period_s=election.retry_period_s,
         )
-        return LeaderElector(api, lease, identity=self.identity, now=now, rng=rng)
+        return LeaderElector(
+            api, lease, identity=self.identity, now=now, rng=rng, untouched=self._is_untouched
+        )
 
     def _schedule_verb(self) -> ScheduleVerb:
         return ScheduleVerb(

@@ -38,7 +38,6 @@ from extender.kube.bodies import (
     BodyTooLarge,
     BodyTooSlow,
 )
-from extender.kube.routes import add_routes
 from extender.kube.serving import ConnectionLimits, Listener
 from webhook import mutate, validate
 from webhook.caches import ObjectCache, WebhookCaches
@@ -139,16 +138,11 @@ class WebhookServer:
     def application(self) -> web.Application:
         """The routes."""
         app = web.Application()
-        add_routes(
-            app,
-            [
-                ("POST", "/mutate", self._mutate),
-                ("POST", "/validate", self._validate),
-                ("GET", "/livez", self._livez),
-                ("GET", "/readyz", self._readyz),
-                ("GET", "/metrics", self._metrics),
-            ],
-        )
+        app.router.add_post("/mutate", self._mutate)
+        app.router.add_post("/validate", self._validate)
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
         return app
 
     async def start(self, host: str, port: int) -> int:

@@ -18,8 +18,9 @@ looked at too, our own against our own: CLOCK_MONOTONIC stands still while a mac
 even so is stopped by the API server: every write of ours is a compare-and-swap.
 
 **A missing Lease says nothing.** It may have been deleted a moment ago, and who led by it goes on until it looks. So whoever finds
-none waits as long as one would last. That nobody has ever led is said by whoever installs us: a Lease that nobody has held
-(manifests/base/lease.yaml, an empty spec) is taken at once.
+none waits as long as one would last, and so for one without a holder that nobody has released: a person has emptied it. That
+nobody has ever led is said by whoever installs us: a Lease that nobody has held (manifests/base/lease.yaml, an empty spec) is taken
+at once, as long as there is nothing yet that a leader would have written, and we have never seen it held.
 
 Differences from client-go: the renew deadline counts from the last renewal and not from the first failed try; seeing another holder
 ends leadership at once instead of at the deadline; after losing we compete again instead of exiting; a lease that somebody else
@@ -46,6 +47,8 @@ JITTER_FACTOR: Final = 1.2
 ACQUIRE_JITTER_FACTOR: Final = 0.2
 """A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was
 released has its next holder within 3 s; with a handful of candidates there is no crowd to spread."""
+RELEASED_S: Final = 1
+"""leaseDurationSeconds of a lease that was released, client-go's and ours."""
 STAMPS_MAX: Final = 8
 TIMER_RESOLUTION_S: Final = 0.001
 """A timer may wake us this much too soon."""
@@ -100,7 +103,9 @@ class LeaderElector:
         identity: str,
         now: Callable[[], float],
         rng: random.Random,
+        untouched: Callable[[], bool] = lambda: True,
     ) -> None:
+        """``untouched``: whether nothing is there yet that a leader has written."""
         if not identity:
             raise ValueError("identity must not be empty")
         self.identity = identity
@@ -118,6 +123,9 @@ class LeaderElector:
         self._rng = rng
         self._seen: Obj = {}
         self._seen_at = 0.0
+        self._seen_held = False
+        """Whether we have ever seen that somebody else held the Lease."""
+        self._untouched = untouched
         self._missing_since: float | None = None
         """Monotonic time since which there has been no Lease, and we know of nobody who held it."""
         self._fenced_until_wall = 0.0
@@ -247,9 +255,10 @@ class LeaderElector:
 
     def _observe(self, found: Obj) -> None:
         """Remember the record, and when we first saw it so."""
-        if mapping(found, "spec") != mapping(self._seen, "spec"):
+        if not self._seen or mapping(found, "spec") != mapping(self._seen, "spec"):
             self._seen_at = asyncio.get_running_loop().time()
         self._seen, self._missing_since = found, None
+        self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
         if text(found, "spec", "renewTime") not in self._stamps:
             self.founded = False  # somebody else has written it, be it only to release it
 
@@ -269,8 +278,19 @@ class LeaderElector:
         return now >= self._missing_since + self._lease.duration_s
 
     def _is_others(self) -> bool:
-        """Whether somebody else may act by the record that we saw last."""
-        return bool(self.leader_identity) and not self._is_ours() and not self._expired()
+        """Whether somebody else may act by the record that we saw last, or by the one that was there before it."""
+        if self.leader_identity:
+            return not self._is_ours() and not self._expired()
+        # Without a holder: while ours lasts, nobody who waits for it can have taken it.
+        return not self._is_free() and not self.still_leading() and not self._expired()
+
+    def _is_free(self) -> bool:
+        """Whether nobody acts by the Lease: its holder has released it, or there was none yet."""
+        if self.leader_identity:
+            return False
+        if mapping(self._seen, "spec").get("leaseDurationSeconds") == RELEASED_S:
+            return True
+        return _is_new(self._seen) and not self._seen_held and self._untouched()
 
     def _is_ours(self) -> bool:
         """Whether we hold the lease by a write of our own.
@@ -308,7 +328,7 @@ class LeaderElector:
         except (Conflict, AlreadyExists):
             self._stamps.remove(stamp)  # it has not been written, and never will be
             raise
-        self.founded = self.founded or (current is not None and _is_new(current))
+        self.founded = self.founded or (current is not None and _is_new(current) and not self._seen_held)
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s
@@ -346,7 +366,12 @@ class LeaderElector:
         if self.leader_identity != self.identity:
             return
         stamp = _micro_time(self._now())
-        spec = {"holderIdentity": "", "leaseDurationSeconds": 1, "renewTime": stamp, "acquireTime": stamp}
+        spec = {
+            "holderIdentity": "",
+            "leaseDurationSeconds": RELEASED_S,
+            "renewTime": stamp,
+            "acquireTime": stamp,
+        }
         self._observe(await self._put(self._seen, spec))
         _log.info("lease released by %s", self.identity)
 

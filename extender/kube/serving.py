@@ -9,7 +9,8 @@ the socket and its handler:
 - ``connections_max`` connections at once. Over it the one that has been idle for longest goes, so that clients that hold
   connections keep nobody else out; with none idle the new one is refused.
 
-How long a body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the request. Who is
+An ``Expect`` header is looked at here, too, before aiohttp does, which puts an unknown value into its refusal: with bytes that
+are no UTF-8 that fails, and the client would get a 500. How long a body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the request. Who is
 too slow with one gets a last answer, and the connection ends with it. Idle connections live for longer than the 90 s
 after which Go's client closes them itself: otherwise a request could meet a closing one.
 """
@@ -19,10 +20,11 @@ import logging
 import resource
 import ssl
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, cast
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
@@ -33,6 +35,8 @@ FILES_RESERVED: Final = 256
 """File descriptors that connections leave to the rest of the process: watches, requests to the API server, files."""
 BACKLOG: Final = 1024
 
+
+BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 _http_log: Final = logging.getLogger(__name__ + ".http")
 
@@ -90,6 +94,9 @@ class Listener:
             logger=_http_log,
         )
         await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        server.request_handler = _with_known_expectations(server.request_handler)
         site = _Site(self._runner, self, host, port, tls)
         try:
             await site.start()
@@ -190,6 +197,16 @@ class _Site(web.BaseSite):
             ssl_handshake_timeout=handshake_timeout_s,
             ssl_shutdown_timeout=handshake_timeout_s,
         )
+
+
+def _with_known_expectations(handle: BaseHandler) -> BaseHandler:
+    async def checked(request: web.BaseRequest) -> web.StreamResponse:
+        expected = request.headers.get("Expect", "")
+        if expected and expected.lower() != "100-continue" and request.version >= HttpVersion11:
+            return web.Response(status=417, text="of all expectations only 100-continue is met\n")
+        return await handle(cast("web.Request", request))
+
+    return checked
 
 
 class _Guard(asyncio.Protocol):

@@ -24,7 +24,6 @@ from aiohttp.typedefs import Handler
 
 from extender.core.errors import WireError
 from extender.core.wire import encode_binding_result
-from extender.kube.routes import Route, add_routes
 from extender.kube.serving import Listener
 from extender.metrics import Metrics
 from extender.service.config import LOOPBACK, ServerConfig
@@ -119,7 +118,7 @@ class ExtenderServer:
             self._reloading = asyncio.create_task(certificate.run(), name="certificate reload")
         if config.health_port:
             health = web.Application()
-            add_routes(health, self._health_routes())
+            self._add_health(health)
             port = await self._health_listener.start(health, "127.0.0.1", config.health_port, tls=None)
             self.health_url = f"http://127.0.0.1:{port}"
 
@@ -138,26 +137,24 @@ class ExtenderServer:
 
     def _application(self) -> web.Application:
         app = web.Application()
-        verbs = (
+        for name, verb in (
             (FILTER, _at_once(self._verbs.filter)),
             (PRIORITIZE, _at_once(self._verbs.prioritize)),
             (PREEMPT, _at_once(self._verbs.preempt)),
             (BIND, self._verbs.bind),
             (SCHEDULE, self._schedule),
-        )
-        routes: list[Route] = [
-            ("POST", f"/v1/{name}", self._handler(name, verb)) for name, verb in verbs if verb is not None
-        ]
-        add_routes(app, [*routes, *self._health_routes(), ("GET", "/state.json", self._render_state)])
+        ):
+            if verb is not None:
+                app.router.add_post(f"/v1/{name}", self._handler(name, verb))
+        self._add_health(app)
+        app.router.add_get("/state.json", self._render_state)
         return app
 
-    def _health_routes(self) -> list[Route]:
-        return [
-            ("GET", "/livez", self._livez),
-            ("GET", "/healthz", self._livez),
-            ("GET", "/readyz", self._readyz),
-            ("GET", "/metrics", self._render_metrics),
-        ]
+    def _add_health(self, app: web.Application) -> None:
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/healthz", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._render_metrics)
 
     def _handler(self, name: str, verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:

@@ -124,14 +124,15 @@ class Checkers:
             self._excuses.note(f"profile {pool.name}")
         if pool.reschedule:
             self._excuses.note(f"reschedule {pool.name}")
-        if not pool.dry_run:
+        if before is not None and not pool.dry_run:
             self._excuses.note(f"moving {pool.name}")
         pool.read(after["spec"])
         if pool.slots != slots:
             too_much = (name for name in self._every_pod(pool) if self._needed(name) > pool.slots)
             self._unrepaired |= dict.fromkeys(too_much, "slotsPerPod has changed")
-            # Of pods that come later, too: a watch that was late replays what a pool was meanwhile.
-            self._excuses.note(f"slots {pool.name}")
+            if before is not None:
+                # Of pods that come later, too: a watch that was late replays what a pool was meanwhile.
+                self._excuses.note(f"slots {pool.name}")
             pool.slots_seen.append((self._clock(), pool.slots))
         if before is None or after["spec"] != before["spec"]:
             self._budgets.pool_changed(pool)

@@ -56,9 +56,15 @@ ACT_KINDS: Final = tuple(
             0.004,
             "for up to 30 s a replica with a Lease of its own leads beside the leader: I1 holds, the rest once it has gone",
         ),
+        ("leaseEmptied", 0.004, "a person takes the holder out of the Lease, while it leads"),
+        (
+            "leaseReapplied",
+            0.004,
+            "the Lease is deleted, and applied again as it is installed, while the leader leads",
+        ),
     )
 )
-DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader"})
+DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader", "leaseEmptied", "leaseReapplied"})
 """Kinds that have come later: drawn after all else, so that seeds from before are what they were."""
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}

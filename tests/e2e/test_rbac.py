@@ -7,7 +7,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from extender.kube.api import MUTATING_WEBHOOKS, PODS, SECRETS, Obj, PatchType
+from extender.core.names import LEASE_NAME
+from extender.kube.api import LEASES, MUTATING_WEBHOOKS, PODS, SECRETS, NotFound, Obj, PatchType
 from tests.e2e.objects import MANIFESTS, load
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL, SYSTEM_NAMESPACE, Setup, System
@@ -69,6 +70,7 @@ async def test_the_rights_that_are_used_are_the_rights_that_are_granted(real: Re
         await system.settled(pods=4)
         await _bind_what_is_not_there(system, node)
         await _certificate_written_anew(system)
+        await _lease_made_anew(system)
         assert system.service.process is not None
         await system.service.process.terminate()
         events = system.audit()
@@ -107,6 +109,20 @@ async def _bind_what_is_not_there(system: System, node: str) -> None:
         session.post(f"{system.service_url}/v1/bind", json=body) as reply,
     ):
         assert "not found" in (await reply.json(content_type=None))["Error"]
+
+
+async def _lease_made_anew(system: System) -> None:
+    """The manifests bring the Lease; one that a person has deleted is made anew by who leads: that is what it needs create for."""
+    api = system.backend.api
+    await api.delete(LEASES, SYSTEM_NAMESPACE, LEASE_NAME)
+
+    async def there() -> bool:
+        try:
+            return bool((await api.get(LEASES, SYSTEM_NAMESPACE, LEASE_NAME))["spec"]["holderIdentity"])
+        except NotFound as error:
+            raise NotYet("no Lease yet") from error
+
+    await eventually(there, 20.0, "the leader has made the Lease anew", interval_s=0.5)
 
 
 async def _certificate_written_anew(system: System) -> None:

@@ -17,8 +17,11 @@ KEY = ("leases", "ns", "vreplica-scheduler")
 class Replica:
     """One process: an elector, and what its lead() did."""
 
-    def __init__(self, api: Any, identity: str, seed: int = 1) -> None:
-        self.elector = LeaderElector(api, LEASE, identity=identity, now=wall, rng=random.Random(seed))
+    def __init__(self, api: Any, identity: str, seed: int = 1, *, untouched: bool = True) -> None:
+        rng = random.Random(seed)
+        self.elector = LeaderElector(
+            api, LEASE, identity=identity, now=wall, rng=rng, untouched=lambda: untouched
+        )
         self.log: list[str] = []
         self.task = asyncio.create_task(self.elector.run(self.lead))
 
@@ -382,6 +385,52 @@ async def test_a_lease_that_nobody_has_held_is_taken_at_once_and_its_first_holde
     assert leads(one)
     assert one.elector.founded
     assert spec(api)["leaseTransitions"] == 0
+
+
+async def test_an_installed_lease_is_waited_for_where_a_leader_has_written_something(api: StoreApi):
+    one = Replica(api, "one", untouched=False)
+    await asyncio.sleep(14)
+    assert not leads(one)
+    await asyncio.sleep(5)
+    assert leads(one)
+
+
+@pytest.mark.parametrize("what", ["emptied", "deleted and applied again"])
+@pytest.mark.parametrize("who", ["candidate", "newcomer"])
+async def test_a_lease_whose_holder_is_taken_out_of_it_stays_with_its_holder(
+    api: StoreApi, what: str, who: str
+):
+    one, two = await start_two(api)
+    await two.stop()
+    other = two if who == "newcomer" else Replica(api, "three", 3)
+    await asyncio.sleep(3)
+    for _ in range(5):
+        if what == "emptied":
+            await put_name(api, "")
+        else:
+            api.objects[KEY] = {**installed()[KEY], "metadata": {**api.objects[KEY]["metadata"]}}
+        if who == "newcomer":
+            other = Replica(api, "late", 4, untouched=False)
+        for _ in range(40):
+            await asyncio.sleep(0.1)
+            assert [one.elector.still_leading(), leads(other)] == [True, False]
+        if who == "newcomer":
+            await other.stop()
+    assert spec(api)["holderIdentity"] == "one"
+
+
+async def test_a_lease_that_is_emptied_while_its_holder_is_dead_is_taken_when_it_would_have_run_out(
+    api: StoreApi,
+):
+    one, two = await start_two(api)
+    await asyncio.sleep(3)
+    one.kill()
+    await put_name(api, "")
+    await asyncio.sleep(10)
+    assert not leads(two)
+    await asyncio.sleep(10)
+    assert leads(two)
+    assert not two.elector.founded
 
 
 async def test_a_lease_that_comes_back_before_it_ran_out_is_led_on(api: StoreApi):

@@ -367,8 +367,19 @@ async def test_pipelined_requests_are_answered_one_by_one_in_order():
         await raw.close()
 
 
-@pytest.mark.parametrize("where", ["POST /v1/bind", "GET /v1/bind", "GET /nowhere", "GET /livez"])
-async def test_an_expectation_that_is_not_met_is_refused_whatever_its_bytes(where: str):
+@pytest.mark.parametrize(
+    "where",
+    [
+        "POST /v1/bind",
+        "GET /v1/bind",
+        "GET /nowhere",
+        "GET /livez",
+        "GET /livez%0a",
+        "OPTIONS *",
+        "CONNECT a:80",
+    ],
+)
+async def test_an_expectation_that_is_not_met_is_refused_whatever_its_bytes_and_wherever_it_goes(where: str):
     world = await World.create()
     async with serving(world) as it:
         raw = await Raw.to(it)

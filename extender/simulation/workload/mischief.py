@@ -54,6 +54,8 @@ class Mischief:
             "boundElsewhere": self._bind_elsewhere,
             "leaseDeleted": self._delete_lease,
             "rivalLeader": self._start_rival,
+            "leaseEmptied": self._empty_lease,
+            "leaseReapplied": self._reapply_lease,
         }
 
     async def calm_down(self) -> None:
@@ -159,6 +161,18 @@ class Mischief:
         if not self._holder():
             return False
         await self._scene.world.cluster.delete(LEASES, SYSTEM, LEASE)
+        return True
+
+    async def _empty_lease(self) -> bool:
+        if not self._holder():
+            return False
+        await self._give_lease("")
+        return True
+
+    async def _reapply_lease(self) -> bool:
+        if not await self._delete_lease():
+            return False
+        await self._scene.world.install_lease(LEASE)
         return True
 
     async def _start_rival(self) -> bool:
