@@ -108,6 +108,7 @@ class PodState:
         "claims",
         "held",
         "last_ledger",
+        "last_ledger_old",
         "last_place",
         "ledger_bytes",
         "name",
@@ -127,6 +128,8 @@ class PodState:
         self.node: Node | None = None
         self.claims: dict[str, Claim] = {}
         self.last_ledger: dict[str, Share] = {}
+        self.last_ledger_old = False
+        """Whether all has arrived by now that could have relied on it: what is not published any more is nobody's."""
         self.last_place: tuple[str, str] = ("", "")
         self.held = 0
         self.placed = 0

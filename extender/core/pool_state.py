@@ -52,7 +52,7 @@ class PoolState:
         self.to_come: dict[str, PodState] = {}
         """The pods that stand on no node, and those of which it is still remembered what their last one held."""
         self._gone_since: dict[str, float] = {}
-        """Pods whose last ledger is kept although the StatefulSet does not have them -> when that was first noticed (s)."""
+        """Pods that are gone, and whose last ledger is kept -> when that was first noticed (s)."""
 
     # -- reading -----------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class PoolState:
         name = (new or old or _neither()).name
         state = self._pod(name)
         if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
-            state.last_ledger = dict(old.ledger)
+            state.last_ledger, state.last_ledger_old = dict(old.ledger), False
         if new is not None and new.node and not new.assumed:
             state.last_ledger = {}
         state.stand(new, node)
@@ -286,12 +286,17 @@ class PoolState:
         """Forget the last ledgers of ordinals that the StatefulSet has not had for a while.
 
         Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next pod be about to be bound (I2).
+        Those of ordinals that it has are kept for that bind, however late, and only grow old.
         """
-        held = (name for name, state in self.pods.items() if state.last_ledger and not self.is_member(state))
-        self._gone_since = {name: self._gone_since.get(name, now) for name in held}
-        for name, since in self._gone_since.items():
-            if now - since >= HOLD_S:
-                self.forget_last_ledger(name)
+        held = [state for state in self.to_come.values() if state.last_ledger]
+        self._gone_since = {state.name: self._gone_since.get(state.name, now) for state in held}
+        for state in held:
+            if now - self._gone_since[state.name] < HOLD_S:
+                continue
+            if self.is_member(state):
+                state.last_ledger_old = True
+            else:
+                self.forget_last_ledger(state.name)
 
     # -- the one place where sums and bits are derived -----------------------------------------------------------
 

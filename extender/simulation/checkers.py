@@ -30,6 +30,9 @@ from extender.simulation.moves import SPREADING, MoveChecker
 from extender.simulation.settled import Stored
 from extender.simulation.uncovering import Uncovering
 
+VIOLATIONS_MAX: Final = 200
+WRITES_MAX: Final = 20_000
+"""In one second of virtual time: who writes that often does not get anywhere."""
 SERVICE: Final = "replica-"
 """Names of the service's actors begin so."""
 
@@ -56,6 +59,10 @@ class Checkers:
         self._trace = trace
         self._excuse_s = excuse_s
         self.violations: list[str] = []
+        self.give_up: Callable[[], object] = lambda: None
+        """Called once there is no more to learn from the run."""
+        self._writes_in: tuple[int, int] = (0, 0)
+        """A second, and the writes in it so far."""
         self.stored = Stored()
         self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
         self.differences = self.stored.differences
@@ -93,6 +100,7 @@ class Checkers:
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
         """A write that has just happened."""
         self.last_write_s[kind[1]] = self._clock()
+        self._count_write(int(self._clock()))
         before = change.before.obj if change.before is not None else None
         after = change.after.obj if change.after is not None else None
         metadata = (after or before or {})["metadata"]
@@ -109,6 +117,13 @@ class Checkers:
             self._pod_changed(before, after)
         elif kind[1] in handlers:
             handlers[kind[1]](before, after)
+
+    def _count_write(self, second: int) -> None:
+        count = self._writes_in[1] + 1 if self._writes_in[0] == second else 1
+        self._writes_in = (second, count)
+        if count == WRITES_MAX:
+            self._violated(f"{count} writes in one second, and no end of it")
+            self.give_up()
 
     # -- causes --------------------------------------------------------------------------------------------------
 
@@ -353,3 +368,5 @@ class Checkers:
     def _violated(self, what: str) -> None:
         self._trace(f"VIOLATED {what}")
         self.violations.append(f"at {self._clock():.3f} s: {what}")
+        if len(self.violations) == VIOLATIONS_MAX:
+            self.give_up()

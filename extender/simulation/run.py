@@ -152,6 +152,19 @@ def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, fl
     return FaultRates().with_rates({**rates, **delays}), acts
 
 
+class _Once:
+    """Cancels a task, once."""
+
+    def __init__(self, task: "asyncio.Task[None] | None") -> None:
+        self._task = task
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        if self._task is not None and not self.cancelled:
+            self.cancelled = True
+            self._task.cancel()
+
+
 async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
@@ -169,6 +182,8 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         ledger_failed_at=world.ledger_failed_at,
     )
     world.cluster.server.store.subscribers.append(checkers.on_change)
+    given_up = _Once(asyncio.current_task())
+    checkers.give_up = given_up.cancel
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:
         async with world:
@@ -179,6 +194,10 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
             changed = world.cluster.server.store.changed_by_readers()
             outcome.problems += [f"the event of {name} was changed by who has read it" for _, name in changed]
             outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
+    except asyncio.CancelledError:
+        if not given_up.cancelled:
+            raise
+        outcome.problems += [*checkers.violations, "given up: there is no end of it"]
     finally:
         outcome.events, outcome.digest, outcome.lines = workload.done, world.trace.digest, world.trace.count
         outcome.faults = named(world.faults.counts) + Counter(

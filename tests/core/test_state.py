@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.scaling.scale_down import holds_nothing
 from extender.core.state import State
 from tests.support import worlds
 from tests.support.builders import NS, POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -149,6 +150,14 @@ class TestWhatTheLastIncarnationCarried:
             assert scene.pool.pods["dispatcher-2"].last_ledger == {"tenant/a": Share(2)}
         scene.state.expire(120.0)
         assert "dispatcher-2" not in scene.pool.pods
+
+    def test_where_its_ordinal_is_expected_back_it_only_grows_old(self):
+        scene = Scene(replicas=1).pod(0, {"tenant/a": 2}).no_pod(0).pod(0, {}, uid="next", node="")
+        pod = scene.pool.pods["dispatcher-0"]
+        for now, old in ((100.0, False), (119.9, False), (120.0, True), (500.0, True)):
+            scene.state.expire(now)
+            assert (pod.last_ledger, pod.last_ledger_old) == ({"tenant/a": Share(2)}, old)
+        assert holds_nothing(pod)
 
     def test_it_is_kept_where_our_view_of_the_stateful_set_was_behind_all_the_time(self):
         scene = Scene(replicas=1).pod(2, {"tenant/a": 2}).no_pod(2).pod(2, {}, uid="next", node="")

@@ -267,7 +267,7 @@ SCALE_DOWN = (
     Mutant(
         "what a last incarnation carried does not keep its ordinal",
         _DOWN,
-        "return not (pod.claims or pod.held or pod.last_ledger or unreadable)",
+        "return not (pod.claims or pod.held or expected_back or unreadable)",
         "return not (pod.claims or pod.held or unreadable)",
         "a status on its way relies on it",
         (f"{_LEAVES}test_a_pod_that_holds_anything_stays_and_all_below_it",),
@@ -275,8 +275,8 @@ SCALE_DOWN = (
     Mutant(
         "an unreadable ledger does not keep its pod",
         _DOWN,
-        "return not (pod.claims or pod.held or pod.last_ledger or unreadable)",
-        "return not (pod.claims or pod.held or pod.last_ledger)",
+        "return not (pod.claims or pod.held or expected_back or unreadable)",
+        "return not (pod.claims or pod.held or expected_back)",
         "nobody knows what it holds",
         (f"{_LEAVES}test_a_pod_that_holds_anything_stays_and_all_below_it",),
     ),

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from extender.sim.clock import wall_clock
+from extender.simulation.checkers import VIOLATIONS_MAX, WRITES_MAX
 from tests.simulation.checker_scene import CheckerScene, in_virtual_time, later, stamp
 
 pytestmark = pytest.mark.sim
@@ -122,6 +123,34 @@ async def test_a_vpod_is_not_moved_again_before_its_cool_down_is_over():
     assert len(await moved_twice("Reschedule", "Policy", 29.0)) == 1
     assert await moved_twice("Reschedule", "Policy", 31.0) == []
     assert await moved_twice("Policy", "Reschedule", 1.0) == []
+
+
+@in_virtual_time
+async def test_what_a_pool_is_created_with_excuses_no_move():
+    scene = CheckerScene()
+    scene.pool(
+        slots=4, rebalance={"dryRun": True, "movesPerPeriod": 10, "cooldownSeconds": 0}, profile="spread"
+    )
+    for reason in ("Overcommit", "Policy", "Compaction"):
+        move(scene, 0.0, 1, reason=reason, vpod=reason.lower())
+    assert [line.rpartition("reason=")[2] for line in scene.found if "is not why" in line] == [
+        "'Overcommit') is not why",
+        "'Policy') is not why",
+        "'Compaction') is not why",
+    ]
+
+
+@in_virtual_time
+async def test_a_run_that_gets_nowhere_is_given_up():
+    scene, given_up = CheckerScene(), []
+    scene.checkers.give_up = lambda: given_up.append(True)
+    for _ in range(VIOLATIONS_MAX):
+        scene.checkers._violated("again")
+    assert len(given_up) == 1
+    await later(2.0)
+    for number in range(WRITES_MAX):
+        scene.write("leases", "l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": str(number)}})
+    assert len(given_up) == 2
 
 
 @in_virtual_time

@@ -80,7 +80,8 @@ def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] =
 def holds_nothing(pod: PodState) -> bool:
     """Whether the pod can go and nobody misses it."""
     unreadable = pod.pod is not None and bool(pod.pod.ledger_error)
-    return not (pod.claims or pod.held or pod.last_ledger or unreadable)
+    expected_back = pod.last_ledger and not pod.last_ledger_old
+    return not (pod.claims or pod.held or expected_back or unreadable)
 
 
 def waits_for_closed(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> tuple[str, bool] | None:
