@@ -30,8 +30,8 @@ LEADING = (
     Mutant(
         "a lease that is held is taken",
         _LEADER,
-        "return bool(self.leader_identity) and not self._is_ours() and not self._expired()",
-        "return not self.identity",
+        "            return not self._is_ours() and not self._expired()\n        # Without",
+        "            return False\n        # Without",
         "two would lead",
         (f"{_TEST}test_of_two_candidates_one_leads_and_the_other_knows_who",),
     ),
@@ -46,7 +46,7 @@ LEADING = (
     Mutant(
         "a lease never expires",
         _LEADER,
-        'if mapping(found, "spec") != mapping(self._seen, "spec"):\n            self._seen_at',
+        'if not self._seen or mapping(found, "spec") != mapping(self._seen, "spec"):\n            self._seen_at',
         "if found:\n            self._seen_at",
         "after a crash nobody would ever lead",
         (f"{_TEST}test_a_killed_leader_is_followed_after_its_lease_has_run_out",),
@@ -122,6 +122,22 @@ LEADING = (
         "if self._is_others():",
         "two would lead until the one that did looks",
         (f"{_TEST}test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew",),
+    ),
+    Mutant(
+        "a lease that a person has emptied is taken at once",
+        _LEADER,
+        "return not self._is_free() and not self.still_leading() and not self._expired()",
+        "return False",
+        "two would lead until the one that did looks",
+        (f"{_TEST}test_a_lease_whose_holder_is_taken_out_of_it_stays_with_its_holder",),
+    ),
+    Mutant(
+        "an installed lease is free whatever is placed",
+        _LEADER,
+        "return _is_new(self._seen) and not self._seen_held and self._untouched()",
+        "return _is_new(self._seen)",
+        "it may have been applied again while its holder leads",
+        (f"{_TEST}test_an_installed_lease_is_waited_for_where_a_leader_has_written_something",),
     ),
     Mutant(
         "what is to leave its pod waits for no closed one",

@@ -123,8 +123,8 @@ POOL_STATE = (
     Mutant(
         "the last ledger is kept only where the end was seen",
         _STATE,
-        "(new is None or new.uid != old.uid):\n            state.last_ledger = dict(old.ledger)",
-        "new is None:\n            state.last_ledger = dict(old.ledger)",
+        "(new is None or new.uid != old.uid):\n            state.last_ledger,",
+        "new is None:\n            state.last_ledger,",
         "a relist shows the next incarnation in place of the last one (I2)",
         (
             f"{_CLAIMED}test_the_next_incarnation_that_comes_without_the_end_of_the_last_brings_its_ledger_back",
@@ -157,16 +157,16 @@ POOL_STATE = (
     Mutant(
         "closed pods take work",
         _STATE,
-        "open_ = schedulable and state.has_room and not self.closed & bit",
-        "open_ = schedulable and state.has_room",
+        "open_ = state.open = schedulable and state.has_room and not self.closed & bit",
+        "open_ = state.open = schedulable and state.has_room",
         "what is placed there stops it from ever being removed",
         (f"{_SCALES}test_what_stands_on_a_pod_keeps_it_and_nothing_new_comes_there",),
     ),
     Mutant(
         "a full pod has room",
         _CLAIMS,
-        "return self.free > 0 and",
-        "return self.free >= 0 and",
+        "return self.capacity > self.held and",
+        "return self.capacity >= self.held and",
         "off by one in capacity",
         (f"{_CLAIMED}test_a_full_pod_has_no_room",),
     ),
@@ -264,6 +264,26 @@ PLAN = (
 )
 
 SCALE_DOWN = (
+    Mutant(
+        "an ordinal that is not known yet is taken for one that is gone",
+        _STATE,
+        "if now - self._gone_since[state.name] < HOLD_S:",
+        "if False:",
+        "our watch of StatefulSets may be behind that of pods (I2)",
+        (
+            f"{_STATES}TestWhatTheLastIncarnationCarried::test_it_is_forgotten_a_while_after_its_ordinal_has_gone",
+        ),
+    ),
+    Mutant(
+        "what a pending pod's last one held keeps its ordinal for ever",
+        _STATE,
+        "state.last_ledger_old = True",
+        "state.last_ledger_old = False",
+        "a pool whose highest pod finds no node would never shrink",
+        (
+            f"{_STATES}TestWhatTheLastIncarnationCarried::test_where_its_ordinal_is_expected_back_it_only_grows_old",
+        ),
+    ),
     Mutant(
         "what a last incarnation carried does not keep its ordinal",
         _DOWN,
