@@ -92,8 +92,10 @@ class _Seen:
     look_again_at: float
     """The event loop's time, seconds; not before, whatever changes."""
 
-    def holds(self, state: PoolState, revision: tuple[int, int], foreign: int | None) -> bool:
-        return self.state is state and (self.revision, self.foreign) == (revision, foreign)
+    def holds(self, state: PoolState, revision: tuple[int, int], foreign: int | None, now: float) -> bool:
+        """Whether nothing has changed since, or it is too early to look again."""
+        same = (self.revision, self.foreign) == (revision, foreign)
+        return self.state is state and (same or now < self.look_again_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +173,9 @@ class PoolStatusWriter:
         """The pool as it is; looked at once a change, not once a period: with thousands of vpods that takes its time."""
         revision = self._caches.state.revision_of(state)
         seen, clock = self._seen.get(state.key), asyncio.get_running_loop().time
-        if (
-            seen is not None
-            and seen.state is state
-            and (seen.holds(state, revision, foreign) or clock() < seen.look_again_at)
-        ):
-            return seen
         began = clock()
+        if seen is not None and seen.holds(state, revision, foreign, began):
+            return seen
         allows = partial(self._caches.state.selects, state.key)
         conditions = pool_conditions(state, allows, foreign=foreign)
         numbers = pool_numbers(state)

@@ -165,7 +165,6 @@ class Replica:
     def crash(self) -> None:
         """SIGKILL."""
         self.api.crash()
-        self.resume()
 
     @property
     def paused(self) -> bool:
@@ -173,8 +172,9 @@ class Replica:
         return _loop().is_paused(self.name)
 
     def pause(self) -> None:
-        """SIGSTOP."""
-        _loop().pause(self.name)
+        """SIGSTOP; nothing where it is dead."""
+        if not self.api.crashed:
+            _loop().pause(self.name)
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -182,6 +182,7 @@ class Replica:
             _loop().resume(self.name)
 
     def _crashed(self) -> None:
+        self.resume()  # SIGKILL ends a stopped process, too, also one that comes with an answer on its way
         self.task.cancel()
         for task in self.verbs:
             task.cancel()

@@ -8,7 +8,6 @@ import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 import orjson
 from aiohttp import web
@@ -16,8 +15,7 @@ from aiohttp import web
 from extender.core import names
 from extender.kube.api import Obj
 from tests.bench import objects
-
-NAMESPACED: Final = "namespaces"
+from tests.bench.rest import answer, missing, parts, scale_of
 
 
 class ApiStub:
@@ -55,15 +53,19 @@ class ApiStub:
         self._watches[plural].put_nowait(b"".join(lines))
 
     async def _read(self, http: web.Request) -> web.StreamResponse:
-        plural, name, subresource = _parts(http.path)
+        _, plural, name, subresource = parts(http.path)
         if http.query.get("watch"):
             return await self._watch(http, plural)
         if subresource == "scale":
-            return _json(self._scale())
+            (stateful_set,) = self.lists["statefulsets"]
+            return answer(scale_of(stateful_set))
         if name:
-            found = (one for one in self.lists.get(plural, []) if one["metadata"]["name"] == name)
-            return _json(next(found, {"kind": "Status", "code": 404}))
-        return _json(self._page(plural, http))
+            found = self._named(plural, name)
+            return missing() if found is None else answer(found)
+        return answer(self._page(plural, http))
+
+    def _named(self, plural: str, name: str) -> Obj | None:
+        return next((one for one in self.lists.get(plural, []) if one["metadata"]["name"] == name), None)
 
     def _page(self, plural: str, http: web.Request) -> Obj:
         everything = self.lists.get(plural, [])
@@ -83,42 +85,15 @@ class ApiStub:
             await response.write(await self._watches[plural].get())
 
     async def _write(self, http: web.Request) -> web.StreamResponse:
-        plural, name, _ = _parts(http.path)
+        _, plural, name, _ = parts(http.path)
         self.writes[f"{http.method} {plural}"] += 1
         body = orjson.loads(await http.read())
-        known = next((one for one in self.lists.get(plural, []) if one["metadata"]["name"] == name), None)
+        known = self._named(plural, name)
         if known is None or not isinstance(body, dict):
-            return _json(body if isinstance(body, dict) else {})
+            return answer(body if isinstance(body, dict) else {})
         known["status"] = {**known.get("status", {}), **(body.get("status") or {})}
         known["metadata"]["resourceVersion"] = objects.next_version()
-        return _json(known)
-
-    def _scale(self) -> Obj:
-        (stateful_set,) = self.lists["statefulsets"]
-        replicas = stateful_set["spec"]["replicas"]
-        return {
-            "apiVersion": "autoscaling/v1",
-            "kind": "Scale",
-            "metadata": stateful_set["metadata"],
-            "spec": {"replicas": replicas},
-            "status": {"replicas": replicas},
-        }
-
-
-def _parts(path: str) -> tuple[str, str, str]:
-    """Plural, name and subresource of ``/api/v1/...`` or ``/apis/GROUP/VERSION/...``."""
-    parts = path.strip("/").split("/")
-    parts = parts[2:] if parts[0] == "api" else parts[3:]
-    if len(parts) > 2 and parts[0] == NAMESPACED:
-        parts = parts[2:]
-    plural, name, subresource, *_ = [*parts, "", "", ""]
-    return plural, name, subresource
-
-
-def _json(body: Obj) -> web.Response:
-    return web.Response(
-        body=orjson.dumps(body), content_type="application/json", status=body.get("code", 200)
-    )
+        return answer(known)
 
 
 def _other_pod(number: int) -> Obj:

@@ -23,8 +23,8 @@ from extender.core.ledger import Ledger
 from extender.core.names import API_VERSION
 from extender.kube.api import PODS, VPODS, Obj, PatchType
 from extender.service.committer import WRITES_IN_FLIGHT_MAX
-from tests.bench.cluster import FILLED_TIMEOUT_S, Cluster, all_of, followed, running, stream
 from tests.bench.options import Options
+from tests.bench.real_cluster import FILLED_TIMEOUT_S, Cluster, all_of, followed, running, stream
 from tests.bench.result import Result
 from tests.bench.throughput import configuration
 from tests.e2e.processes import Process

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.bench import timing
 from tests.bench.result import Value
 
 OURS: Final = "ours"
@@ -31,11 +32,7 @@ class Sample:
 
 def percentile(values: Sequence[float], percent: float) -> float:
     """The smallest value that is not below ``percent`` percent of them (nearest rank); nan of none."""
-    if not values:
-        return float("nan")
-    ordered = sorted(values)
-    rank = -(-len(ordered) * percent // 100)
-    return ordered[max(0, int(rank) - 1)]
+    return timing.percentile(values, percent) if values else float("nan")
 
 
 def cpu_seconds(pid: int) -> float | None:

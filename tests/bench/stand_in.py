@@ -17,6 +17,7 @@ import uvloop
 from aiohttp import web
 
 from tests.bench.population import Obj, Pool, Population
+from tests.bench.rest import answer, missing, parts, scale_of
 
 PAGE_ITEMS: Final = 500
 BOOKMARK_PERIOD_S: Final = 30.0
@@ -58,36 +59,31 @@ class StandIn:
         return web.Response(text="ok")
 
     async def _written(self, _request: web.Request) -> web.Response:
-        return _json(dict(self._writes))
+        return answer(dict(self._writes))
 
     async def _resource(self, request: web.Request) -> web.StreamResponse:
-        steps = request.path.strip("/").split("/")
-        steps = steps[2:] if steps[0] == "api" else steps[3:]
-        namespace = ""
-        if steps[0] == "namespaces" and len(steps) > 2:
-            namespace, steps = steps[1], steps[2:]
-        plural, name, subresource = (*steps, "", "")[:3]
+        namespace, plural, name, subresource = parts(request.path)
         if request.method == "GET" and not name:
             return await self._collection(request, plural)
         if request.method != "GET":
             self._writes[subresource or plural] += 1
         body = orjson.loads(await request.read()) if request.method != "GET" else {}
         if plural not in self._objects:  # events, and whatever else nobody reads here
-            return _json(body, 201) if request.method == "POST" else _missing()
+            return answer(body, 201) if request.method == "POST" else missing()
         stored = self._objects[plural].get((namespace, name))
         if stored is None:
-            return _missing()
+            return missing()
         if subresource == "scale":
-            return _json(_scale(stored))
+            return answer(scale_of(stored))
         if subresource == "binding":
             return self._bind(stored, body)
         if request.method == "PATCH" and isinstance(body, dict):
             stored = self._change(plural, stored, body)
-        return _json(stored)
+        return answer(stored)
 
     async def _collection(self, request: web.Request, plural: str) -> web.StreamResponse:
         if plural not in self._objects:
-            return _missing()
+            return missing()
         if request.query.get("watch") == "true":
             return await self._watch(request, plural)
         if plural not in self._pages:
@@ -135,7 +131,7 @@ class StandIn:
             "status": {"conditions": [bound]},
         }
         self._change("pods", pod, patch)
-        return _json({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}, 201)
+        return answer({"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}, 201)
 
     def _change(self, plural: str, stored: Obj, patch: Obj) -> Obj:
         changed: Obj = _merged(copy.deepcopy(stored), patch)
@@ -164,25 +160,6 @@ def _merged(value: Any, patch: Any) -> Any:
         else:
             merged[key] = _merged(merged.get(key), part)
     return merged
-
-
-def _scale(stateful_set: Obj) -> Obj:
-    metadata, spec = stateful_set["metadata"], stateful_set["spec"]
-    return {
-        "kind": "Scale",
-        "apiVersion": "autoscaling/v1",
-        "metadata": {key: metadata[key] for key in ("name", "namespace", "uid", "resourceVersion")},
-        "spec": {"replicas": spec["replicas"]},
-        "status": {"replicas": spec["replicas"]},
-    }
-
-
-def _json(body: object, status: int = 200) -> web.Response:
-    return web.Response(body=orjson.dumps(body), status=status, content_type="application/json")
-
-
-def _missing() -> web.Response:
-    return _json({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, 404)
 
 
 def pool_from(text: str) -> Pool:

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from extender.kube.api import PODS, Obj
-from tests.bench.cluster import CONTROLLERS, KUBELETS, Cluster, followed, running, stream
 from tests.bench.latency import cpu_seconds
 from tests.bench.options import Options
 from tests.bench.peers.build import noop_program
+from tests.bench.real_cluster import CONTROLLERS, KUBELETS, Cluster, followed, running, stream
 from tests.bench.result import Result, Value
 from tests.e2e.objects import MANIFESTS, extender_at, load
 from tests.e2e.processes import Probe, Process, free_port

@@ -34,10 +34,10 @@ class Stopwatch:
         return result
 
 
-def percentile(values: Sequence[float], percent: int) -> float:
+def percentile(values: Sequence[float], percent: float) -> float:
     """The smallest value that at least ``percent`` of them do not exceed; 0 of none."""
     ordered = sorted(values)
-    return ordered[max(0, -(-len(ordered) * percent // 100) - 1)] if ordered else 0.0
+    return ordered[max(0, int(-(-len(ordered) * percent // 100)) - 1)] if ordered else 0.0
 
 
 def median(values: Sequence[float]) -> float:
