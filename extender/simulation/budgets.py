@@ -13,6 +13,8 @@ from math import inf
 from typing import Final
 
 from extender.core.rebalance.absence import epoch_s
+from extender.sim.clock import wall_clock
+from extender.simulation.excuses import Circumstances
 from extender.simulation.facts import Pool, Told, VPod
 
 LIMITED: Final = frozenset({"Compaction", "Policy"})
@@ -53,28 +55,14 @@ class _Periods:
 
 
 class Budgets:
-    """One run's moves by compaction and policy. ``now_of``: an actor's wall clock, epoch seconds."""
+    """One run's moves by compaction and policy."""
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        *,
-        lasts_s: float,
-        now_of: Callable[[str], float],
-        wall_clock: Callable[[], float],
-        unsure: Callable[[], int],
-        ledger_failed_at: Callable[[str, str], float],
-    ) -> None:
-        """``lasts_s``: how old what a decision goes by may be. ``unsure``: how many writes have got no answer so far.
-
-        ``ledger_failed_at``: the loop's time at which a write of a pod last failed for an actor.
-        """
+    def __init__(self, clock: Callable[[], float], circumstances: Circumstances) -> None:
         self._clock = clock
-        self._lasts_s = lasts_s
-        self._now_of = now_of
-        self._wall_clock = wall_clock
-        self._unsure = unsure
-        self._ledger_failed_at = ledger_failed_at
+        self._lasts_s = circumstances.excuse_s
+        self._now_of = circumstances.now_of
+        self._unsure = circumstances.unsure
+        self._ledger_failed_at = circumstances.ledger_failed_at
         self._limits: dict[str, list[tuple[float, Limits]]] = {}
         self._periods: dict[tuple[str, str], _Periods] = {}
         self._ahead: dict[str, tuple[float, float]] = {}
@@ -91,9 +79,13 @@ class Budgets:
 
     def wrote(self, actor: str) -> None:
         """It is there, and shows its clock."""
-        ahead = round(self._now_of(actor) - self._wall_clock(), 3)
+        ahead = round(self._now_of(actor) - wall_clock(), 3)
         if self._ahead.setdefault(actor, (0.0, -inf))[0] != ahead:
             self._ahead[actor] = (ahead, self._clock())
+
+    def clock_was_wrong(self, actor: str) -> bool:
+        """Whether its wall clock has ever been seen off the true time."""
+        return self._ahead.get(actor, (0.0, -inf)) != (0.0, -inf)
 
     def problems(self, actor: str, pool: Pool, old: VPod, new: VPod, made: Sequence[Told]) -> list[str]:
         """What is wrong with moves that a status has just told; ``made``: as far as they were made."""

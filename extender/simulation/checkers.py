@@ -13,18 +13,17 @@ a pod annotated, an ordinal that is gone, a ledger that a person has edited. A c
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from math import inf
 from typing import Final
 
 from extender.core.names import ZONE_LABEL
 from extender.kube.api import Obj
 from extender.sim.apiserver.store import Change
-from extender.sim.clock import wall_clock
 from extender.sim.faults import ACTOR
 from extender.simulation.budgets import Budgets
-from extender.simulation.excuses import EXCUSE_S, Excuses
-from extender.simulation.facts import POOL, SLOTS, Pod, Pool, VPod, read_pod, read_vpod
+from extender.simulation.excuses import Circumstances, Excuses
+from extender.simulation.facts import POOL, SLOTS, Pod, Pool, VPod, is_ready, read_pod, read_vpod
 from extender.simulation.ledgers import write_problems
 from extender.simulation.moves import SPREADING, MoveChecker
 from extender.simulation.settled import Stored
@@ -43,21 +42,12 @@ class Checkers:
     def __init__(
         self,
         trace: Callable[[str], None] = lambda _line: None,
-        *,
-        excuse_s: float = EXCUSE_S,
-        now_of: Callable[[str], float] = lambda _actor: wall_clock(),
-        two_lead: Callable[[], bool] = lambda: False,
-        unsure: Callable[[], int] = lambda: 0,
-        ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf,
+        circumstances: Circumstances | None = None,
     ) -> None:
-        """``now_of``: an actor's own wall clock, epoch seconds. ``two_lead``: what the service writes may cross; I1 holds.
-
-        ``unsure``: how many writes so far have been done, or are on their way, without an answer to their writer.
-        ``ledger_failed_at``: the loop's time at which a write of a pod last failed for an actor.
-        """
-        self._two_lead = two_lead
+        circumstances = circumstances or Circumstances()
+        self._two_lead = circumstances.two_lead
         self._trace = trace
-        self._excuse_s = excuse_s
+        self._excuse_s = excuse_s = circumstances.excuse_s
         self.violations: list[str] = []
         self.give_up: Callable[[], object] = lambda: None
         """Called once there is no more to learn from the run."""
@@ -70,19 +60,12 @@ class Checkers:
         """Plural -> time of its last write."""
         self._clock = asyncio.get_running_loop().time
         self._excuses = Excuses(self._clock, excuse_s)
-        self._budgets = Budgets(
-            self._clock,
-            lasts_s=excuse_s,
-            now_of=now_of,
-            wall_clock=wall_clock,
-            unsure=unsure,
-            ledger_failed_at=ledger_failed_at,
-        )
+        self._budgets = Budgets(self._clock, circumstances)
         self._moves = MoveChecker(
             self.stored,
             self._excuses,
             self._budgets,
-            now_of=now_of,
+            circumstances,
             was_broken=self._was_broken,
             violated=self._violated,
         )
@@ -137,11 +120,12 @@ class Checkers:
         slots, raised = pool.slots, pool.min_pods_per_vpod
         if pool.profile in SPREADING:
             self._excuses.note(f"profile {pool.name}")
-        if pool.reschedule:
-            self._excuses.note(f"reschedule {pool.name}")
         if before is not None and not pool.dry_run:
             self._excuses.note(f"moving {pool.name}")
         pool.read(after["spec"])
+        pool.limits_seen.append(
+            (self._clock(), inf if pool.reschedule_after_s is None else pool.reschedule_after_s)
+        )
         if pool.slots != slots:
             too_much = (name for name in self._every_pod(pool) if self._needed(name) > pool.slots)
             self._unrepaired |= dict.fromkeys(too_much, "slotsPerPod has changed")
@@ -187,12 +171,24 @@ class Checkers:
             ordinals = range(start, start + after["spec"]["replicas"])
             if ordinals != pool.ordinals:
                 self._trace(f"    ordinals of {pool.name} are {ordinals}")
+            if ACTOR.get().startswith(SERVICE) and not self._two_lead():
+                self._check_i3(pool, set(pool.ordinals) - set(ordinals))
             # Also what comes: until now it was gone.
             for ordinal in set(pool.ordinals) ^ set(ordinals):
                 self._excuses.note(f"gone {pool.name}-{ordinal}")
             pool.ordinals = ordinals
 
-    def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
+    def _check_i3(self, pool: Pool, removed: Collection[int]) -> None:
+        """Who scales a pool down takes away no pod on which anything is published."""
+        for ordinal in sorted(removed):
+            for key in self._published(f"{pool.name}-{ordinal}"):
+                if not self._was_edited(key):
+                    self._violated(f"I3: {ACTOR.get()} removed {pool.name}-{ordinal}, which {key} is on")
+
+    def _node_changed(self, before: Obj | None, after: Obj | None) -> None:
+        node = (after or before or {})["metadata"]["name"]
+        ready = after is not None and is_ready(after)
+        self._moves.presence.node_seen(node, ready=ready, pods=self.pods.values())
         if after is None:
             return
         name = after["metadata"]["name"]
@@ -226,9 +222,11 @@ class Checkers:
             name = (before or {})["metadata"]["name"]
             self.pods.pop(name, None)
             self._last_read.pop(name, None)
+            self._moves.presence.pod_gone(name)
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
         self._last_read[pod.name] = after
+        self._moves.pod_seen(pod)
         if pod != old:
             gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
             self._trace(f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}")

@@ -2,10 +2,31 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
+
+from extender.sim.clock import wall_clock
 
 EXCUSE_S: Final = 60.0
 """A decision may be that old when it is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What the checkers are told of a run, besides what is written in it."""
+
+    excuse_s: float = EXCUSE_S
+    """How old what a decision goes by may be when it is written, at the most."""
+    late_s: float = EXCUSE_S
+    """The same of this run: less, where nothing in it makes views or writes late."""
+    now_of: Callable[[str], float] = lambda _actor: wall_clock()
+    """An actor's own wall clock, epoch seconds."""
+    two_lead: Callable[[], bool] = lambda: False
+    """Whether what the service writes may cross; I1 holds."""
+    unsure: Callable[[], int] = lambda: 0
+    """How many writes so far have been done, or are on their way, without an answer to their writer."""
+    ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf
+    """The loop's time at which a write of a pod last failed for an actor."""
 
 
 @dataclass

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import orjson
 
 from extender.kube.api import Obj
+
+N = TypeVar("N", int, float)
 
 PLACEMENTS: Final = "vreplica.dev/placements"
 SLOTS: Final = "vreplica.dev/slots"
@@ -31,6 +33,7 @@ class Pod:
     text: str | None
     marked: bool
     deleting: bool
+    ready: bool = True
 
     @property
     def total(self) -> int:
@@ -99,12 +102,14 @@ class Pool:
     period_s: float = 100.0
     cooldown_s: float = 300.0
     dry_run: bool = False
-    reschedule: bool = False
+    reschedule_after_s: float | None = None
     ordinals: range = field(default_factory=lambda: range(0))
     slots_seen: list[tuple[float, int]] = field(default_factory=list)
     """(since when, slotsPerPod), the present one last."""
     raised_seen: list[tuple[float, int]] = field(default_factory=list)
     """(since when, minPodsPerVPod)."""
+    limits_seen: list[tuple[float, float]] = field(default_factory=list)
+    """(since when, rescheduleAfterSeconds), inf where there is none."""
 
     def read(self, spec: Obj) -> None:
         """Take a pool's spec."""
@@ -118,7 +123,7 @@ class Pool:
         self.period_s = spec.get("scaleDownPeriodSeconds", 100)
         self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
-        self.reschedule = spec.get("rescheduleAfterSeconds") is not None
+        self.reschedule_after_s = spec.get("rescheduleAfterSeconds")
 
     @property
     def names(self) -> set[str]:
@@ -130,7 +135,7 @@ class Pool:
         earlier = [number for at, number in seen if at < since]
         return max([number for at, number in seen if at >= since] + earlier[-1:], default=0)
 
-    def least_lately(self, seen: list[tuple[float, int]], since: float) -> int:
+    def least_lately(self, seen: list[tuple[float, N]], since: float) -> N:
         """The smallest number that was in force at any time since then."""
         earlier = [number for at, number in seen if at < since]
         return min([number for at, number in seen if at >= since] + earlier[-1:], default=0)
@@ -138,6 +143,18 @@ class Pool:
     def most(self, vpod: VPod) -> int:
         """vreplicas that it may have: minPodsPerVPod raises what is wanted."""
         return max(vpod.wanted, self.min_pods_per_vpod) if vpod.wanted else 0
+
+
+def ordinal_of(pod_name: str) -> int:
+    """Of a pod's name; a high one where there is none."""
+    digits = pod_name.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else 2**31
+
+
+def is_ready(obj: Obj) -> bool:
+    """A pod's or node's Ready condition."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 
 def read_pod(obj: Obj) -> Pod:
@@ -155,6 +172,7 @@ def read_pod(obj: Obj) -> Pod:
         text=annotations.get(PLACEMENTS),
         marked=any(annotations.get(mark) == "true" for mark in MARKS),
         deleting=bool(metadata.get("deletionTimestamp")),
+        ready=is_ready(obj),
     )
 
 

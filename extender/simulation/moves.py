@@ -1,13 +1,16 @@
 """I4: what leaves a pod has a reason that is told, and that the store knows of; compaction and policy keep to their limits."""
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from extender.core.rebalance.absence import epoch_s
 from extender.sim.faults import ACTOR
 from extender.simulation.budgets import WRITE_S, Budgets
-from extender.simulation.excuses import Excuses
-from extender.simulation.facts import TOLD_CHARS_MAX, Told, VPod
+from extender.simulation.evenness import is_better
+from extender.simulation.excuses import Circumstances, Excuses
+from extender.simulation.facts import TOLD_CHARS_MAX, Pod, Pool, Told, VPod, ordinal_of
+from extender.simulation.presence import ROUNDED_S, Presence
 from extender.simulation.settled import Stored
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
@@ -22,16 +25,21 @@ class MoveChecker:
         stored: Stored,
         excuses: Excuses,
         budgets: Budgets,
+        circumstances: Circumstances,
         *,
-        now_of: Callable[[str], float],
         was_broken: Callable[[str], bool],
         violated: Callable[[str], None],
     ) -> None:
         """``was_broken``: whether a pod's ledger was wrong by somebody else's doing lately."""
+        self._clock = excuses.clock
+        self._late_s = circumstances.late_s
+        self.presence = Presence(excuses.clock)
+        self._nodes: dict[str, tuple[str, float]] = {}
+        """Pod name -> (the node where it stands or last stood, since when it has not been another one)."""
         self._stored = stored
         self._excuses = excuses
         self._budgets = budgets
-        self._now_of = now_of
+        self._now_of = circumstances.now_of
         self._was_broken = was_broken
         self._violated = violated
         self.made: dict[str, int] = {}
@@ -64,6 +72,8 @@ class MoveChecker:
                     f"I4: {ACTOR.get()} took {left} of {new.key} (wants {new.wanted}) off {name} and told no "
                     f"reason: {dict(old.placements)} became {dict(new.placements)}, {new.moved}"
                 )
+        if not excused and old.total == new.total:
+            self._check_better(old, new, made)
         if new.moved == old.moved:
             return  # told before: what leaves now may be what is not wanted any more
         for problem in self._budgets.problems(ACTOR.get(), self._stored.pool_of(new), old, new, made):
@@ -83,14 +93,44 @@ class MoveChecker:
                 or holds(f"weight {vpod.key}")
                 or holds(f"slots {pool.name}")
             ),
-            "Reschedule": pool.reschedule or holds(f"reschedule {pool.name}"),
-            "Compaction": moving and _ordinal(move.to_pod) < _ordinal(name),
+            "Reschedule": self._was_absent(name, pool),
+            "Compaction": moving and ordinal_of(move.to_pod) < ordinal_of(name),
             "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),
         }
         return by_reason.get(move.reason, False)
 
+    def pod_seen(self, pod: Pod) -> None:
+        """It was written."""
+        self.presence.pod_seen(pod)
+        node, _ = self._nodes.get(pod.name, ("", -inf))
+        if pod.node and pod.node != node:
+            self._nodes[pod.name] = (pod.node, self._clock() if node else -inf)
 
-def _ordinal(pod_name: str) -> int:
-    """Of a pod's name; a high one where there is none."""
-    digits = pod_name.rpartition("-")[2]
-    return int(digits) if digits.isdigit() else 2**31
+    def _was_absent(self, name: str, pool: Pool) -> bool:
+        """Whether a pod was not Ready for as long as its pool waits, in the eyes of whoever may have decided it."""
+        since = self._clock() - self._late_s
+        absent_s = self.presence.longest(name, since)
+        limit_s = pool.least_lately(pool.limits_seen, since)
+        if self._budgets.clock_was_wrong(ACTOR.get()):
+            limit_s = 0.0
+        return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
+
+    def _check_better(self, old: VPod, new: VPod, made: list[Told]) -> None:
+        """Policy moves for something: as far as nothing else has changed, the vpod stands better than before."""
+        pool = self._stored.pool_of(new)
+        if not made or {move.reason for move in made} != {"Policy"}:
+            return
+        since = self._clock() - self._late_s
+        if self._excuses.holds(f"profile {pool.name}") or any(
+            self._nodes.get(name, ("", inf))[1] > since for name in {*old.placements, *new.placements}
+        ):
+            return  # it may have been decided for another profile, or when pods stood elsewhere
+        if not is_better(pool.profile, made, (old.placements, new.placements), self._place_of):
+            self._violated(
+                f"I4: {ACTOR.get()} moved {new.key} by policy {pool.profile}, which is no better for it: "
+                f"{dict(old.placements)} became {dict(new.placements)}"
+            )
+
+    def _place_of(self, pod_name: str) -> tuple[str, str]:
+        node, _ = self._nodes.get(pod_name, ("", 0.0))
+        return self._stored.zone_of.get(node, ""), node

@@ -10,8 +10,8 @@ import asyncio
 import random
 import traceback
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,7 @@ from extender.sim.clock import run_virtual
 from extender.sim.faults import FaultRates, named
 from extender.simulation.checkers import Checkers
 from extender.simulation.draws import drawn_delays, drawn_faults, drawn_last, drawn_scale
-from extender.simulation.excuses import EXCUSE_S
+from extender.simulation.excuses import EXCUSE_S, Circumstances
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.simulation.workload import Workload
 from extender.simulation.world import Replica, World
@@ -38,10 +38,19 @@ QUIET_S: Final = 60.0
 """Besides a pool's period and cool-down: for so long nothing is written at rest."""
 REST_TIMEOUT_S: Final = 3600.0
 """Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
+RUN_MAX_S: Final = 2 * (SETTLE_TIMEOUT_S + REST_TIMEOUT_S)
+EVENT_MAX_S: Final = 60.0
+"""Of virtual time, an event in the mean; half a second is usual. Nothing in a run may wait without a limit."""
 EVENTS: Final = 500
 """Of the workload, that do something."""
 UNANSWERED: Final = ("write_late", "status_reply_lost", "patch_reply_lost", "reply_lost", "partition")
 """Faults after which a writer does not know what of its moves was made."""
+LATENING: Final = tuple(
+    item.name for item in fields(FaultRates) if item.metadata.get("per") in {"write", "call", "list", "event"}
+)
+"""Faults of calls and watches: each makes somebody look or write again, later."""
+PROMPT_S: Final = 5.0
+"""A decision's age where no fault makes views or writes late: nothing but the network's milliseconds, and retries."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
 
@@ -152,6 +161,12 @@ def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, fl
     return FaultRates().with_rates({**rates, **delays}), acts
 
 
+def is_late(rates: FaultRates, mischief: Mapping[str, float]) -> bool:
+    """Whether any fault of a run delays what replicas see, or what they write."""
+    of_network = any(getattr(rates, kind) for kind in LATENING)
+    return of_network or any(mischief.get(kind) for kind in ("pauseReplica", "apiServerOutage"))
+
+
 class _Once:
     """Cancels a task, once."""
 
@@ -173,27 +188,36 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
-    checkers = Checkers(
-        world.trace,
+    circumstances = Circumstances(
         excuse_s=excuse_s,
+        late_s=excuse_s if is_late(rates, mischief) else PROMPT_S,
         now_of=world.now_of,
         two_lead=world.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
         ledger_failed_at=world.ledger_failed_at,
     )
+    checkers = Checkers(world.trace, circumstances)
     world.cluster.server.store.subscribers.append(checkers.on_change)
     given_up = _Once(asyncio.current_task())
     checkers.give_up = given_up.cancel
+    limit = asyncio.timeout(RUN_MAX_S + EVENT_MAX_S * trial.events)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:
-        async with world:
-            await workload.run(trial.events)
-            await workload.calm_down()
-            outcome.problems += await settle(world, checkers, outcome)
-            outcome.problems += checkers.violations + world.problems
-            changed = world.cluster.server.store.changed_by_readers()
-            outcome.problems += [f"the event of {name} was changed by who has read it" for _, name in changed]
-            outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
+        async with limit:
+            async with world:
+                await workload.run(trial.events)
+                await workload.calm_down()
+                outcome.problems += await settle(world, checkers, outcome)
+                outcome.problems += checkers.violations + world.problems
+                changed = world.cluster.server.store.changed_by_readers()
+                outcome.problems += [
+                    f"the event of {name} was changed by who has read it" for _, name in changed
+                ]
+                outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        outcome.problems += [*checkers.violations, "given up: something is waited for that never comes"]
     except asyncio.CancelledError:
         if not given_up.cancelled:
             raise

@@ -135,7 +135,9 @@ class Stored:
     def _must_go(self, pool: Pool, name: str) -> bool:
         """Whether what is on a pod shall be elsewhere: it is marked, or waits for a node for too long."""
         pod = self.pods.get(name)
-        return (pod is not None and pod.marked) or (pool.reschedule and (pod is None or not pod.node))
+        return (pod is not None and pod.marked) or (
+            pool.reschedule_after_s is not None and (pod is None or not pod.node)
+        )
 
     def _free(self, vpod: VPod) -> dict[str, int]:
         pool = self.pool_of(vpod)

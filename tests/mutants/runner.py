@@ -23,7 +23,7 @@ from typing import Final
 from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
 
 CATCHER_TIMEOUT_S: Final = 180.0
-"""Of one mutant; one that never ends is as good as caught, for it would not pass."""
+"""Of one command on one mutant. That it does not end is no proof, but where the mutant says so (``hangs``)."""
 BASELINE_TIMEOUT_S: Final = 600.0
 SOMETHING_FAILED: Final = 1
 """Exit code of pytest, and of ``vreplica simulate``, where something was wrong; others say that nothing was found out."""
@@ -38,6 +38,7 @@ class Verdict(StrEnum):
     """What became of a mutant."""
 
     KILLED = "killed"
+    HUNG = "HUNG"
     SURVIVED = "SURVIVED"
     DOES_NOT_APPLY = "does not apply"
     BROKEN = "not run"
@@ -107,15 +108,19 @@ class Copy:
         return Outcome(mutant, verdict, time.monotonic() - began, said)
 
     def _verdict(self, mutant: Mutant) -> tuple[Verdict, str]:
+        hung = False
         for command in _commands([*mutant.tests, "-x"] if mutant.tests else [], mutant.simulations):
             try:
                 ended = self._run(command, timeout_s=CATCHER_TIMEOUT_S)
             except subprocess.TimeoutExpired:
+                hung = True
                 continue
             if not ended.returncode:
                 return Verdict.SURVIVED, f"passes: {' '.join(command)}"
             if ended.returncode != SOMETHING_FAILED:
                 return Verdict.BROKEN, _last_lines(ended.stdout + ended.stderr)
+        if hung and not mutant.hangs:
+            return Verdict.HUNG, f"its catcher did not end within {CATCHER_TIMEOUT_S:g} s"
         return Verdict.KILLED, ""
 
     def _run(

@@ -301,6 +301,17 @@ SCALE_DOWN = (
         (f"{_LEAVES}test_a_pod_that_holds_anything_stays_and_all_below_it",),
     ),
     Mutant(
+        "pods that hold something are removed",
+        _DOWN,
+        "return not (pod.claims or pod.held or expected_back or unreadable)",
+        "return True",
+        "nothing is lost",
+        (
+            f"{_LEAVES}test_a_pod_that_holds_anything_stays_and_all_below_it",
+            "simulate --seed 7000 --seeds 4 --events 60 --profile tests/mutants/failing_nodes.yaml",
+        ),
+    ),
+    Mutant(
         "open pods are removed",
         _DOWN,
         "if not state.closed & 1 << ordinal or not (pod is None or holds_nothing(pod)):",

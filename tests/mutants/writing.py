@@ -287,6 +287,17 @@ LOOPS = (
         (f"{_BUDGET}test_what_one_look_has_spent_the_next_one_has_not",),
     ),
     Mutant(
+        "a pod that is not Ready is given up at once",
+        "extender/core/rebalance/absence.py",
+        "name: since + limit for",
+        "name: since for",
+        "a restart would move everything",
+        (
+            "tests/core/test_absence.py::test_a_pod_that_is_not_ready_is_given_up_after_the_time_that_its_condition_says",
+            "simulate --seed 7000 --seeds 4 --events 60 --profile tests/mutants/failing_nodes.yaml",
+        ),
+    ),
+    Mutant(
         "no cool-down",
         _EVICTOR,
         "            cooling=cooling,\n",

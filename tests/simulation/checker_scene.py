@@ -1,9 +1,10 @@
 """Changes made by hand, for the checkers to look at: pods, vpods, pools and nodes as the API server would store them."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 import orjson
 
@@ -13,7 +14,10 @@ from extender.sim.apiserver.store import Change, Entry
 from extender.sim.clock import EPOCH_S, run_virtual
 from extender.sim.faults import ACTOR
 from extender.simulation.checkers import Checkers
+from extender.simulation.excuses import Circumstances
 from extender.simulation.facts import PLACEMENTS, POOL, SLOTS
+
+P = ParamSpec("P")
 
 REPLICA = "replica-1"
 PERSON = ""
@@ -23,7 +27,7 @@ class CheckerScene:
     """The store as the checkers see it. Every method is one write, by ``actor``; ``found`` is what they say of it."""
 
     def __init__(self, **of_checkers: Any) -> None:
-        self.checkers = Checkers(**of_checkers)
+        self.checkers = Checkers(circumstances=Circumstances(**of_checkers))
         self._objects: dict[tuple[str, str], Obj] = {}
         self._versions = 0
 
@@ -69,8 +73,10 @@ class CheckerScene:
         slots: int = 4,
         uid: str = "1",
     ) -> None:
-        """A pod of the pool that its name tells, bound to a node or (node "") not."""
-        self.write("pods", name, pod_object(name, ledger, node=node, slots=slots, uid=uid), actor)
+        """A pod of the pool that its name tells, bound to a node or (node "") not; as Ready as it was."""
+        known = self._objects.get(("pods", name), {})
+        obj = pod_object(name, ledger, node=node, slots=slots, uid=uid)
+        self.write("pods", name, {**obj, "status": known.get("status", {})}, actor)
 
     def vpod(
         self,
@@ -126,13 +132,13 @@ def stamp(at_s: float) -> str:
     return f"{datetime.fromtimestamp(EPOCH_S + at_s, UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
-def in_virtual_time(play: Callable[[], Any]) -> Callable[[], None]:
+def in_virtual_time(play: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
     """An async test that runs in virtual time."""
 
-    def run() -> None:
-        run_virtual(play())
+    @wraps(play)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        run_virtual(play(*args, **kwargs))
 
-    run.__name__, run.__doc__ = play.__name__, play.__doc__
     return run
 
 

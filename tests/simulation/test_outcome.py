@@ -8,6 +8,7 @@ from extender.sim.faults import Crashed
 from extender.simulation import command, run
 from extender.simulation.command import SimulateOptions, run_simulation, trials
 from extender.simulation.run import Trial, simulate
+from extender.simulation.workload import Workload
 
 pytestmark = pytest.mark.sim
 
@@ -33,6 +34,15 @@ def test_any_error_that_ends_a_run_is_a_problem_of_its_seed(
     (problem,) = simulate(1).problems
     assert problem.startswith(f"{type(error).__name__}: ")
     assert "raised in broken, test_outcome.py:" in problem
+
+
+def test_a_run_in_which_something_is_waited_for_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    async def never(_workload: Workload) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Workload, "calm_down", never)
+    monkeypatch.setattr(run, "RUN_MAX_S", 100.0)
+    assert simulate(Trial(1, events=1)).problems == ["given up: something is waited for that never comes"]
 
 
 def test_a_person_who_interrupts_ends_all_seeds(monkeypatch: pytest.MonkeyPatch):

@@ -1,0 +1,203 @@
+"""Whether the reason that a move tells is true: how long its pod was not Ready, whether the vpod stands better, who removed what."""
+
+from typing import Any
+
+import pytest
+
+from extender.kube.api import Obj
+from extender.simulation.evenness import unevenness
+from extender.simulation.excuses import EXCUSE_S
+from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later, pod_object, stamp
+
+pytestmark = pytest.mark.sim
+
+LIMIT_S = 30
+PROMPT: dict[str, Any] = {"late_s": 1.0}
+"""Nothing is late, so what is checked is checked to seconds."""
+
+
+def condition(ready: bool) -> Obj:
+    return {"conditions": [{"type": "Ready", "status": str(ready)}]}
+
+
+def seen(
+    scene: CheckerScene, name: str, ready: bool, *, node: str = "n", ledger: dict[str, int] | None = None
+) -> None:
+    obj = pod_object(name, ledger or {}, node=node, slots=100)
+    scene.write("pods", name, {**obj, "status": condition(ready)}, PERSON)
+
+
+def node_is(scene: CheckerScene, name: str, ready: bool, zone: str = "z") -> None:
+    labels = {"topology.kubernetes.io/zone": zone}
+    scene.write(
+        "nodes", name, {"metadata": {"name": name, "labels": labels}, "status": condition(ready)}, PERSON
+    )
+
+
+def moved(scene: CheckerScene, reason: str, before: dict[str, int], after: dict[str, int]) -> list[str]:
+    """What is said of a move of one vreplica between two placements of t/v."""
+    for name in {*before, *after}:
+        node = scene.checkers.pods[name].node if name in scene.checkers.pods else NODES[name]
+        scene.pod(name, {"t/v": 9}, actor=PERSON, node=node, slots=100)
+    scene.vpod("v", sum(before.values()), before, actor=PERSON)
+    scene.checkers._edited.clear()  # it is the scene that has placed it, and no person that has forged it
+    scene.checkers._unrepaired.clear()
+    source = next(name for name, count in before.items() if after.get(name, 0) < count)
+    target = next(name for name, count in after.items() if before.get(name, 0) < count)
+    told = f"1 vreplicas moved from {source} to {target} ({reason})"
+    scene.vpod("v", sum(after.values()), after, moved=(told, stamp(scene.checkers._clock())))
+    return [line for line in scene.found if line.startswith(("I4", "I3"))]
+
+
+NODES = {"a-0": "n-a1", "a-1": "n-a1", "a-2": "n-a2", "a-3": "n-b1"}
+ZONES = {"n-a1": "a", "n-a2": "a", "n-b1": "b"}
+
+
+def waiting_scene(limit_s: int | None = LIMIT_S, **of_checkers: Any) -> CheckerScene:
+    scene = CheckerScene(**(of_checkers or PROMPT))
+    scene.pool(slots=100, ordinals=4, rescheduleAfterSeconds=limit_s)
+    node_is(scene, "n", ready=True)
+    return scene
+
+
+def rescheduled(scene: CheckerScene) -> list[str]:
+    return moved(scene, "Reschedule", {"a-1": 2}, {"a-1": 1, "a-0": 1})
+
+
+class TestReschedule:
+    @in_virtual_time
+    async def test_a_pod_that_was_not_ready_for_as_long_as_the_pool_waits_may_be_left(self):
+        scene = waiting_scene()
+        seen(scene, "a-1", ready=True)
+        seen(scene, "a-1", ready=False)
+        await later(LIMIT_S)
+        assert rescheduled(scene) == []
+
+    @in_virtual_time
+    async def test_one_that_was_not_ready_for_less_may_not(self):
+        scene = waiting_scene()
+        seen(scene, "a-1", ready=True)
+        seen(scene, "a-1", ready=False)
+        await later(LIMIT_S - 5)
+        assert len(rescheduled(scene)) == 1
+
+    @in_virtual_time
+    async def test_one_that_has_come_back_may_not_be_left_for_what_is_long_over(self):
+        scene = waiting_scene()
+        seen(scene, "a-1", ready=True)
+        seen(scene, "a-1", ready=False)
+        await later(LIMIT_S)
+        seen(scene, "a-1", ready=True)
+        await later(5)
+        assert len(rescheduled(scene)) == 1
+
+    @in_virtual_time
+    async def test_a_pod_of_that_name_goes_on_with_the_absence_of_the_last_one(self):
+        scene = waiting_scene()
+        seen(scene, "a-1", ready=True)
+        scene.write("pods", "a-1", None, PERSON)
+        await later(LIMIT_S / 2)
+        seen(scene, "a-1", ready=False)
+        await later(LIMIT_S / 2)
+        assert rescheduled(scene) == []
+
+    @in_virtual_time
+    async def test_a_node_that_is_not_ready_takes_its_pods_with_it(self):
+        scene = waiting_scene()
+        seen(scene, "a-1", ready=True)
+        node_is(scene, "n", ready=False)
+        await later(LIMIT_S)
+        assert rescheduled(scene) == []
+
+    @in_virtual_time
+    async def test_a_pool_without_a_limit_leaves_none(self):
+        scene = waiting_scene(limit_s=None)
+        seen(scene, "a-1", ready=True)
+        seen(scene, "a-1", ready=False)
+        await later(1000)
+        assert len(rescheduled(scene)) == 1
+
+    @in_virtual_time
+    async def test_where_views_are_late_a_short_absence_may_have_looked_long_and_none_may_not(self):
+        scene = waiting_scene(late_s=EXCUSE_S)
+        seen(scene, "a-1", ready=True)
+        await later(1000)
+        assert len(rescheduled(scene)) == 1
+        seen(scene, "a-1", ready=False)
+        seen(scene, "a-1", ready=True)
+        assert rescheduled(scene) == []
+
+    @in_virtual_time
+    async def test_a_leader_whose_clock_is_wrong_counts_wrongly(self):
+        scene = waiting_scene(late_s=1.0, now_of=lambda _actor: 0.0)
+        seen(scene, "a-1", ready=True)
+        seen(scene, "a-1", ready=False)
+        await later(1)
+        scene.pod("a-0", {})  # so the replica has shown its clock
+        assert rescheduled(scene) == []
+
+
+def spreading_scene(profile: str = "spread") -> CheckerScene:
+    scene = CheckerScene(**PROMPT)
+    scene.pool(slots=100, ordinals=4, profile=profile)
+    for node, zone in ZONES.items():
+        node_is(scene, node, ready=True, zone=zone)
+    return scene
+
+
+BETTER = [
+    ("spread", {"a-0": 2, "a-3": 0}, {"a-0": 1, "a-3": 1}),  # another zone
+    ("ha", {"a-0": 2}, {"a-0": 1, "a-2": 1}),  # another node
+    ("spread", {"a-0": 2}, {"a-0": 1, "a-1": 1}),  # another pod
+    ("pack", {"a-1": 2}, {"a-1": 1, "a-0": 1}),
+]
+NO_BETTER = [
+    ("spread", {"a-0": 1}, {"a-1": 1}),  # the same
+    ("spread", {"a-0": 1, "a-3": 1}, {"a-0": 2}),  # worse
+    ("ha", {"a-2": 2, "a-3": 3}, {"a-2": 1, "a-3": 4}),  # a pod's load counts less than its zone's
+    ("pack", {"a-0": 2}, {"a-0": 1, "a-1": 1}),
+    ("default", {"a-1": 2}, {"a-1": 1, "a-0": 1}),  # it wants nothing
+]
+
+
+class TestPolicy:
+    @pytest.mark.parametrize(("profile", "before", "after"), BETTER)
+    @in_virtual_time
+    async def test_a_move_after_which_a_vpod_stands_better(self, profile, before, after):
+        assert moved(spreading_scene(profile), "Policy", before, after) == []
+
+    @pytest.mark.parametrize(("profile", "before", "after"), NO_BETTER)
+    @in_virtual_time
+    async def test_a_move_that_makes_nothing_better(self, profile, before, after):
+        assert moved(spreading_scene(profile), "Policy", before, after) != []
+
+    def test_a_zone_weighs_more_than_a_node_and_that_more_than_a_pod(self):
+        def place_of(name: str) -> tuple[str, str]:
+            return ZONES[NODES[name]], NODES[name]
+
+        all_on_one, pods, nodes, zones = (
+            unevenness(placements, place_of)
+            for placements in ({"a-0": 2}, {"a-0": 1, "a-1": 1}, {"a-0": 1, "a-2": 1}, {"a-0": 1, "a-3": 1})
+        )
+        assert all_on_one > pods > nodes > zones
+
+
+class TestScalingDown:
+    @in_virtual_time
+    async def test_a_replica_that_removes_a_pod_with_a_published_placement_is_told(self):
+        scene = CheckerScene()
+        scene.pool(slots=4, ordinals=2)
+        scene.pod("a-1", {"t/v": 1})
+        scene.vpod("v", 1, {"a-1": 1})
+        scene.write("statefulsets", "a", {"metadata": {"name": "a"}, "spec": {"replicas": 1}})
+        assert scene.found == ["I3: replica-1 removed a-1, which t/v is on"]
+
+    @in_virtual_time
+    async def test_a_person_may_and_so_may_a_replica_that_removes_an_empty_one(self):
+        scene = CheckerScene()
+        scene.pool(slots=4, ordinals=3)
+        scene.pod("a-1", {"t/v": 1})
+        scene.vpod("v", 1, {"a-1": 1})
+        scene.write("statefulsets", "a", {"metadata": {"name": "a"}, "spec": {"replicas": 2}})
+        scene.write("statefulsets", "a", {"metadata": {"name": "a"}, "spec": {"replicas": 1}}, PERSON)
+        assert scene.found == []
