@@ -203,17 +203,14 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     limit = asyncio.timeout(RUN_MAX_S + EVENT_MAX_S * trial.events)
     workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
     try:
-        async with limit:
-            async with world:
-                await workload.run(trial.events)
-                await workload.calm_down()
-                outcome.problems += await settle(world, checkers, outcome)
-                outcome.problems += checkers.violations + world.problems
-                changed = world.cluster.server.store.changed_by_readers()
-                outcome.problems += [
-                    f"the event of {name} was changed by who has read it" for _, name in changed
-                ]
-                outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
+        async with limit, world:
+            await workload.run(trial.events)
+            await workload.calm_down()
+            outcome.problems += await settle(world, checkers, outcome)
+            outcome.problems += checkers.violations + world.problems
+            changed = world.cluster.server.store.changed_by_readers()
+            outcome.problems += [f"the event of {name} was changed by who has read it" for _, name in changed]
+            outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
     except TimeoutError:
         if not limit.expired():
             raise
