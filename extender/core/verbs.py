@@ -7,6 +7,7 @@ with the same reason, so that kube-scheduler's FailedScheduling event stays one 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from extender.core.claims import PodState
 from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, Node
 from extender.core.node_level.carry import standing_of
@@ -84,8 +85,19 @@ def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
     max_skew = pool.profile.hard_zone_skew if pool is not None else None
     if pool is None or max_skew is None:
         return None
-    standing = standing_of(pool, pod.name, slots_of(state, pod), state.strays(pod.pool, pod.name))
+    strays = state.strays(pod.pool, pod.name)
+    standing = standing_of(pool, pod.name, slots_of(state, pod), strays)
+    if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
+        # What its last pod held, and no status has published since, comes back (I2), and goes at once: no reason to wait.
+        standing = {
+            key: share for key, share in standing.items() if key in strays or _is_published(known, key)
+        }
     return ZoneRule(pool, pod.name, standing, max_skew) if standing else None
+
+
+def _is_published(pod: PodState, vpod_key: str) -> bool:
+    claim = pod.claims.get(vpod_key)
+    return claim is not None and claim.published > 0
 
 
 def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:

@@ -44,6 +44,10 @@ class Livelock(VReplicaError):
     """The clock has not moved by ``INSTANT_S`` in ``TURNS_PER_INSTANT_MAX`` turns of the loop."""
 
 
+class Endless(VReplicaError):
+    """Virtual time has passed beyond the end that was set."""
+
+
 class _NoDescriptors(selectors.SelectSelector):
     """A selector for asyncio to register its own pipe with; nobody ever asks it what has happened."""
 
@@ -150,6 +154,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(_NoDescriptors())
         self._paused: dict[str, list[_Handle | _Timer]] = {}
         self._tasks_made = 0
+        self.ends_s = math.inf
+        """Virtual time after which nothing runs any more, but ``Endless`` is raised."""
         self.set_task_factory(_numbered)  # type: ignore[arg-type]
 
     def next_task_number(self) -> int:
@@ -269,12 +275,14 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             self._timer_cancelled_count -= 1
 
     def _passes(self, seconds: float | None) -> None:
-        """Move the clock; None: there is no timer. Raises Deadlock, Livelock."""
+        """Move the clock; None: there is no timer. Raises Deadlock, Livelock, Endless."""
         if seconds is None:
             raise Deadlock(f"nothing is left to wait for at {self._virtual_s:.3f} s")
         # By the smallest step more than asked for: a timer runs once the time is past it, and sums are rounded.
         self._virtual_s = math.nextafter(self._virtual_s + seconds, math.inf)
         self._turns += 1
+        if self._virtual_s > self.ends_s:
+            raise Endless(f"not over at {self._virtual_s:.0f} s: something is waited for that never comes")
         if self._virtual_s - self._instant_s > INSTANT_S:
             self._instant_s, self._turns = self._virtual_s, 0
         elif self._turns > TURNS_PER_INSTANT_MAX:
@@ -294,7 +302,13 @@ def wall_clock() -> float:
     return EPOCH_S + asyncio.get_running_loop().time()
 
 
-def run_virtual(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in virtual time, to its end. Raises what it raises, Deadlock, Livelock."""
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+def run_virtual(main: Coroutine[Any, Any, T], *, seconds_max: float = math.inf) -> T:
+    """Run a coroutine in virtual time, to its end, for at most so long. Raises what it raises, Deadlock, Livelock, Endless."""
+
+    def new_loop() -> VirtualTimeLoop:
+        loop = VirtualTimeLoop()
+        loop.ends_s = seconds_max
+        return loop
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
         return runner.run(main)

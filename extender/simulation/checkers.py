@@ -253,7 +253,9 @@ class Checkers:
             pool = self._pool(pod.pool)
             slots = pool.least_lately(pool.slots_seen, self._clock() - self._excuse_s)
             least = slots if pod.slots is None else min(slots, pod.slots)
-            self._uncovering.bound(pod, self._published(pod.name), least, self._heaviest_lately)
+            self._uncovering.bound(
+                pod, self._published(pod.name), least, self._heaviest_lately, self._was_edited
+            )
         if self._two_lead() or not by_service:
             self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
 

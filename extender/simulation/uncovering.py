@@ -55,12 +55,23 @@ class Uncovering:
         """Two lead: what they write may cross."""
         self._until[pod_name, EVERYTHING] = inf
 
-    def bound(self, pod: Pod, published: Mapping[str, int], slots: int, weight: Callable[[str], int]) -> None:
+    def bound(
+        self,
+        pod: Pod,
+        published: Mapping[str, int],
+        slots: int,
+        weight: Callable[[str], int],
+        is_forged: Callable[[str], bool] = lambda _key: False,
+    ) -> None:
         """The service has bound a pod of so many ``slots``, as its pod or its pool may have said lately.
 
-        What the last one held comes back (I2), as far as it fits (I1). ``weight``: the heaviest that a vpod was lately.
+        What the last one held comes back (I2), as far as it fits (I1), and so does what a status claims that a person has
+        written (``is_forged``): nobody knows better. ``weight``: the heaviest that a vpod was lately.
         """
-        held = self.held(pod.name)
+        held = dict(self.held(pod.name))
+        for key in filter(is_forged, published):
+            count, was = held.get(key, (0, 1))
+            held[key] = (max(count, published[key]), was)
         needed = sum(count * max(was, weight(key)) for key, (count, was) in held.items())
         if needed <= slots:
             return  # all fits, so all has to be there

@@ -10,6 +10,7 @@ from extender.core.model import AdapterPod
 from extender.core.policy.profile import Profile
 from extender.core.policy.spreading import ZoneSpread
 from extender.core.reasons import UNRESOLVABLE, ConflictReason
+from extender.core.succession import HOLD_S
 from extender.core.verbs import (
     filter_nodes,
     node_problem,
@@ -131,6 +132,24 @@ class TestFilter:
         verdicts = filter_nodes(scene.state, the_pod_of(scene), names, scene.state.nodes.get)
         assert {scene.state.nodes[name].zone for name in verdicts.passed} == passed
         assert set(verdicts.unresolvable.values()) <= {ConflictReason.ZONE_SKEW_EXCEEDED}
+
+    def test_what_its_last_pod_held_and_nobody_publishes_decides_no_zone_once_it_is_old(self):
+        scene = returning(0, z0=1, z1=0)
+        scene.pod(5, {"tenant/a": 1}, node="node-0").no_pod(5).pod(5, node="", uid="the-pod")
+        pod = the_pod_of(scene)
+        assert verdict(scene, pod, "node-0") is ConflictReason.ZONE_SKEW_EXCEEDED, (
+            "a status may be on its way"
+        )
+        for now in (100.0, 100.0 + HOLD_S):
+            scene.state.expire(now)
+        assert verdict(scene, pod, "node-0") is None
+
+    def test_what_its_last_pod_held_and_is_published_decides_the_zone_for_ever(self):
+        scene = returning(1, z0=1, z1=0)
+        scene.pod(5, {"tenant/a": 1}, node="node-0").no_pod(5).pod(5, node="", uid="the-pod")
+        for now in (100.0, 100.0 + HOLD_S):
+            scene.state.expire(now)
+        assert verdict(scene, the_pod_of(scene), "node-0") is ConflictReason.ZONE_SKEW_EXCEEDED
 
     def test_a_pod_that_comes_back_with_nothing_goes_anywhere(self):
         scene = returning(0, z0=2, z1=0)

@@ -60,6 +60,26 @@ async def test_a_pod_that_comes_back_into_as_many_slots_has_all():
 
 
 @in_virtual_time
+async def test_a_status_that_a_person_has_written_may_take_the_room_of_what_the_last_one_held():
+    scene = await full_pod()
+    scene.write("pods", "a-0", None, PERSON)
+    scene.pod("a-0", None, node="", uid="2", actor=PERSON)
+    scene.vpod("v", 4, {"a-0": 4}, actor=PERSON)
+    scene.pod("a-0", {V: 4}, uid="2")
+    assert uncovered(scene) == []
+
+
+@in_virtual_time
+async def test_a_status_that_a_person_has_written_excuses_nothing_that_fits_beside_it():
+    scene = await full_pod(slots=5)
+    scene.write("pods", "a-0", None, PERSON)
+    scene.pod("a-0", None, node="", slots=5, uid="2", actor=PERSON)
+    scene.vpod("v", 4, {"a-0": 4}, actor=PERSON)
+    scene.pod("a-0", {V: 4}, slots=5, uid="2")
+    assert uncovered(scene) == [W]
+
+
+@in_virtual_time
 async def test_fewer_slots_excuse_no_pod_in_which_all_fits():
     scene = await full_pod(slots=9)
     scene.pool(slots=5)
