@@ -351,7 +351,9 @@ class Checkers:
             self._edited.discard(vpod.key)
             self._excuses.note(f"edited {vpod.key}")
         for pod in uncovered:
-            if not self._uncovering.excuses(pod.name, vpod.key) and not self._was_edited(vpod.key):
+            if self._uncovering.excuses(pod.name, vpod.key):
+                self._uncovering.published(pod.name, vpod.key)
+            elif not self._was_edited(vpod.key):
                 self._violated(f"I2: {self._both(pod, vpod.key)}")
 
     def _check_honest(self, vpod: VPod) -> None:

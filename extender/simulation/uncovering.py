@@ -34,6 +34,11 @@ class Uncovering:
         now = self._clock()
         return any(self._until.get((pod_name, key), -1.0) >= now for key in (vpod, EVERYTHING))
 
+    def published(self, pod_name: str, vpod: str) -> None:
+        """A status says now what an excuse was waiting for: nobody can put that right but who writes the ledger next."""
+        if (pod_name, vpod) in self._until:
+            self._until[pod_name, vpod] = inf
+
     def held(self, pod_name: str) -> Shares:
         """What the last readable ledger of a bound pod of that name has."""
         return self._held.get(pod_name, {})

@@ -80,6 +80,34 @@ async def test_a_status_that_a_person_has_written_excuses_nothing_that_fits_besi
 
 
 @in_virtual_time
+async def test_what_a_lost_ledger_had_may_be_published_for_a_while_and_then_stays_until_it_is_put_right():
+    scene = await full_pod()
+    scene.vpod("w", 1, {})
+    scene.write("pods", "a-0", None, PERSON)
+    scene.pod("a-0", None, uid="2", actor=PERSON)
+    scene.vpod("w", 1, {"a-0": 1})
+    await later(100.0)
+    scene.vpod("w", 1, {"a-0": 1}, moved=("x", ""))
+    assert uncovered(scene) == []
+    await later(100.0)
+    scene.pod("a-0", {V: 3, W: 1}, uid="2")
+    await later(100.0)
+    scene.pod("a-0", {V: 3}, uid="2")
+    assert uncovered(scene) == [W]
+
+
+@in_virtual_time
+async def test_what_a_lost_ledger_had_may_not_be_published_later():
+    scene = await full_pod()
+    scene.vpod("w", 1, {})
+    scene.write("pods", "a-0", None, PERSON)
+    scene.pod("a-0", None, uid="2", actor=PERSON)
+    await later(100.0)
+    scene.vpod("w", 1, {"a-0": 1})
+    assert uncovered(scene) == [W]
+
+
+@in_virtual_time
 async def test_fewer_slots_excuse_no_pod_in_which_all_fits():
     scene = await full_pod(slots=9)
     scene.pool(slots=5)
