@@ -34,11 +34,18 @@ class Pod:
     marked: bool
     deleting: bool
     ready: bool = True
+    requested: int = 0
+    """Slots that its containers request of their node; 0 where they request none, and it takes what it is stamped with."""
 
     @property
     def total(self) -> int:
         """Slots."""
         return sum(count * weight for count, weight in (self.ledger or {}).values())
+
+    @property
+    def taken(self) -> int:
+        """Slots of its node."""
+        return self.requested or self.slots or 0
 
     @property
     def ordinal(self) -> int:
@@ -173,7 +180,15 @@ def read_pod(obj: Obj) -> Pod:
         marked=any(annotations.get(mark) == "true" for mark in MARKS),
         deleting=bool(metadata.get("deletionTimestamp")),
         ready=is_ready(obj),
+        requested=_requested(obj),
     )
+
+
+def _requested(obj: Obj) -> int:
+    requests = (
+        (one.get("resources") or {}).get("requests") or {} for one in obj["spec"].get("containers") or ()
+    )
+    return sum(int(asked.get(SLOTS, 0)) for asked in requests)
 
 
 def _read_ledger(text: str | None) -> dict[str, tuple[int, int]] | None:

@@ -62,7 +62,7 @@ class Stored:
         if pod is None or pod.node or pod.deleting:
             return False
         # It asks for what it was created with, whatever its pool says by now.
-        slots = pool.slots if pod.slots is None else pod.slots
+        slots = pod.taken or pool.slots
         if pool.profile != "ha" or not self._published_on(pod.name):
             # The rule holds for what a pod carries: one that carries nothing may go to any zone.
             return not self._a_node_has(slots)
@@ -81,7 +81,7 @@ class Stored:
         left = dict(self.node_slots)
         for pod in self.pods.values():
             if pod.node in left:
-                left[pod.node] -= pod.slots or 0
+                left[pod.node] -= pod.taken
         most: dict[str, int] = {}
         for node, slots in left.items():
             zone = self.zone_of.get(node, "")

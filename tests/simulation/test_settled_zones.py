@@ -57,3 +57,18 @@ def test_what_a_drained_pod_has_waits_while_leaving_its_zone_would_break_the_rul
     vpod = a_vpod(3, {"a-1": 1, "a-2": 1, "a-3": 1})
     found = stored(vpod, *pods)._status_differences(vpod)
     assert bool([line for line in found if "to be emptied" in line]) is named
+
+
+@pytest.mark.parametrize(
+    ("requested", "waits"), [(0, False), (2, False), (5, True)], ids=["nothing", "as stamped", "more"]
+)
+def test_a_pod_takes_of_its_node_what_its_containers_request_whatever_its_annotation_says(
+    requested: int, waits: bool
+):
+    bound = Pod("a-0", "a", "u", "node-0", 2, {}, "{}", False, deleting=False, requested=requested)
+    pending = Pod("a-1", "a", "u", "", 2, {}, "{}", False, deleting=False, requested=2)
+    pool = Pool("a", slots=2, ordinals=range(2))
+    found = Stored(
+        {pod.name: pod for pod in (bound, pending)}, {}, {"a": pool}, {"node-0": 5}, {"node-0": "z"}
+    )
+    assert bool(found.differences()) is not waits
