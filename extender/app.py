@@ -81,7 +81,9 @@ class Service:
         self.informers = Informers(api, self.caches, rng=rng, succession=succession)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.elector = self._elector(api, config, now, rng)
-        self.binder = SchedulerVReplicaBinder(api, self.caches, clock=clock, is_leader=self.leading)
+        self.binder = SchedulerVReplicaBinder(
+            api, self.caches, clock=clock, is_leader=self.leading, narrow_to=config.narrow_to
+        )
         self.committer = Committer(
             api,
             self.caches,

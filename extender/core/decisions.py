@@ -4,14 +4,16 @@ The counterpart of the volume binder's PodBindingCache. Keyed by pod UID (the sa
 replaced by every filter call, expiring by itself: kube-scheduler never tells an extender that it has given a pod up.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from extender.core.node_level.carry import Carry
 
 DECISIONS_MAX: Final = 10_000
 """Pods; the oldest go first."""
+NODES_MAX: Final = 500_000
+"""Names of nodes that all of them hold together, some 130 bytes each."""
 
 
 class PlacementDecision(NamedTuple):
@@ -26,57 +28,95 @@ class PlacementDecision(NamedTuple):
 
 @dataclass(slots=True)
 class _Entry:
-    by_node: dict[str, PlacementDecision]
+    carry: Carry
+    ledger_text: str | None
+    nodes: AbstractSet[str]
+    """As they were decided, but for those in ``cleared``."""
     expires_at: float
+    cleared: set[str] = field(default_factory=set)
+    times: int = 1
+    """Decisions for the pod so far, each made before the last had expired."""
 
 
 class PlacementDecisionCache:
-    """Decisions by pod UID and node. ``clock`` is monotonic, in seconds; entries live for ``ttl_s``."""
+    """Decisions by pod UID and node. ``clock`` is monotonic, in seconds; entries live for ``ttl_s``.
+
+    What a pod carries is the same on every node, so it is kept once with the set of nodes that it was decided for.
+    """
 
     def __init__(self, clock: Callable[[], float], *, ttl_s: float = 60.0) -> None:
         self._clock = clock
         self._ttl_s = ttl_s
         self._entries: dict[str, _Entry] = {}
+        self._nodes = 0
+        """Names in all entries."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def update(self, pod_uid: str, decisions: dict[str, PlacementDecision]) -> None:
-        """Replace all that was decided for a pod (node name -> decision)."""
-        self._drop_expired()
-        self._entries.pop(pod_uid, None)
-        self._entries[pod_uid] = _Entry(decisions, self._clock() + self._ttl_s)
+    def update(self, pod_uid: str, carry: Carry, ledger_text: str | None, nodes: AbstractSet[str]) -> None:
+        """Replace all that was decided for a pod: it would carry ``carry`` on each of ``nodes``."""
+        last = self._entry(pod_uid)
+        self.delete(pod_uid)
+        self._make_room(len(nodes))
+        entry = self._entries[pod_uid] = _Entry(carry, ledger_text, nodes, self._clock() + self._ttl_s)
+        entry.times = last.times + 1 if last is not None else 1
+        self._nodes += len(nodes)
 
     def get(self, pod_uid: str, node: str) -> PlacementDecision | None:
         """The decision for a pod on a node, None where there is none or it has expired."""
-        entry = self._entries.get(pod_uid)
-        if entry is None or entry.expires_at <= self._clock():
+        entry = self._entry(pod_uid)
+        if entry is None or node not in entry.nodes or node in entry.cleared:
             return None
-        return entry.by_node.get(node)
+        return PlacementDecision(pod_uid, node, entry.carry, entry.ledger_text)
+
+    def times(self, pod_uid: str) -> int:
+        """How often was decided for the pod, each time before the last decision had expired."""
+        entry = self._entry(pod_uid)
+        return entry.times if entry is not None else 0
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """What a pod would carry, on any node; None where nothing is decided for any."""
+        entry = self._entry(pod_uid)
+        return entry.carry if entry is not None and entry.nodes else None
 
     def decisions(self, pod_uid: str) -> dict[str, PlacementDecision]:
         """All decisions for a pod, by node."""
-        entry = self._entries.get(pod_uid)
-        return dict(entry.by_node) if entry is not None and entry.expires_at > self._clock() else {}
+        entry = self._entry(pod_uid)
+        if entry is None:
+            return {}
+        return {
+            node: PlacementDecision(pod_uid, node, entry.carry, entry.ledger_text)
+            for node in entry.nodes
+            if node not in entry.cleared
+        }
 
     def planned(self, pod_uid: str) -> dict[str, int]:
         """Pending vreplicas that the pod would take, vpod key -> count: the same on every node."""
-        return next((dict(decision.carry.planned) for decision in self.decisions(pod_uid).values()), {})
+        carry = self.carry(pod_uid)
+        return dict(carry.planned) if carry is not None else {}
+
+    def _entry(self, pod_uid: str) -> _Entry | None:
+        entry = self._entries.get(pod_uid)
+        return entry if entry is not None and entry.expires_at > self._clock() else None
 
     def clear(self, pod_uid: str, node: str) -> None:
         """Forget the decision for one node: it turned out not to hold."""
         entry = self._entries.get(pod_uid)
         if entry is not None:
-            entry.by_node.pop(node, None)
+            entry.cleared.add(node)
 
     def delete(self, pod_uid: str) -> None:
         """Forget a pod: it is bound, or gone."""
-        self._entries.pop(pod_uid, None)
+        entry = self._entries.pop(pod_uid, None)
+        if entry is not None:
+            self._nodes -= len(entry.nodes)
 
-    def _drop_expired(self) -> None:
+    def _make_room(self, nodes: int) -> None:
         now = self._clock()
         while self._entries:
             oldest = next(iter(self._entries))
-            if self._entries[oldest].expires_at > now and len(self._entries) < DECISIONS_MAX:
+            fits = len(self._entries) < DECISIONS_MAX and self._nodes + nodes <= NODES_MAX
+            if self._entries[oldest].expires_at > now and fits:
                 return
-            del self._entries[oldest]
+            self.delete(oldest)

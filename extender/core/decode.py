@@ -212,6 +212,19 @@ def node_from(obj: Json) -> Node:
     )
 
 
+def as_sent(obj: Json, known: Node | None) -> Node:
+    """A node that kube-scheduler has sent: ``known`` where that is this very version of it, so nothing has to be read."""
+    metadata = mapping(obj, "metadata")
+    if (
+        known is not None
+        and known.resource_version
+        and metadata.get("resourceVersion") == known.resource_version
+        and metadata.get("uid") == known.uid
+    ):
+        return known
+    return node_from(obj)
+
+
 def node_fit_from(pod_spec: Json) -> NodeFit:
     """What the spec of a pod, or of a template, says about nodes. What cannot be read there fits no node."""
     affinity = mapping(pod_spec, "affinity", "nodeAffinity")

@@ -13,6 +13,7 @@ from extender.core.bits import bits
 from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState, publishing, recording, reserving
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
+from extender.core.node_level.bound_pods import BoundPods
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.succession import HOLD_S
 from extender.core.topology import Topology, Zones
@@ -45,6 +46,7 @@ class PoolState:
         """Pods that were not Ready for longer than rescheduleAfterSeconds: what they have is placed elsewhere."""
         self.watched_sources: frozenset[str] = frozenset()
         """Foreign kinds whose objects all are among ``vpods`` now: another vpod of theirs is gone."""
+        self.bound_pods = BoundPods()
         self.zones: dict[str, int] = {}
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
@@ -193,12 +195,16 @@ class PoolState:
         if new is not None and new.node and not new.assumed:
             state.last_ledger = {}
         state.stand(new, node)
+        self._note_place(state)
         self._note_to_come(state)
         self._set_ledger(
             state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
         )
         self._refresh(state)
         self._forget_if_empty(state)
+
+    def _note_place(self, state: PodState) -> None:
+        self.bound_pods.note(state.name, state.where if state.bound else None)
 
     def _note_to_come(self, state: PodState) -> None:
         if state.bound and not state.last_ledger:
@@ -217,6 +223,7 @@ class PoolState:
         """The node under a pod changed."""
         if (state := self.pods.get(pod_name)) is not None:
             state.stand(state.pod, node)
+            self._note_place(state)
             self._refresh(state)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:

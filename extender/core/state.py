@@ -10,6 +10,7 @@ from typing import Final
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.node_level.node_index import NodeIndex
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.pool_state import PoolState
@@ -35,6 +36,7 @@ class State:
         self.stateful_sets: dict[str, StatefulSet] = {}
         self.pods_on_node: dict[str, dict[str, AdapterPod]] = {}
         """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
+        self.node_index = NodeIndex(self.nodes, self.pods_on_node)
         self._pools_of_stateful_set: dict[str, set[str]] = {}
         self._allowed: dict[tuple[str, str, int, str], bool] = {}
         """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
@@ -71,8 +73,12 @@ class State:
             state = self.pool(new.key)
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
             state.set_pool(new, self.stateful_sets.get(new.stateful_set_key))
+            # A pod that was stamped before its pool was known takes what the pool says.
+            self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
         elif old is not None:
-            self.pool(old.key).set_pool(None, None)
+            state = self.pool(old.key)
+            self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
+            state.set_pool(None, None)
             self._forget(old.key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
@@ -101,6 +107,7 @@ class State:
             return
         self._surroundings += 1
         self.topology.node_changed(known, new)
+        self.node_index.node_changed(known, new)
         if new is None:
             self.nodes.pop(name, None)
         else:
@@ -119,6 +126,7 @@ class State:
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An adapter pod came, changed or went."""
+        self.node_index.pods_changed(pod.node for pod in (old, new) if pod is not None and pod.node)
         if old is not None and old.node:
             there = self.pods_on_node.get(old.node, {})
             there.pop(old.key, None)

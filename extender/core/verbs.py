@@ -4,9 +4,12 @@ Filter decides, prioritize advises. A problem of the pod itself (no pool, slots 
 with the same reason, so that kube-scheduler's FailedScheduling event stays one short line.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 
+from extender.core.candidates import Candidates
 from extender.core.claims import PodState
 from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, Node
@@ -23,13 +26,17 @@ NodeLookup = Callable[[str], Node | None]
 class NodeVerdicts:
     """Filter's answer: nodes that pass, in the order asked, and why the others do not."""
 
-    passed: list[str] = field(default_factory=list)
+    passed: Sequence[str] = ()
     failed: dict[str, ConflictReason] = field(default_factory=dict)
     unresolvable: dict[str, ConflictReason] = field(default_factory=dict)
 
     def refuse(self, node: str, reason: ConflictReason) -> None:
         """Put a node among those that do not pass; ``reason`` says whether preemption could help."""
         (self.unresolvable if reason in UNRESOLVABLE else self.failed)[node] = reason
+
+    def reasons(self) -> Iterator[ConflictReason]:
+        """Of all nodes that do not pass."""
+        return chain(self.failed.values(), self.unresolvable.values())
 
     def refusal(self, node: str) -> ConflictReason | None:
         """Why a node does not pass, None if it does."""
@@ -119,12 +126,49 @@ def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: No
         verdicts.passed = list(zones)
         return verdicts
     allowed = rule.allowed(zones.values())
+    verdicts.passed = [name for name, zone in zones.items() if zone in allowed]
     for name, zone in zones.items():
-        if zone in allowed:
-            verdicts.passed.append(name)
-        else:
+        if zone not in allowed:
             verdicts.refuse(name, ConflictReason.ZONE_SKEW_EXCEEDED)
     return verdicts
+
+
+def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) -> NodeVerdicts:
+    """``filter_nodes`` on the nodes as we know them, by sets (``NodeIndex``)."""
+    names, asked = candidates.names, candidates.asked
+    problem = pod_problem(state, pod)
+    if problem is not None:
+        return NodeVerdicts(unresolvable=dict.fromkeys(names, problem))
+    index, reasons = state.node_index, dict[str, ConflictReason]()
+    if not candidates.known:
+        reasons |= dict.fromkeys(asked - index.names.keys(), ConflictReason.NODE_UNKNOWN)
+    full = index.full_for(_declared(state, pod), partial(_declared, state))
+    if not full.isdisjoint(asked):
+        reasons |= dict.fromkeys(full & asked, ConflictReason.NODE_SLOTS_EXCEEDED)
+        # The node where the pod is counted already, assumed or bound, may be full with it and no problem.
+        own = _node_of(state, pod)
+        if own in reasons and (node := state.nodes.get(own)) and node_problem(state, pod, node) is None:
+            del reasons[own]
+    rule = zone_rule(state, pod)
+    if rule is not None:
+        left = asked.difference(reasons) if reasons else asked
+        offered = {zone: there for zone, there in index.in_zone.items() if not there.isdisjoint(left)}
+        for zone in offered.keys() - rule.allowed(offered):
+            reasons |= dict.fromkeys(offered[zone] & left, ConflictReason.ZONE_SKEW_EXCEEDED)
+    if not reasons:
+        return NodeVerdicts(names)
+    verdicts = NodeVerdicts([name for name in names if name not in reasons])
+    for name in names:  # not in a set's order, which differs from process to process
+        if name in reasons:
+            verdicts.refuse(name, reasons[name])
+    return verdicts
+
+
+def _node_of(state: State, pod: AdapterPod) -> str:
+    """The node where this very pod is assumed or bound, "" for none."""
+    pool = state.pools.get(pod.pool)
+    known = pool.pods.get(pod.name) if pool is not None else None
+    return known.pod.node if known is not None and known.pod is not None and known.pod.uid == pod.uid else ""
 
 
 def preempt_nodes(

@@ -18,10 +18,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NoReturn, TypeGuard
+from types import MappingProxyType
+from typing import Final, NoReturn
 
 import orjson
 
+from extender.core.candidates import MARK, Candidates
 from extender.core.errors import WireError
 
 Json = Mapping[str, object]
@@ -42,23 +44,25 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:
 _LETTER_ESCAPES: Final = (b"u004", b"u005", b"u006", b"u007")
 """How a key's letters can hide behind escapes. Go never writes them, so only foreign bodies pay for a second look."""
 _COUNT_MAX: Final = 2**63 - 1
-_NAME_LENGTHS: Final = frozenset(range(1, NAME_CHARS_MAX + 1))
+_ALL_PASS: Final = (
+    b'{"Nodes":null,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
+)
+_EXTENDER_ARGS: Final = ("Pod", "Nodes", "NodeNames")
 
 
 @dataclass(frozen=True, slots=True)
 class FilterArgs:
-    """ExtenderArgs: the pod and its candidate nodes, as names (nodeCacheCapable) or as whole objects; one is None."""
+    """ExtenderArgs: the pod and its candidate nodes, by their names alone (nodeCacheCapable) or as whole objects."""
 
     pod: Json
-    node_names: tuple[str, ...] | None
-    nodes: tuple[Json, ...] | None
+    candidates: Candidates
+    nodes: tuple[Json, ...] | None = None
+    """None where names were sent."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the candidates, in the order of the request."""
-        if self.node_names is not None:
-            return self.node_names
-        return tuple(_name_of(node) for node in self.nodes or ())
+        """Of the candidates, in the order of the request."""
+        return self.candidates.names
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +96,12 @@ class PreemptionArgs:
 # -- requests ---------------------------------------------------------------------------------------------------------
 
 
-def decode_extender_args(body: bytes) -> FilterArgs:
-    """Read a filter or prioritize request. Raises WireError."""
-    fields = _document(body, "ExtenderArgs", ("Pod", "Nodes", "NodeNames"))
+def decode_extender_args(body: bytes, known: Mapping[str, str] = MappingProxyType({})) -> FilterArgs:
+    """Read a filter or prioritize request. Raises WireError.
+
+    ``known``: names of nodes, each as the string to take for it: these need no look, and are not kept twice.
+    """
+    fields = _document(body, "ExtenderArgs", _EXTENDER_ARGS)
     pod = _pod(fields.get("Pod"), "Pod")
     if "Nodes" not in fields and "NodeNames" not in fields:
         raise WireError("NodeNames: expected NodeNames or Nodes, found neither")
@@ -102,8 +109,20 @@ def decode_extender_args(body: bytes) -> FilterArgs:
     if names is not None and nodes is not None:
         raise WireError("NodeNames: expected NodeNames or Nodes, found both")
     if nodes is None:
-        return FilterArgs(pod, _node_names(names), None)
-    return FilterArgs(pod, None, _nodes(nodes))
+        return FilterArgs(pod, _node_names(names, known))
+    found = _nodes(nodes)
+    return FilterArgs(pod, _each_once(map(_name_of, found), "Nodes.items"), found)
+
+
+def decode_cut_args(body: bytes, candidates: Candidates) -> FilterArgs | None:
+    """Read a request whose list of names was cut out (``CandidateLists.cut``). Raises WireError.
+
+    None where what was cut out is not the list: the request has to be read whole.
+    """
+    fields = _document(body, "ExtenderArgs", _EXTENDER_ARGS)
+    if fields.get("NodeNames") != MARK or fields.get("Nodes") is not None:
+        return None
+    return FilterArgs(_pod(fields.get("Pod"), "Pod"), candidates)
 
 
 def decode_binding_args(body: bytes) -> BindingArgs:
@@ -153,12 +172,15 @@ def encode_filter_result(
     Nodes in ``unresolvable`` are no candidates for preemption. Raises ValueError for a node that was not asked about
     or is both passed and refused, WireError where a node of the request is nested too deep to be sent back.
     """
-    asked = frozenset(args.names)
-    _check_asked(asked, passed, failed, unresolvable)
-    if not failed.keys().isdisjoint(passed) or not unresolvable.keys().isdisjoint(passed):
-        raise ValueError("a node is passed and refused at once")
+    if passed is not args.names or failed or unresolvable:
+        _check_asked(args.candidates.asked, passed, failed, unresolvable)
+        if not failed.keys().isdisjoint(passed) or not unresolvable.keys().isdisjoint(passed):
+            raise ValueError("a node is passed and refused at once")
+    elif args.nodes is None and args.candidates.text and not error:
+        # All of them pass, and their list is at hand as it was sent.
+        return _ALL_PASS % args.candidates.text
     if args.nodes is None:
-        nodes, names = None, tuple(passed)
+        nodes, names = None, passed
     else:
         wanted = frozenset(passed)
         nodes = {"metadata": {}, "items": [node for node in args.nodes if _name_of(node) in wanted]}
@@ -178,7 +200,7 @@ def encode_filter_result(
 
 def encode_host_priorities(args: FilterArgs, scores: Mapping[str, int]) -> bytes:
     """HostPriorityList; ``scores``: node name -> 0 to SCORE_MAX. Raises ValueError."""
-    _check_asked(frozenset(args.names), scores)
+    _check_asked(args.candidates.asked, scores)
     if scores and not 0 <= min(scores.values()) <= max(scores.values()) <= SCORE_MAX:
         raise ValueError(f"scores must be from 0 to {SCORE_MAX}")
     return orjson.dumps([{"Host": name, "Score": score} for name, score in scores.items()])
@@ -279,14 +301,19 @@ def _pod(value: object, where: str) -> Json:
     return pod
 
 
-def _node_names(value: object) -> tuple[str, ...]:
-    names = _list(value, "NodeNames")
-    _limit(len(names), NODES_MAX, "NodeNames", "nodes")
-    # The one list that is long on every call: checked at once, and one by one only for the message.
-    if not _are_strings(names) or not _NAME_LENGTHS.issuperset(map(len, names)):
-        return tuple(_string(name, f"NodeNames[{index}]", NAME_CHARS_MAX) for index, name in enumerate(names))
-    _unique_names(names, "NodeNames")
-    return tuple(names)
+def _node_names(value: object, known: Mapping[str, str]) -> Candidates:
+    """The one list that is long on every call: a look at all of it at once, and one by one only where that finds something."""
+    found = _list(value, "NodeNames")
+    _limit(len(found), NODES_MAX, "NodeNames", "nodes")
+    try:
+        names = tuple(map(known.get, found))  # type: ignore[arg-type]  # what is no string is not found
+    except TypeError:  # nor can it be hashed
+        names = (None,)
+    asked = frozenset(names)
+    if None not in asked and len(asked) == len(names):
+        return Candidates(names, asked, known=True)  # type: ignore[arg-type]  # mypy does not see that there is no None
+    checked = (_string(name, f"NodeNames[{index}]", NAME_CHARS_MAX) for index, name in enumerate(found))
+    return _each_once(checked, "NodeNames")
 
 
 def _nodes(value: object) -> tuple[Json, ...]:
@@ -299,7 +326,6 @@ def _nodes(value: object) -> tuple[Json, ...]:
         metadata = _object(node.get("metadata"), f"{where}.metadata")
         _string(metadata.get("name"), f"{where}.metadata.name", NAME_CHARS_MAX)
         nodes.append(node)
-    _unique_names([_name_of(node) for node in nodes], "Nodes.items")
     return tuple(nodes)
 
 
@@ -332,10 +358,6 @@ def _name_of(node: Json) -> str:
     return str(_metadata(node)["name"])
 
 
-def _are_strings(values: list[object]) -> TypeGuard[list[str]]:
-    return {str}.issuperset(map(type, values))
-
-
 # -- one value --------------------------------------------------------------------------------------------------------
 
 
@@ -364,9 +386,11 @@ def _api_name(value: object, where: str, chars_max: int) -> str:
     return name
 
 
-def _unique_names(names: Sequence[str], where: str) -> None:
-    if len(set(names)) != len(names):
+def _each_once(names: Iterable[str], where: str) -> Candidates:
+    candidates = Candidates.of(names)
+    if len(candidates.asked) != len(candidates.names):
         raise WireError(f"{where}: expected every node once, found one twice")
+    return candidates
 
 
 def _limit(found: int, limit: int, where: str, unit: str) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
 
+from extender.core.candidates import Candidates
 from extender.core.decisions import PlacementDecision, PlacementDecisionCache
 from extender.core.decode import pod_from
 from extender.core.errors import AssumeError, LedgerTooLarge, VReplicaError
@@ -24,8 +25,10 @@ from extender.core.ledger import encode_ledger
 from extender.core.model import AdapterPod, Node
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.node_level.carry import Carry, carry_of, plans_at_bind
+from extender.core.node_level.exposure import prioritize_known_nodes
+from extender.core.node_level.narrowing import best_of, room_for
 from extender.core.reasons import ConflictReason
-from extender.core.verbs import NodeVerdicts, filter_nodes, slots_of
+from extender.core.verbs import NodeVerdicts, filter_known_nodes, filter_nodes, slots_of
 from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, Forbidden, NotFound, OutcomeUnknown
 from extender.service.caches import Caches
 from extender.service.committer import RESERVATION_TTL_S
@@ -65,8 +68,15 @@ class VReplicaBinder(Protocol):
     ``bind`` writes to the API and undoes nothing by itself: the caller reverts when it raises.
     """
 
-    def find(self, pod: AdapterPod, nodes: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
-        """Decide for every candidate node; unfit is data. Replaces all earlier decisions for the pod."""
+    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
+        """Decide for every candidate node; unfit is data. Replaces all earlier decisions for the pod.
+
+        ``lookup``: nodes as they were sent; None: as they are known.
+        """
+        ...
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """What the pod would carry by the last ``find``, None where no node passed or it is too long ago."""
         ...
 
     def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
@@ -97,28 +107,55 @@ class SchedulerVReplicaBinder:
     """The real binder. ``is_leader`` tells whether pending vreplicas may be given to a pod as it binds."""
 
     def __init__(
-        self, api: Api, caches: Caches, *, clock: Callable[[], float], is_leader: Callable[[], bool]
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        clock: Callable[[], float],
+        is_leader: Callable[[], bool],
+        narrow_to: int = 0,
     ) -> None:
+        """``narrow_to``: nodes that ``find`` passes at the most, of those that it knows itself; 0: all."""
         self._api = api
         self._caches = caches
         self._clock = clock
         self._is_leader = is_leader
+        self._narrow_to = narrow_to
         self._cache = PlacementDecisionCache(clock)
         caches.pods.add_event_handler(self._pod_changed)
 
-    def find(self, pod: AdapterPod, nodes: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
+    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
         """See VReplicaBinder."""
-        verdicts = filter_nodes(self._caches.state, pod, nodes, lookup)
+        nodes = candidates.names
+        if lookup is None:
+            verdicts = filter_known_nodes(self._caches.state, pod, candidates)
+        else:
+            verdicts = filter_nodes(self._caches.state, pod, nodes, lookup)
         try:
             carry = self._carry(pod, with_planned=True)
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
             return NodeVerdicts(unresolvable=dict.fromkeys(nodes, ConflictReason.LEDGER_TOO_LARGE))
-        self._cache.update(
-            pod.uid,
-            {node: PlacementDecision(pod.uid, node, carry, pod.ledger_text) for node in verdicts.passed},
-        )
+        if lookup is None and self._narrow_to:
+            verdicts.passed = self._narrowed(pod, carry, candidates, verdicts.passed)
+        passed = candidates.asked if verdicts.passed is nodes else frozenset(verdicts.passed)
+        self._cache.update(pod.uid, carry, pod.ledger_text, passed)
         return verdicts
+
+    def _narrowed(
+        self, pod: AdapterPod, carry: Carry, candidates: Candidates, passed: Sequence[str]
+    ) -> Sequence[str]:
+        """The best of the nodes that pass, where there are more than are wanted."""
+        most = room_for(self._narrow_to, self._cache.times(pod.uid))
+        if len(passed) <= most:
+            return passed
+        left = candidates if passed is candidates.names else Candidates.of(passed)
+        groups = prioritize_known_nodes(self._caches.state, pod, carry.ledger, left)
+        return best_of(left, groups, most, self._caches.state.nodes)
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """See VReplicaBinder."""
+        return self._cache.carry(pod_uid)
 
     def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
         """See VReplicaBinder."""

@@ -28,6 +28,7 @@ import yaml
 from extender.core.errors import InvalidObject
 from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, LEASE_NAME, SCHEDULER_NAMES
 from extender.core.reading import refuse_strange
+from extender.core.wire import NODES_MAX
 from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
@@ -108,6 +109,8 @@ class Config:
     mode: Mode = Mode.ACTIVE
     scheduler_names: frozenset[str] = SCHEDULER_NAMES
     """Profiles of kube-schedulers that call this extender."""
+    narrow_to: int = 0
+    """Nodes that filter passes at the most, the best ones (``node_level.narrowing``); 0: all that the pod may go to."""
     profiles: tuple[Mapping[str, object], ...] = ()
 
 
@@ -144,6 +147,7 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
     tls = server.section("tls")
     election = root.section("leaderElection")
     client = root.section("clientConnection")
+    filters = root.section("filter")
     config = Config(
         server=ServerConfig(
             host=server.text("host", "127.0.0.1"),
@@ -176,8 +180,9 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
         mode=Mode(root.one_of("mode", [str(mode) for mode in Mode], str(Mode.ACTIVE))),
         scheduler_names=frozenset(root.texts("schedulerNames", SCHEDULER_NAMES_MAX)) or SCHEDULER_NAMES,
         profiles=root.mappings("profiles", PROFILES_MAX),
+        narrow_to=filters.whole("narrowTo", 0, 0, NODES_MAX),
     )
-    for section in (root, server, tls, election, client):
+    for section in (root, server, tls, election, client, filters):
         section.refuse_unknown()
     _check(config, subject)
     return config

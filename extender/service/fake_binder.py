@@ -3,9 +3,10 @@
 The counterpart of the volume binder's FakeVolumeBinder, and shipped like it. Same Protocol as the real one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from extender.core.candidates import Candidates
 from extender.core.decisions import PlacementDecision
 from extender.core.ledger import EMPTY_LEDGER
 from extender.core.model import AdapterPod
@@ -40,20 +41,24 @@ class FakeVReplicaBinder:
         """Pod UID -> node."""
         self._decisions: dict[str, dict[str, PlacementDecision]] = {}
 
-    def find(self, pod: AdapterPod, nodes: Sequence[str], _lookup: NodeLookup) -> NodeVerdicts:
+    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
         """See VReplicaBinder."""
+        del lookup
+        nodes = candidates.names
         self.calls.append(("find", pod.uid, ""))
-        verdicts = NodeVerdicts()
+        verdicts = NodeVerdicts([node for node in nodes if node not in self.config.refused])
         for node in nodes:
             if (reason := self.config.refused.get(node)) is not None:
                 verdicts.refuse(node, reason)
-            else:
-                verdicts.passed.append(node)
         self._decisions[pod.uid] = {
             node: PlacementDecision(pod.uid, node, self.config.carry, pod.ledger_text)
             for node in verdicts.passed
         }
         return verdicts
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """See VReplicaBinder."""
+        return self.config.carry if self._decisions.get(pod_uid) else None
 
     def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
         """See VReplicaBinder."""

@@ -5,20 +5,23 @@ kube-scheduler loses the body of every answer that is not 200, so what it and it
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
 from typing import Final
 
-from extender.core.decode import node_from, pod_from
+from extender.core.candidates import CandidateLists
+from extender.core.decode import as_sent, pod_from
 from extender.core.ledger import EMPTY_LEDGER
-from extender.core.model import AdapterPod, Node
+from extender.core.model import AdapterPod
 from extender.core.names import POOL_LABEL
-from extender.core.node_level.exposure import prioritize_nodes
-from extender.core.verbs import NodeVerdicts, filter_nodes, preempt_nodes
+from extender.core.node_level.exposure import prioritize_known_nodes, prioritize_nodes
+from extender.core.node_level.host_texts import HostTexts
+from extender.core.verbs import NodeLookup, NodeVerdicts, filter_known_nodes, preempt_nodes
 from extender.core.wire import (
     SCORE_MAX,
     FilterArgs,
     Json,
     decode_binding_args,
+    decode_cut_args,
     decode_extender_args,
     decode_preemption_args,
     encode_binding_result,
@@ -58,19 +61,20 @@ class ExtenderVerbs:
         self._reactivator = reactivator
         self._recorder = recorder
         self._metrics = metrics
+        self._lists = CandidateLists()
+        self._host_texts = HostTexts(caches.state.node_index)
         self.binds = 0
         """Bind requests answered with success."""
         self.bind_errors = 0
 
     def filter(self, body: bytes) -> tuple[bytes, str]:
         """Which nodes the pod may go to. A pod without our label is none of our business: every node passes."""
-        args = decode_extender_args(body)
+        args = self._args(body)
         if not _is_adapter(args.pod):
             return encode_filter_result(args, args.names, {}, {}), SUCCESS
         pod = pod_from(args.pod)
-        verdicts = self._find(pod, args.names, self._lookup(args))
-        for reason in {*verdicts.failed.values(), *verdicts.unresolvable.values()}:
-            refused = [*verdicts.failed.values(), *verdicts.unresolvable.values()].count(reason)
+        verdicts = self._find(pod, args, self._lookup(args))
+        for reason, refused in Counter(verdicts.reasons()).items():
             self._metrics.refused(reason, refused)
         if verdicts.passed or not args.names:
             self._reactivator.forget(pod.uid)
@@ -81,17 +85,22 @@ class ExtenderVerbs:
 
     def prioritize(self, body: bytes) -> tuple[bytes, str]:
         """How good the nodes are, 0 to 10. A pod without our label: all equal."""
-        args = decode_extender_args(body)
+        args = self._args(body)
         if not _is_adapter(args.pod):
             return encode_host_priorities(args, dict.fromkeys(args.names, SCORE_MAX)), SUCCESS
         pod, lookup = pod_from(args.pod), self._lookup(args)
-        decisions = self._binder.decisions(pod.uid)
-        if not decisions:  # another replica has filtered
-            self._find(pod, args.names, lookup)
-            decisions = self._binder.decisions(pod.uid)
-        carry = next((decision.carry for decision in decisions.values()), None)
+        carry = self._binder.carry(pod.uid)
+        if carry is None:  # another replica has filtered
+            self._find(pod, args, lookup)
+            carry = self._binder.carry(pod.uid)
         ledger = carry.ledger if carry is not None else EMPTY_LEDGER
-        scores = prioritize_nodes(self._caches.state, pod, ledger, args.names, lookup)
+        state = self._caches.state
+        if lookup is None and args.candidates.known:
+            groups = prioritize_known_nodes(state, pod, ledger, args.candidates)
+            return self._host_texts.encode(args.candidates, groups), SUCCESS
+        scores = prioritize_nodes(
+            state, pod, ledger, args.names, state.nodes.get if lookup is None else lookup
+        )
         return encode_host_priorities(args, scores), SUCCESS
 
     async def bind(self, body: bytes) -> tuple[bytes, str]:
@@ -126,20 +135,31 @@ class ExtenderVerbs:
             chosen = {name: victims for name, victims in args.victims.items() if victims.uids}
         return encode_preemption_result(args, chosen), SUCCESS if chosen else UNSCHEDULABLE
 
-    def _find(
-        self, pod: AdapterPod, nodes: Sequence[str], lookup: Callable[[str], Node | None]
-    ) -> NodeVerdicts:
+    def _args(self, body: bytes) -> FilterArgs:
+        index = self._caches.state.node_index
+        cut = self._lists.cut(body, index.revision)
+        if cut is not None and (args := decode_cut_args(*cut)) is not None:
+            return args
+        args = decode_extender_args(body, index.names)
+        if args.nodes is None:
+            self._lists.keep(body, args.candidates)
+        return args
+
+    def _find(self, pod: AdapterPod, args: FilterArgs, lookup: NodeLookup | None) -> NodeVerdicts:
         """A pool that does not exist has nothing for the pod to carry, and its name, any text, is not remembered."""
         if pod.pool not in self._caches.state.pools:
-            return filter_nodes(self._caches.state, pod, nodes, lookup)
-        return self._binder.find(pod, nodes, lookup)
+            return filter_known_nodes(self._caches.state, pod, args.candidates)
+        return self._binder.find(pod, args.candidates, lookup)
 
-    def _lookup(self, args: FilterArgs) -> Callable[[str], Node | None]:
-        """Nodes as kube-scheduler sent them, which it did unless nodeCacheCapable; else as we know them."""
+    def _lookup(self, args: FilterArgs) -> NodeLookup | None:
+        """Nodes as kube-scheduler sent them, where it did (unless nodeCacheCapable) and they differ; None: as we know them."""
         if args.nodes is None:
-            return self._caches.state.nodes.get
-        sent = {node.name: node for node in map(node_from, args.nodes)}
-        return sent.get
+            return None
+        known = self._caches.state.nodes
+        sent = {
+            name: as_sent(node, known.get(name)) for name, node in zip(args.names, args.nodes, strict=True)
+        }
+        return sent.get if any(known.get(name) is not node for name, node in sent.items()) else None
 
 
 def _is_adapter(pod: Json) -> bool:

@@ -26,28 +26,37 @@ def cache(clock) -> PlacementDecisionCache:
     return PlacementDecisionCache(clock, ttl_s=60.0)
 
 
-def decided(uid: str = "u", *nodes: str) -> dict[str, PlacementDecision]:
-    carry = Carry({"tenant/a": Share(2)}, {"tenant/a": 1})
-    return {node: PlacementDecision(uid, node, carry, None) for node in nodes or ("n1", "n2")}
+CARRY = Carry({"tenant/a": Share(2)}, {"tenant/a": 1})
+
+
+def decide(cache: PlacementDecisionCache, uid: str = "u", *nodes: str) -> None:
+    cache.update(uid, CARRY, "{}", frozenset(nodes or ("n1", "n2")))
 
 
 def test_a_decision_is_found_by_pod_and_node(cache):
-    cache.update("u", decided())
-    assert cache.get("u", "n1") == decided()["n1"]
+    decide(cache)
+    assert cache.get("u", "n1") == PlacementDecision("u", "n1", CARRY, "{}")
     assert cache.get("u", "elsewhere") is None
     assert cache.get("another", "n1") is None
     assert set(cache.decisions("u")) == {"n1", "n2"}
     assert cache.planned("u") == {"tenant/a": 1}
+    assert cache.carry("u") is CARRY
+
+
+def test_a_pod_that_may_go_nowhere_carries_nothing(cache):
+    cache.update("u", CARRY, None, frozenset())
+    assert cache.carry("u") is None
+    assert cache.planned("u") == {}
 
 
 def test_a_new_filter_call_replaces_all_that_was_decided(cache):
-    cache.update("u", decided("u", "n1", "n2"))
-    cache.update("u", decided("u", "n3"))
+    decide(cache, "u", "n1", "n2")
+    decide(cache, "u", "n3")
     assert set(cache.decisions("u")) == {"n3"}
 
 
 def test_decisions_expire(cache, clock):
-    cache.update("u", decided())
+    decide(cache)
     clock.now = 59.9
     assert cache.get("u", "n1") is not None
     clock.now = 60.0
@@ -57,22 +66,22 @@ def test_decisions_expire(cache, clock):
 
 
 def test_what_has_expired_is_dropped_by_the_next_update(cache, clock):
-    cache.update("old", decided("old"))
+    decide(cache, "old")
     clock.now = 61.0
-    cache.update("new", decided("new"))
+    decide(cache, "new")
     assert len(cache) == 1
 
 
 def test_deciding_again_lives_on(cache, clock):
-    cache.update("u", decided())
+    decide(cache)
     clock.now = 40.0
-    cache.update("u", decided())
+    decide(cache)
     clock.now = 80.0
     assert cache.get("u", "n1") is not None
 
 
 def test_clear_forgets_one_node_and_delete_the_pod(cache):
-    cache.update("u", decided())
+    decide(cache)
     cache.clear("u", "n1")
     assert set(cache.decisions("u")) == {"n2"}
     cache.delete("u")
@@ -83,7 +92,7 @@ def test_clear_forgets_one_node_and_delete_the_pod(cache):
 
 
 def test_the_caller_may_change_what_it_got(cache):
-    cache.update("u", decided())
+    decide(cache)
     cache.decisions("u").clear()
     cache.planned("u").clear()
     assert cache.planned("u") == {"tenant/a": 1}
@@ -92,7 +101,27 @@ def test_the_caller_may_change_what_it_got(cache):
 def test_there_are_never_more_than_so_many_and_the_oldest_go_first(cache, monkeypatch):
     monkeypatch.setattr(decisions, "DECISIONS_MAX", 3)
     for index in range(5):
-        cache.update(f"u{index}", decided(f"u{index}"))
+        decide(cache, f"u{index}")
     assert len(cache) == 3
     assert cache.get("u0", "n1") is None
     assert cache.get("u4", "n1") is not None
+
+
+def test_they_never_hold_more_names_of_nodes_than_so_many(cache, monkeypatch):
+    monkeypatch.setattr(decisions, "NODES_MAX", 5)
+    for index in range(4):
+        decide(cache, f"u{index}")
+    assert [cache.get(f"u{index}", "n1") is not None for index in range(4)] == [False, False, True, True]
+    cache.delete("u3")
+    decide(cache, "u4")
+    assert cache.get("u2", "n1") is not None
+
+
+def test_it_is_counted_how_often_was_decided_for_a_pod(cache, clock):
+    assert cache.times("u") == 0
+    decide(cache)
+    decide(cache)
+    assert cache.times("u") == 2
+    clock.now = 60.0
+    decide(cache)
+    assert cache.times("u") == 1

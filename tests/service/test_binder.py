@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from extender.core import decode, names
+from extender.core.candidates import Candidates
 from extender.core.policy.profile import Profile
 from extender.core.policy.spreading import ZoneSpread
 from extender.core.reasons import ConflictReason
@@ -40,7 +41,7 @@ async def a_pending_pod(world: World, ordinal: int = 0, **pod) -> str:
 def find(world: World, binder, ordinal: int = 0):
     pod = world.caches.pods.get(f"{NS}/dispatcher-{ordinal}")
     assert pod is not None
-    return binder.find(pod, NODES, world.caches.state.nodes.get)
+    return binder.find(pod, Candidates.of(NODES), world.caches.state.nodes.get)
 
 
 async def test_a_bind_writes_node_and_ledger_in_one_write():
@@ -453,7 +454,7 @@ async def test_a_ledger_over_128_kib_is_refused_by_filter_and_by_bind():
     uid = await a_pending_pod(world, slots=10_000)
     before = world.digest()
     verdicts = find(world, world.binder())
-    assert verdicts.passed == []
+    assert not verdicts.passed
     assert set(verdicts.unresolvable.values()) == {ConflictReason.LEDGER_TOO_LARGE}
     with pytest.raises(BindRefused) as raised:
         await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
@@ -479,7 +480,7 @@ async def test_decisions_of_an_earlier_filter_are_replaced_and_end_with_the_pod(
     assert set(binder.decisions(uid)) == set(NODES)
     pod = world.caches.pods.get(f"{NS}/dispatcher-0")
     assert pod is not None
-    binder.find(pod, ["node-2"], world.caches.state.nodes.get)
+    binder.find(pod, Candidates.of(["node-2"]), world.caches.state.nodes.get)
     assert set(binder.decisions(uid)) == {"node-2"}
     await world.remove_pod(0)
     await world.sync()

@@ -5,6 +5,7 @@ import inspect
 
 import pytest
 
+from extender.core.candidates import Candidates
 from extender.core.reasons import ConflictReason
 from extender.kube.api import Conflict
 from extender.service.binder import BindRefused, SchedulerVReplicaBinder, VReplicaBinder
@@ -17,7 +18,7 @@ NODES = ["node-0", "node-1"]
 
 
 def find(fake: FakeVReplicaBinder, uid: str = "uid-0"):
-    return fake.find(a_pod(0, node="", uid=uid), NODES, lambda _name: None)
+    return fake.find(a_pod(0, node="", uid=uid), Candidates.of(NODES), lambda _name: None)
 
 
 def conforming(fake: FakeVReplicaBinder, real: SchedulerVReplicaBinder) -> list[VReplicaBinder]:

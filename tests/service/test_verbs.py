@@ -26,8 +26,8 @@ ALL = ["node-0", "node-1", "node-2"]
 NAUGHTY = "x\nERROR root: all is lost\x1b[31m\u202e"
 
 
-def verbs_of(world: World, fake: FakeVReplicaBinder | None = None) -> ExtenderVerbs:
-    binder = fake if fake is not None else world.binder()
+def verbs_of(world: World, fake: FakeVReplicaBinder | None = None, narrow_to: int = 0) -> ExtenderVerbs:
+    binder = fake if fake is not None else world.binder(narrow_to=narrow_to)
     return ExtenderVerbs(
         world.caches,
         binder,
@@ -66,6 +66,7 @@ async def test_full_nodes_are_believed_over_our_own_cache():
     pod = await a_pending_pod(world)
     nodes = await full_nodes(world)
     nodes[1]["status"]["allocatable"][names.SLOTS_RESOURCE] = "5"
+    nodes[1]["metadata"]["resourceVersion"] += "1"
     reply, status = verbs_of(world).filter(filter_args(pod, nodes, full=True))
     result = orjson.loads(reply)
     assert [node["metadata"]["name"] for node in result["Nodes"]["items"]] == ["node-0", "node-2"]
@@ -289,3 +290,37 @@ async def test_verbs_work_over_any_binder():
     reply, _ = await verbs.bind(bind_args(pod, "node-0"))
     assert orjson.loads(reply)["Error"].startswith("SlotsMismatch")
     assert await world.node_of(0) == ""
+
+
+async def test_filter_narrows_to_the_best_few_and_to_more_each_time_the_same_pod_comes_again():
+    world = await World.create()
+    await world.pod(1, node="node-0")
+    pod = await a_pending_pod(world)
+    verbs = verbs_of(world, narrow_to=1)
+    first, again, another = (orjson.loads(verbs.filter(filter_args(pod, ALL))[0]) for _ in range(3))
+    assert first["NodeNames"] == ["node-1"], "node-0 has a pod already"
+    assert (again["NodeNames"], another["NodeNames"]) == (ALL, ALL)
+    assert [item["Host"] for item in orjson.loads(verbs.prioritize(filter_args(pod, ["node-1"]))[0])] == [
+        "node-1"
+    ]
+
+
+async def test_narrowing_hides_no_reason_and_no_node_of_a_pod_that_is_not_ours():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    verbs = verbs_of(world, narrow_to=2)
+    result = orjson.loads(verbs.filter(filter_args(pod, [*ALL, "node-9"]))[0])
+    assert (result["NodeNames"], result["FailedAndUnresolvableNodes"]) == (ALL[:2], {"node-9": "NodeUnknown"})
+    web = {"metadata": {"name": "web", "namespace": "shop", "uid": "u"}}
+    assert orjson.loads(verbs.filter(filter_args(web, ALL))[0])["NodeNames"] == ALL
+
+
+async def test_whole_nodes_are_narrowed_where_they_are_those_that_we_know():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    nodes = await full_nodes(world)
+    result = orjson.loads(verbs_of(world, narrow_to=1).filter(filter_args(pod, nodes, full=True))[0])
+    assert result["Nodes"]["items"] == nodes[:1]
+    nodes[2]["metadata"]["resourceVersion"] += "1"
+    result = orjson.loads(verbs_of(world, narrow_to=1).filter(filter_args(pod, nodes, full=True))[0])
+    assert result["Nodes"]["items"] == nodes

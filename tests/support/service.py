@@ -422,9 +422,11 @@ class World:
     def digest(self) -> dict[str, object]:
         return self.caches.state.digest()
 
-    def binder(self) -> SchedulerVReplicaBinder:
+    def binder(self, narrow_to: int = 0) -> SchedulerVReplicaBinder:
         clock = asyncio.get_running_loop().time
-        return SchedulerVReplicaBinder(self.api, self.caches, clock=clock, is_leader=lambda: self.leads)
+        return SchedulerVReplicaBinder(
+            self.api, self.caches, clock=clock, is_leader=lambda: self.leads, narrow_to=narrow_to
+        )
 
     def pod_binder(self) -> PodBinder:
         return PodBinder(self.api, self.caches, self.binder(), knows_past=always)

@@ -16,11 +16,13 @@ have scores of their own and the rest has 0: it is among the best that kube-sche
 scores, makes its choice.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set as AbstractSet
 from typing import NamedTuple
 
+from extender.core.candidates import Candidates
 from extender.core.ledger import Ledger
 from extender.core.model import AdapterPod, Node
+from extender.core.node_level.bound_pods import NOWHERE
 from extender.core.node_level.zone_rule import elsewhere
 from extender.core.pool_state import PoolState
 from extender.core.state import State
@@ -47,7 +49,7 @@ def prioritize_nodes(
 ) -> dict[str, int]:
     """Score 0 to 10 a node. ``ledger``: what the pod carries and will carry. A node that is not known has 0.
 
-    Costs as much as the vpods of ``ledger`` have placements, the pool has pods, and a look-up a candidate.
+    Costs as much as the vpods of ``ledger`` have placements, and a look-up a candidate.
     """
     pool = state.pools.get(pod.pool)
     if pool is None:
@@ -56,6 +58,41 @@ def prioritize_nodes(
     costs = {name: cost_of(node) for name in names if (node := lookup(name)) is not None}
     scores = _scores(set(costs.values()))
     return {name: scores[costs[name]] if name in costs else 0 for name in names}
+
+
+class Alike(NamedTuple):
+    """Nodes of a zone that have one score; ``names`` None: all those of the zone that are in no other group."""
+
+    zone: str
+    score: int
+    names: AbstractSet[str] | None
+
+
+def prioritize_known_nodes(
+    state: State, pod: AdapterPod, ledger: Ledger, candidates: Candidates
+) -> list[Alike]:
+    """``prioritize_nodes`` on nodes that are all known, by groups; only what is left of a zone may not have been asked about.
+
+    Costs as much as the vpods of ``ledger`` have placements: nodes of which the same is known are one group.
+    """
+    pool, index, asked = state.pools.get(pod.pool), state.node_index, candidates.asked
+    if pool is None:
+        return [Alike(zone, 0, None) for zone in index.in_zone]
+    exposure = _Exposure(pool, pod, ledger)
+    left = dict(candidates.count_in(index.in_zone))
+    groups: list[tuple[str, _Cost, AbstractSet[str] | None]] = []
+    for name in exposure.singled & asked:
+        node = state.nodes[name]
+        groups.append((node.zone, exposure.cost(node), frozenset((name,))))
+        left[node.zone] -= 1
+    for zone, pods, nodes in pool.bound_pods.alike():
+        there = (nodes & asked) - exposure.singled
+        if there:
+            groups.append((zone, exposure.cost_of(zone, pods), there))
+            left[zone] -= len(there)
+    groups += [(zone, exposure.cost_of(zone), None) for zone, count in left.items() if count]
+    scores = _scores({cost for _, cost, _ in groups})
+    return [Alike(zone, scores[cost], names) for zone, cost, names in groups]
 
 
 def _scores(classes: set[_Cost]) -> dict[_Cost, int]:
@@ -74,22 +111,16 @@ class _Exposure:
         """The largest share that is on the pod itself."""
         self._zone_met: dict[str, float] = {}
         self._node_met: dict[str, float] = {}
-        self._zone_pods: dict[str, int] = {}
-        self._node_pods: dict[str, int] = {}
-        self._of_plain_nodes: dict[str, _Cost] = {}
-        """Zone -> cost of those of its nodes of which nothing is known."""
+        self._others = pool.bound_pods
+        self._own_node, self._own_zone = pool.bound_pods.place_of(pod.name)
+        """Where the pod itself is counted."""
         known = pool.pods.get(pod.name)
-        self._last_node, self._last_zone = known.last_place if known is not None else ("", "")
-        for other in pool.pods.values():
-            if other.bound and other.name != pod.name:
-                self._count(*other.where)
+        self._last_node, self._last_zone = known.last_place if known is not None else NOWHERE
+        self._costs: dict[tuple[str, int], _Cost] = {}
         for key, share in ledger.items():
             self._meet(pool, pod.name, key, share.vreplicas)
-        self._plain_but = {*self._node_met, *self._node_pods, self._last_node}
-
-    def _count(self, node: str, zone: str) -> None:
-        self._node_pods[node] = self._node_pods.get(node, 0) + 1
-        self._zone_pods[zone] = self._zone_pods.get(zone, 0) + 1
+        self.singled = {*self._node_met, self._last_node, self._own_node}
+        """Nodes of which more is known than their zone and how many pods they have."""
 
     def _meet(self, pool: PoolState, pod_name: str, key: str, here: int) -> None:
         others = elsewhere(pool, key, pod_name)
@@ -101,22 +132,32 @@ class _Exposure:
                 met[place] = max(met.get(place, 0.0), (count + here) / total)
 
     def cost(self, node: Node) -> _Cost:
-        """The larger, the worse the node. Nodes of a zone of which nothing is known share one value."""
-        if node.name in self._plain_but:
-            return self._cost(node)
-        cost = self._of_plain_nodes.get(node.zone)
+        """The larger, the worse the node."""
+        pods = self._others.on_node.get(node.name, 0)
+        if node.name not in self.singled:
+            return self.cost_of(node.zone, pods)
+        moved = 0 if node.name == self._last_node else self._moved_to(node.zone)
+        pods -= node.name == self._own_node
+        return self._cost(node.zone, self._node_met.get(node.name, 0.0), moved, pods)
+
+    def cost_of(self, zone: str, pods: int = 0) -> _Cost:
+        """Of a zone's nodes that have so many pods, and of which nothing else is known: they share one."""
+        cost = self._costs.get((zone, pods))
         if cost is None:
-            cost = self._of_plain_nodes[node.zone] = self._cost(node)
+            cost = self._costs[zone, pods] = self._cost(zone, 0.0, self._moved_to(zone), pods)
         return cost
 
-    def _cost(self, node: Node) -> _Cost:
-        zone_met, node_met = self._zone_met.get(node.zone, 0.0), self._node_met.get(node.name, 0.0)
+    def _moved_to(self, zone: str) -> int:
+        return 1 if zone == self._last_zone else 2
+
+    def _cost(self, zone: str, node_met: float, moved: int, node_pods: int) -> _Cost:
+        zone_met = self._zone_met.get(zone, 0.0)
         return _Cost(
             max(self._alone, zone_met),
             max(self._alone, node_met),
             zone_met,
             node_met,
-            0 if node.name == self._last_node else 1 if node.zone == self._last_zone else 2,
-            self._zone_pods.get(node.zone, 0),
-            self._node_pods.get(node.name, 0),
+            moved,
+            self._others.in_zone.get(zone, 0) - (zone == self._own_zone),
+            node_pods,
         )

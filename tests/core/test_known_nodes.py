@@ -1,0 +1,140 @@
+"""Filter and prioritize by sets say the same as one look at each node after the other, whatever has changed before."""
+
+import orjson
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from extender.core.candidates import Candidates
+from extender.core.ledger import Share
+from extender.core.model import AdapterPod, AdapterPool, Node
+from extender.core.node_level.exposure import prioritize_known_nodes, prioritize_nodes
+from extender.core.node_level.host_texts import HostTexts
+from extender.core.node_level.narrowing import best_of
+from extender.core.verbs import filter_known_nodes, filter_nodes
+from tests.support.builders import NS, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.worlds import World
+
+NODES = tuple(f"node-{index}" for index in range(5))
+UNKNOWN = ("elsewhere", "node-9")
+ORDINALS = st.integers(0, 5)
+LEDGERS = st.dictionaries(
+    st.sampled_from(["tenant/a", "tenant/b"]),
+    st.builds(Share, st.integers(1, 4), st.integers(1, 2)),
+    max_size=2,
+)
+
+
+class KnownNodes(RuleBasedStateMachine):
+    """A cluster that changes; what is asked is always about all nodes, some of them, and two that there are not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.texts = HostTexts(self.world.state.node_index)
+        self.world.put(a_stateful_set(6))
+        self.world.put(a_pool(8))
+
+    @rule(
+        name=st.sampled_from(NODES),
+        zone=st.sampled_from(["z0", "z1", "z2"]),
+        slots=st.sampled_from([None, None, 0, 8, 16, 24]),
+        ready=st.booleans(),
+    )
+    def put_node(self, name: str, zone: str, slots: int | None, ready: bool) -> None:
+        self.world.put(a_node(name, zone, slots=slots, ready=ready))
+
+    @rule(name=st.sampled_from(NODES))
+    def remove_node(self, name: str) -> None:
+        self.world.remove(Node, name)
+
+    @rule(
+        ordinal=ORDINALS,
+        node=st.sampled_from(["", *NODES]),
+        ledger=LEDGERS,
+        uid=st.sampled_from(["u1", "u2"]),
+        request=st.sampled_from([None, 0, 8]),
+        finished=st.booleans(),
+    )
+    def put_pod(self, ordinal, node, ledger, uid, request, finished) -> None:
+        pod = a_pod(
+            ordinal, ledger, node=node, uid=f"{ordinal}-{uid}", slots_request=request, finished=finished
+        )
+        self.world.put(pod)
+
+    @rule(ordinal=ORDINALS)
+    def remove_pod(self, ordinal: int) -> None:
+        self.world.remove(AdapterPod, f"{NS}/dispatcher-{ordinal}")
+
+    @rule(
+        name=st.sampled_from("ab"),
+        wanted=st.integers(0, 9),
+        placed=st.dictionaries(ORDINALS, st.integers(1, 3)),
+    )
+    def put_vpod(self, name: str, wanted: int, placed: dict[int, int]) -> None:
+        self.world.put(a_vpod(name, wanted, placed))
+
+    @rule(slots=st.sampled_from([4, 8, 12]), profile=st.sampled_from(["default", "ha"]))
+    def put_pool(self, slots: int, profile: str) -> None:
+        self.world.put(a_pool(slots, profile=profile))
+
+    @rule()
+    def remove_pool(self) -> None:
+        for key in list(self.world.pools):
+            self.world.remove(AdapterPool, key)
+
+    @rule(asked=st.permutations([*NODES, *UNKNOWN]), count=st.integers(0, 7))
+    def filter_some(self, asked: list[str], count: int) -> None:
+        self.compare_filter(asked[:count])
+
+    @invariant()
+    def filter_all(self) -> None:
+        self.compare_filter([*UNKNOWN, *NODES])
+
+    def compare_filter(self, names: list[str]) -> None:
+        state = self.world.state
+        candidates = Candidates.of(names)
+        for pod in self.pods():
+            slow, fast = (
+                filter_nodes(state, pod, names, state.nodes.get),
+                filter_known_nodes(state, pod, candidates),
+            )
+            assert list(fast.passed) == list(slow.passed)
+            assert list(fast.failed.items()) == list(slow.failed.items())
+            assert dict(fast.unresolvable) == dict(slow.unresolvable)
+
+    @precondition(lambda self: self.world.nodes)
+    @rule(data=st.data(), ledger=LEDGERS, kept=st.booleans())
+    def prioritize(self, data, ledger, kept: bool) -> None:
+        state = self.world.state
+        names = data.draw(st.lists(st.sampled_from(sorted(self.world.nodes)), unique=True, min_size=1))
+        text = orjson.dumps(names) if kept else b""
+        candidates = Candidates(tuple(names), frozenset(names), known=True, text=text)
+        for pod in self.pods():
+            groups = prioritize_known_nodes(state, pod, ledger, candidates)
+            found = {
+                item["Host"]: item["Score"] for item in orjson.loads(self.texts.encode(candidates, groups))
+            }
+            assert found == prioritize_nodes(state, pod, ledger, names, state.nodes.get)
+            assert list(found) == names
+            for most in range(1, len(names) + 1):
+                best = sorted(names, key=lambda name: (-found[name], names.index(name)))[:most]
+                narrowed = best_of(candidates, groups, most, state.nodes)
+                assert narrowed == sorted(best, key=names.index)
+
+    @invariant()
+    def pods_are_counted_where_they_stand(self) -> None:
+        for pool in self.world.state.pools.values():
+            places = [pod.where for pod in pool.pods.values() if pod.bound]
+            counted = pool.bound_pods
+            assert counted.on_node == {n: sum(p[0] == n for p in places) for n, _ in places}
+            assert counted.in_zone == {z: sum(p[1] == z for p in places) for _, z in places}
+            alike = [(node, zone, count) for zone, count, nodes in counted.alike() for node in nodes]
+            assert sorted(alike) == sorted((*place, places.count(place)) for place in set(places))
+
+    def pods(self) -> list[AdapterPod]:
+        """Those that there are, as they are asked about: before they are bound; and one that is new."""
+        return [*self.world.pods.values(), a_pod(5, node="", uid="new", slots_request=8)]
+
+
+KnownNodes.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestKnownNodes = KnownNodes.TestCase
