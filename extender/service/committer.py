@@ -179,7 +179,11 @@ class Committer:
                     continue
                 # Never below what is published, whatever came of the status write, and of a change of poolRef.
                 published = max(claim.published, self._published_elsewhere(key, pool_key, name))
-                share = Share(max(target.get(name, 0), published), decision.weight)
+                count = target.get(name, 0)
+                # What stays for the sake of a status alone stays as it is: a vpod that has left the pool has no weight here.
+                share = Share(
+                    max(count, published), decision.weight if count >= published else claim.ledger.weight
+                )
                 if published > max(target.get(name, 0), claim.published):
                     batch.failed[key] = "its new pool has not published yet where it goes"
                 state = pool.pods[name].pod

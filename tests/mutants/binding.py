@@ -325,8 +325,8 @@ BINDING = (
     Mutant(
         "expired decisions count",
         "extender/core/decisions.py",
-        "if entry is None or entry.expires_at <= self._clock():",
-        "if entry is None:",
+        "return entry if entry is not None and entry.expires_at > self._clock() else None",
+        "return entry",
         "I5: kube-scheduler never says that it has given a pod up",
         ("tests/core/test_decisions.py::test_decisions_expire",),
     ),

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from extender.core import names
 from extender.core.errors import LedgerTooLarge
 from extender.core.explain import Explanation
-from extender.core.ledger import Share
+from extender.core.ledger import Share, decode_ledger
 from extender.core.model import placement_order
 from extender.core.plan import Decision, release_all
 from extender.core.reasons import ConflictReason
@@ -35,9 +36,10 @@ def a_decision(
 
 
 def made_now(world: World, decision: Decision) -> Decision:
-    """The decision as one about the vpod that the cache has."""
+    """The decision as one about the vpod that the cache has in that pool."""
     vpod = world.caches.vpods.latest(decision.vpod)
-    return replace(decision, of=(vpod.uid, vpod.generation)) if vpod is not None else decision
+    known = vpod is not None and vpod.pool == decision.pool
+    return replace(decision, of=(vpod.uid, vpod.generation)) if vpod is not None and known else decision
 
 
 async def commit(world: World, *wanted: Decision) -> dict[str, str]:
@@ -92,14 +94,27 @@ async def test_a_move_writes_its_new_pod_then_the_status_then_its_old_pod():
 
 async def test_many_vpods_on_one_pod_are_one_patch_of_it():
     world = await a_world(0)
-    names = [f"v{i}" for i in range(10)]
-    for name in names:
+    vpods = [f"v{i}" for i in range(10)]
+    for name in vpods:
         await world.vpod(name, 2)
     await world.sync()
-    await commit(world, *(a_decision(name, {0: 2}) for name in names))
+    await commit(world, *(a_decision(name, {0: 2}) for name in vpods))
     assert world.api.count("patch", "pods") == 1
     assert world.api.count("patch", "vpods/status") == 10
     assert len(await world.ledger(0)) == 10
+
+
+@pytest.mark.parametrize("published", [2, 1], ids=["all", "a part"])
+async def test_what_a_vpod_still_publishes_in_the_pool_that_it_has_left_keeps_its_weight(published: int):
+    world = await World.create()
+    await world.pod(0, {"tenant/a": Share(2, 3)}, node="node-0")
+    pool = {"namespace": NS, "name": "other"}
+    await world.vpod("a", 2, {0: published}, slotsPerVReplica=3, poolRef=pool)
+    await world.sync()
+    failed = await commit(world, release_all(world.caches.state.pool(POOL), "tenant/a"))
+    assert failed == {"tenant/a": "its new pool has not published yet where it goes"}
+    annotation = (await world.pod_object(0))["metadata"]["annotations"][names.PLACEMENTS_ANNOTATION]
+    assert decode_ledger(annotation) == {"tenant/a": Share(published, 3)}
 
 
 async def test_a_vpod_that_is_gone_leaves_the_ledger_in_one_write():
