@@ -54,8 +54,11 @@ class PoolMoves:
         before: Mapping[str, tuple[VPod, Mapping[str, int]]],
         now: float,
     ) -> None:
-        """Take note of what became of a plan. ``before``: the vpods of the plan with their placements before it."""
-        self.spent += sum(move.vreplicas for move in done)
+        """Take note of what became of a plan. ``before``: the vpods of the plan with their placements before it.
+
+        All of it is spent: what was begun and not finished, or finished without an answer, placing may finish (seed 131001924).
+        """
+        self.spent += sum(move.vreplicas for move in planned)
         moved = {move.vpod for move in done}
         self._refused[0].update({move.vpod for move in planned} - moved)
         for key in moved:

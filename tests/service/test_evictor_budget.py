@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from extender.core.moves import Move, MoveReason
+from extender.service.pool_moves import PoolMoves
 from tests.service.test_evictor import PERIOD_S, Bench
 from tests.support.builders import POOL, a_vpod
 
@@ -18,3 +20,12 @@ async def test_what_one_look_has_spent_the_next_one_has_not():
         bench.evictor.trigger(POOL)
         await asyncio.sleep(1)
     assert [count for _, count in bench.moved()] == [3, 2]
+
+
+async def test_a_move_that_was_not_made_is_spent_all_the_same_for_placing_may_finish_it():
+    pool = PoolMoves()
+    move = Move("tenant/a", "dispatcher-2", "dispatcher-0", 3, MoveReason.COMPACTION)
+    pool.settle([move], [], {}, now=0.0)
+    assert pool.spent == 3
+    pool.begin_period(1.0)
+    assert pool.spent == 0
