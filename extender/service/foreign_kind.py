@@ -71,7 +71,7 @@ class ForeignKind:
     # -- the reflector's sink ---------------------------------------------------------------------------------------
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:  # noqa: ARG002 - versions are compared object by object
-        """See reflector.Sink."""
+        """See sink.Sink."""
         listed = {self._key(obj) for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
             self._forget(key)
@@ -82,7 +82,7 @@ class ForeignKind:
                 log.warning("listed object cannot be read, keeping what is known of it: %s", error)
 
     def apply(self, event: WatchEvent) -> None:
-        """See reflector.Sink. Raises InvalidObject, which the reflector reports."""
+        """See sink.Sink. Raises InvalidObject, which the reflector reports."""
         if event.type is WatchEventType.DELETED:
             self._forget(self._key(event.object))
         else:
