@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from extender.core.bits import bits
 from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState, publishing, recording, reserving
-from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
+from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, share_of
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.succession import HOLD_S
@@ -233,7 +233,7 @@ class PoolState:
         claims = self.claims_of(key)
         for name in {**claims, **published}:
             count = published.get(name, 0)
-            share = Share(count, weight) if count else NOTHING
+            share = share_of(count, weight) if count else NOTHING
             known = claims.get(name)
             if share == (known.status if known is not None else NOTHING):
                 continue
