@@ -333,11 +333,13 @@ class PoolState:
             if share != claim.ledger:
                 self._claim(key, state.name, recording(share))
                 self._refresh_vpod(key)
+        claims, vpods = state.claims, self.vpods
         for key, share in ledger.items():
-            if key not in state.claims and share.vreplicas:
+            if key not in claims and share.vreplicas:
                 # All of a first list: nothing but sums depends on what nobody has known.
                 self._new_claim(key, state, share).ledger = share
-                self._refresh_vpod(key)
+                if key in vpods:
+                    self._refresh_vpod(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> None:
         state = self._pod(pod_name)
