@@ -12,7 +12,7 @@ LOADING: Final = (100_000, 1_000, 1_000)
 """Thresholds as gc.set_threshold takes them: looked at once, some 10 ms for each 100,000 containers, and not again."""
 
 
-async def spare_what_stays(loaded: Awaitable[None]) -> None:
+async def spare_what_stays(loaded: Awaitable[object]) -> None:
     """Collect seldom until ``loaded``, then as before, but never again what there is by then (gc.freeze)."""
     thresholds = gc.get_threshold()
     gc.set_threshold(*LOADING)
