@@ -180,8 +180,8 @@ class Reflector:
         """The version of the list that the sink now has. Raises ApiError."""
         listing, version = self._listing(), ""
         async with contextlib.aclosing(self._pages()) as pages:
-            async for begins, page in pages:
-                listing = self._listing() if begins else listing
+            async for anew, page in pages:
+                listing = self._listing() if anew else listing
                 version = page.resource_version
                 for start in range(0, len(page.items), SLICE_OBJECTS):
                     listing.add(page.items[start : start + SLICE_OBJECTS])
@@ -200,8 +200,8 @@ class Reflector:
         objects: list[Obj] = []
         version = ""
         async with contextlib.aclosing(self._pages()) as pages:
-            async for begins, page in pages:
-                if begins:
+            async for anew, page in pages:
+                if anew:
                     objects.clear()
                 objects += page.items
                 version = page.resource_version
@@ -210,23 +210,22 @@ class Reflector:
     async def _pages(self) -> AsyncGenerator[tuple[bool, ListPage], None]:
         """The pages of the collection as it is now, each asked for while the one before is looked at. Raises ApiError.
 
-        True with a page that begins the list; what came before it does not count.
+        True with a page that begins the list anew: what came before it does not count.
         """
-        page, count = await self._page(self._settings.page_items, ""), 0
-        begins = True
+        page, count, anew = await self._page(self._settings.page_items, ""), 0, False
         while True:
             count += len(page.items)
             self._check_size(count)
             if not page.continue_token:
-                yield begins, page
+                yield anew, page
                 return
             following = asyncio.create_task(self._page(self._settings.page_items, page.continue_token))
             try:
-                yield begins, page
-                page, begins = await following, False
+                yield anew, page
+                page, anew = await following, False
             except Expired:
                 # The pages' snapshot was compacted while we read. As client-go's pager: once more, in one piece.
-                page, begins, count = await self._page(0, ""), True, 0
+                page, anew, count = await self._page(0, ""), True, 0
             finally:
                 following.cancel()
 

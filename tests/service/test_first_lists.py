@@ -1,8 +1,9 @@
 """Lists taken in slices end in the state that the same objects give one by one, and handlers are told each difference."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -21,9 +22,7 @@ from tests.support.worlds import Naive, World
 VERSION = "1000"
 
 clusters = st.lists(
-    st.one_of(
-        worlds.pods(), worlds.vpods(), worlds.pods(), worlds.nodes, worlds.pools, worlds.stateful_sets
-    ),
+    st.one_of(worlds.pods(), worlds.vpods(), worlds.pods(), worlds.nodes, worlds.pools, worlds.stateful_sets),
     max_size=25,
 )
 
@@ -36,7 +35,7 @@ def slices_of_one() -> Iterator[None]:
         yield
 
 
-def world_of(objects: list[object]) -> World:
+def world_of(objects: list[Any]) -> World:
     """One by one, each with a version of its own; of objects with the same key the last."""
     world = World()
     for version, obj in enumerate(objects, 1):
@@ -47,8 +46,8 @@ def world_of(objects: list[object]) -> World:
 def lists_into(caches: Caches, world: World, rng: random.Random) -> dict[str, Iterator[None]]:
     """A list of each kind that is under way, its objects in no order."""
 
-    def listed(cache, store) -> Iterator[None]:
-        return cache.replacing(rng.sample(list(store.values()), len(store)), VERSION)
+    def listed(cache: Any, store: Mapping[str, object]) -> Iterator[None]:
+        yield from cache.replacing(rng.sample(list(store.values()), len(store)), VERSION)
 
     return {
         "nodes": listed(caches.nodes, world.nodes),
@@ -84,7 +83,8 @@ def test_first_lists_in_slices_give_the_state_of_the_same_objects_one_by_one(obj
 @settings(max_examples=150, deadline=None)
 @given(clusters, clusters, st.randoms(use_true_random=False), st.booleans())
 def test_a_list_over_another_tells_every_difference_and_forgets_what_is_gone(before, after, rng, at_once):
-    caches, told = Caches(), {}
+    caches = Caches()
+    told: dict[tuple[type, str], object] = {}
 
     def hear(old, new) -> None:
         key = (type(old or new), (old or new).key)
@@ -103,8 +103,10 @@ def test_a_list_over_another_tells_every_difference_and_forgets_what_is_gone(bef
             pass
     interleave(lists, rng)
     is_as(caches, world)
-    there = {(AdapterPod, key): pod for key, pod in world.pods.items()}
-    there |= {(VPod, key): vpod for key, vpod in world.vpods.items()}
+    there = {
+        **{(AdapterPod, key): pod for key, pod in world.pods.items()},
+        **{(VPod, key): vpod for key, vpod in world.vpods.items()},
+    }
     assert {key: obj for key, obj in told.items() if obj is not None} == there
 
 
