@@ -146,7 +146,8 @@ class Reflector:
                     await asyncio.sleep(listed_at + RELIST_PERIOD_MIN_S - loop.time())
                     listed_at = loop.time()
                     await self._list()
-                await self._watch()
+                else:
+                    await self._watch()
             except Expired as error:
                 self._relist = True
                 self._note(error)

@@ -340,3 +340,16 @@ async def test_a_list_that_breaks_off_is_not_ended(start: Start):
     assert sink.replaced == ["20"]
     assert set(sink.names) == {"p2"}
     assert reflector.errors["ApiError"] == 1
+
+
+async def test_a_relist_that_is_requested_during_a_list_does_not_wait_for_an_event(start: Start):
+    api = ListWatchApi([ListPage(pods(*range(250)), "10"), ListPage(pods(1), "20")])
+    reflectors: list[Reflector] = []
+    sink = Reader(lambda: reflectors[0].request_relist() if reflectors and len(sink.stretches) < 2 else None)
+    reflector = Reflector(api, PODS, sink, rng=random.Random(7))
+    reflectors.append(reflector)
+    running = asyncio.create_task(reflector.run())
+    await asyncio.sleep(3)
+    running.cancel()
+    assert sink.replaced == ["10", "20"]
+    assert [version for _, version in api.watch_calls] == ["20"]

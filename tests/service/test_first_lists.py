@@ -103,10 +103,8 @@ def test_a_list_over_another_tells_every_difference_and_forgets_what_is_gone(bef
             pass
     interleave(lists, rng)
     is_as(caches, world)
-    there = {
-        **{(AdapterPod, key): pod for key, pod in world.pods.items()},
-        **{(VPod, key): vpod for key, vpod in world.vpods.items()},
-    }
+    there: dict[tuple[type, str], object] = {(AdapterPod, key): pod for key, pod in world.pods.items()}
+    there.update({(VPod, key): vpod for key, vpod in world.vpods.items()})
     assert {key: obj for key, obj in told.items() if obj is not None} == there
 
 
