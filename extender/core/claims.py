@@ -62,9 +62,9 @@ class Claim:
         """vreplicas in the vpod's status."""
         return self.status.vreplicas
 
-    def is_first_seen_published(self, status: Share) -> bool:
-        """Whether ``status`` is the first known here and says what the ledger does: then neither sum changes."""
-        return not self.status.vreplicas and status == self.ledger and self.reserved is None
+    def is_confirmed_by(self, status: Share) -> bool:
+        """Whether ``status``, the first that is known here, says what the ledger does: then neither sum changes."""
+        return status == self.ledger and not self.status.vreplicas
 
 
 ClaimChange = Callable[[Claim], None]

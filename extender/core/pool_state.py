@@ -237,7 +237,7 @@ class PoolState:
             known = claims.get(name)
             if share == (known.status if known is not None else NOTHING):
                 continue
-            if known is not None and known.is_first_seen_published(share):
+            if known is not None and known.is_confirmed_by(share):
                 known.status = share
             else:
                 self._claim(key, name, publishing(share))
@@ -359,7 +359,7 @@ class PoolState:
     def _new_claim(self, key: str, state: PodState, share: Share) -> Claim:
         """An empty claim, that will say ``share``, for which it counts already."""
         claim = state.claims[key] = Claim()
-        slots = share.vreplicas * share.weight
+        slots = share.slots
         state.held += slots
         state.placed += slots
         state.ledger_bytes += len(key) + SHARE_BYTES_MAX
