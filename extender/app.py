@@ -15,6 +15,7 @@ from typing import Final
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.succession import Succession
+from extender.garbage import spare_what_stays
 from extender.kube.api import Api
 from extender.kube.budget import Budget
 from extender.kube.client import KubeApi
@@ -353,7 +354,11 @@ async def serve(
     ) as api:
         service = Service(api, config, now=now, rng=rng, profiles=profiles)
         _add_budget(service.metrics, api.budget)
-        await service.run()
+        loading = asyncio.create_task(spare_what_stays(service.informers.wait_synced()), name="first lists")
+        try:
+            await service.run()
+        finally:
+            await _end(loading)
     return 0
 
 

@@ -62,6 +62,10 @@ class Claim:
         """vreplicas in the vpod's status."""
         return self.status.vreplicas
 
+    def is_confirmed_by(self, status: Share) -> bool:
+        """Whether ``status``, the first that is known here, says what the ledger does: then neither sum changes."""
+        return status == self.ledger and not self.status.vreplicas
+
 
 ClaimChange = Callable[[Claim], None]
 

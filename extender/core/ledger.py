@@ -5,6 +5,7 @@ is ``[vreplicas, slotsPerVReplica]``, so that a ledger adds up to slots without 
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -26,6 +27,12 @@ class Share(NamedTuple):
     def slots(self) -> int:
         """Slots that this share takes."""
         return self.vreplicas * self.weight
+
+
+@lru_cache(maxsize=1 << 10)
+def share_of(vreplicas: int, weight: int = 1) -> Share:
+    """A share, mostly one that there is already: a cluster has hundreds of thousands, of a handful of values."""
+    return Share(vreplicas, weight)
 
 
 Ledger = Mapping[str, Share]
@@ -71,23 +78,22 @@ def decode_ledger(text: str | None) -> Ledger:
         raise LedgerUnreadable(f"not JSON: {error}") from error
     if not isinstance(plain, dict):
         raise LedgerUnreadable(f"not a JSON object but {type(plain).__name__}")
-    ledger = {str(key): _share(str(key), value) for key, value in plain.items()}
-    return MappingProxyType({key: share for key, share in ledger.items() if share.vreplicas})
+    return MappingProxyType(
+        {key: share for key, value in plain.items() if (share := _share(key, value)).vreplicas}
+    )
 
 
 def _share(key: str, value: object) -> Share:
+    if type(value) is int and 0 <= value <= _INT32_MAX:
+        return share_of(value)
     match value:
-        case bool():
-            pass
-        case int() if 0 <= value <= _INT32_MAX:
-            return Share(value)
         case [int() as vreplicas, int() as weight] if (
             type(vreplicas) is int
             and type(weight) is int
             and 0 <= vreplicas <= _INT32_MAX
             and 1 <= weight <= _INT32_MAX
         ):
-            return Share(vreplicas, weight)
+            return share_of(vreplicas, weight)
         case _:
             pass
     raise LedgerUnreadable(f"value of {key[:200]!r} is not a count or [count, slotsPerVReplica]")

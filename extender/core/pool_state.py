@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from extender.core.bits import bits
 from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState, publishing, recording, reserving
-from extender.core.ledger import EMPTY_LEDGER, Ledger, Share
+from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, share_of
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.node_level.bound_pods import BoundPods
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
@@ -237,11 +237,16 @@ class PoolState:
             self.vpods[key] = new
         published = new.placements if new is not None else {}
         weight = new.weight if new is not None else 1
-        for name in {**self.claims_of(key), **published}:
+        claims = self.claims_of(key)
+        for name in {**claims, **published}:
             count = published.get(name, 0)
-            share = Share(count, weight) if count else NOTHING
-            known = self.claims_of(key).get(name)
-            if share != (known.status if known is not None else NOTHING):
+            share = share_of(count, weight) if count else NOTHING
+            known = claims.get(name)
+            if share == (known.status if known is not None else NOTHING):
+                continue
+            if known is not None and known.is_confirmed_by(share):
+                known.status = share
+            else:
                 self._claim(key, name, publishing(share))
         self._refresh_vpod(key)
 
@@ -257,11 +262,8 @@ class PoolState:
                 self._claim(vpod_key, name, reserving(share, owner, expires_at))
                 continue
             # Most of what is decided is new, and nothing of the pod but its room depends on it.
-            claim = self._new_claim(vpod_key, state)
+            claim = self._new_claim(vpod_key, state, share)
             claim.reserved, claim.owner, claim.expires_at = share, owner, expires_at
-            slots = share.vreplicas * share.weight
-            state.held += slots
-            state.placed += slots
             if state.open and not state.has_room:
                 self._follow_room(state)
         self._refresh_vpod(vpod_key)
@@ -332,18 +334,25 @@ class PoolState:
                 self._set_bits(state, state.ordinal, schedulable=False)
 
     def _set_ledger(self, state: PodState, ledger: Ledger) -> None:
-        for key in {**state.claims, **ledger}:
+        """Record what a pod's annotation says. Whoever calls it refreshes the pod afterwards."""
+        for key, claim in list(state.claims.items()):
             share = ledger.get(key, NOTHING)
-            known = state.claims.get(key)
-            if share != (known.ledger if known is not None else NOTHING):
+            if share != claim.ledger:
                 self._claim(key, state.name, recording(share))
                 self._refresh_vpod(key)
+        claims, vpods = state.claims, self.vpods
+        for key, share in ledger.items():
+            if key not in claims and share.vreplicas:
+                # All of a first list: nothing but sums depends on what nobody has known.
+                self._new_claim(key, state, share).ledger = share
+                if key in vpods:
+                    self._refresh_vpod(key)
 
     def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> None:
         state = self._pod(pod_name)
         claim = state.claims.get(key)
         if claim is None:
-            claim = self._new_claim(key, state)
+            claim = self._new_claim(key, state, NOTHING)
         state.held -= claim.held_slots
         state.placed -= claim.placed.slots
         change(claim)
@@ -354,8 +363,12 @@ class PoolState:
         self._follow_room(state)
         self._forget_if_empty(state)
 
-    def _new_claim(self, key: str, state: PodState) -> Claim:
+    def _new_claim(self, key: str, state: PodState, share: Share) -> Claim:
+        """An empty claim, that will say ``share``, for which it counts already."""
         claim = state.claims[key] = Claim()
+        slots = share.slots
+        state.held += slots
+        state.placed += slots
         state.ledger_bytes += len(key) + SHARE_BYTES_MAX
         claims = self.placements.get(key)
         if claims is None:

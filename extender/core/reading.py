@@ -131,15 +131,15 @@ def placements_from(
         raise InvalidObject(subject, field, "must be a list")
     placements: dict[str, int] = {}
     for index, item in enumerate(listed or ()):
-        if not _is_mapping(item):
+        if type(item) is not dict and not _is_mapping(item):
             raise InvalidObject(subject, f"{field}[{index}]", "must be a mapping")
-        amount, pod = item.get(vreplicas), text(item, pod_name)
+        amount, pod = item.get(vreplicas), item.get(pod_name)
         if type(amount) is not int or not 0 <= amount <= COUNT_MAX:
             raise InvalidObject(subject, f"{field}[{index}].{vreplicas}", "must be a count")
-        if not pod:
+        if not isinstance(pod, str) or not pod:
             raise InvalidObject(subject, f"{field}[{index}].{pod_name}", "is required")
         placements[pod] = placements.get(pod, 0) + amount
-    return MappingProxyType(dict(sorted(placements.items(), key=lambda entry: placement_order(entry[0]))))
+    return MappingProxyType({name: placements[name] for name in sorted(placements, key=placement_order)})
 
 
 def refuse_strange(document: object, subject: str) -> None:

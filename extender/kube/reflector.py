@@ -14,20 +14,16 @@ watch caught up. So every list asks for the newest version (""), and a relist ne
 After a relist only its own version is used: the version of a watch that was refused belongs to a history which the
 server no longer has. A watch that keeps failing or silent is answered by a relist too, since a server restored from a
 backup may know none of our versions: it waits for them, with neither a 410 nor an event.
-
-**A sink's duty.** ``replace`` and ``apply`` touch memory only and are called in order, never two at once. What to do with an object
-that cannot be read is the sink's decision: keep what it had (catch InvalidObject itself, object by object), or let
-InvalidObject out. Then the reflector reports that object once per version and goes on: an event is skipped; from a list
-the object is taken out and the rest is offered again, so a ``replace`` that raises must not have changed anything.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from extender.core.errors import InvalidObject
 from extender.core.model import object_key
@@ -44,30 +40,20 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.ratelimit import Backoff
+from extender.kube.sink import Listing, ListingSink, Sink, UnreadableList, WholeList
 
 WATCH_FAILURES_MAX: Final = 4
 """Failed watches without an event or bookmark between them after which we list again; a silent one counts twice."""
 SHORT_WATCH_S: Final = 1.0
 """A watch that ends sooner, having brought nothing, counts as failed (client-go's "very short watch")."""
 RELIST_PERIOD_MIN_S: Final = 1.0
+SLICE_OBJECTS: Final = 100
+"""Of a list, handed over at a stretch, some 5 ms: probes have to be answered meanwhile."""
 EXPIRED_QUIET_S: Final = 30.0
 """An Expired so long after the last list is answered by a relist without delay."""
 REPORTED_MAX: Final = 1000
-INVALID_PER_LIST_MAX: Final = 100
 
 _log = logging.getLogger(__name__)
-
-
-class Sink(Protocol):
-    """Where a reflector's objects go: an assume cache, mostly. See the module's docstring for InvalidObject."""
-
-    def replace(self, objects: list[Obj], resource_version: str) -> None:
-        """The whole collection as of ``resource_version``, after each list: what is not in it is gone."""
-        ...
-
-    def apply(self, event: WatchEvent) -> None:
-        """One ADDED, MODIFIED or DELETED; never a BOOKMARK."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +146,8 @@ class Reflector:
                     await asyncio.sleep(listed_at + RELIST_PERIOD_MIN_S - loop.time())
                     listed_at = loop.time()
                     await self._list()
-                await self._watch()
+                else:
+                    await self._watch()
             except Expired as error:
                 self._relist = True
                 self._note(error)
@@ -177,8 +164,7 @@ class Reflector:
         self._wake.clear()
         wanted, self._wanted = self._wanted, []
         try:
-            objects, version = await self.read()
-            self._replace(objects, version)
+            version = await self._read_into_sink()
         except BaseException:
             self._relist = True
             self._wanted += wanted
@@ -191,23 +177,58 @@ class Reflector:
         self.last_sync_version = version
         self.synced.set()
 
+    async def _read_into_sink(self) -> str:
+        """The version of the list that the sink now has. Raises ApiError."""
+        listing, version = self._listing(), ""
+        async with contextlib.aclosing(self._pages()) as pages:
+            async for anew, page in pages:
+                listing = self._listing() if anew else listing
+                version = page.resource_version
+                for start in range(0, len(page.items), SLICE_OBJECTS):
+                    listing.add(page.items[start : start + SLICE_OBJECTS])
+                    await asyncio.sleep(0)
+        for _ in listing.end(version):
+            await asyncio.sleep(0)
+        return version
+
+    def _listing(self) -> Listing:
+        if isinstance(self._sink, ListingSink):
+            return self._sink.listing()
+        return WholeList(self._sink, self._subject, self._report)
+
     async def read(self) -> tuple[list[Obj], str]:
         """The whole collection as it is now, and its version; nothing of it goes to the sink. Raises ApiError."""
-        settings = self._settings
-        page = await self._page(settings.page_items, "")
-        objects = list(page.items)
-        while page.continue_token:
-            self._check_size(len(objects))
+        objects: list[Obj] = []
+        version = ""
+        async with contextlib.aclosing(self._pages()) as pages:
+            async for anew, page in pages:
+                if anew:
+                    objects.clear()
+                objects += page.items
+                version = page.resource_version
+        return objects, version
+
+    async def _pages(self) -> AsyncGenerator[tuple[bool, ListPage], None]:
+        """The pages of the collection as it is now, each asked for while the one before is looked at. Raises ApiError.
+
+        True with a page that begins the list anew: what came before it does not count.
+        """
+        page, count, anew = await self._page(self._settings.page_items, ""), 0, False
+        while True:
+            count += len(page.items)
+            self._check_size(count)
+            if not page.continue_token:
+                yield anew, page
+                return
+            following = asyncio.create_task(self._page(self._settings.page_items, page.continue_token))
             try:
-                page = await self._page(settings.page_items, page.continue_token)
+                yield anew, page
+                page, anew = await following, False
             except Expired:
                 # The pages' snapshot was compacted while we read. As client-go's pager: once more, in one piece.
-                page = await self._page(0, "")
-                objects = list(page.items)
-            else:
-                objects.extend(page.items)
-        self._check_size(len(objects))
-        return objects, page.resource_version
+                page, anew, count = await self._page(0, ""), True, 0
+            finally:
+                following.cancel()
 
     async def _page(self, limit: int, continue_token: str) -> ListPage:
         return await self._api.list_page(
@@ -263,25 +284,6 @@ class Reflector:
         if version := _metadata(event.object, "resourceVersion"):
             self.last_sync_version = version
 
-    def _replace(self, objects: list[Obj], version: str) -> None:
-        """Give the sink a list; objects that it refuses by InvalidObject are taken out, up to a limit."""
-        for _ in range(INVALID_PER_LIST_MAX):
-            try:
-                self._sink.replace(objects, version)
-            except InvalidObject as error:
-                rest = [obj for obj in objects if self._subject(obj) != error.subject]
-                if len(rest) == len(objects):
-                    raise _Unreadable(0, "InvalidObject", f"the sink refuses the list: {error}") from error
-                for obj in objects:
-                    if self._subject(obj) == error.subject:
-                        self._report(obj, error)
-                objects = rest
-            else:
-                return
-        raise _Unreadable(
-            0, "InvalidObject", f"the sink refuses over {INVALID_PER_LIST_MAX} objects of one list"
-        )
-
     def _subject(self, obj: Obj) -> str:
         """The object as InvalidObject names it."""
         return f"{self.resource.kind} {object_key(_metadata(obj, 'namespace'), _metadata(obj, 'name'))}"
@@ -323,11 +325,7 @@ class _Short(ApiError):
     """A watch that ended before it began."""
 
 
-class _Unreadable(ApiError):
-    """A list that the sink refuses."""
-
-
-_OWN: Final = (_Silent, _Short, _Unreadable, TooManyObjects)
+_OWN: Final = (_Silent, _Short, UnreadableList, TooManyObjects)
 
 
 def _metadata(obj: Obj, name: str) -> str:

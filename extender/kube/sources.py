@@ -19,7 +19,8 @@ from typing import Final, Literal, NamedTuple
 
 from extender.kube.api import Api, ApiError, NotFound, OutcomeUnknown, Resource
 from extender.kube.ratelimit import Backoff, BackoffPolicy
-from extender.kube.reflector import Reflector, Sink
+from extender.kube.reflector import Reflector
+from extender.kube.sink import Sink
 
 log: Final = logging.getLogger(__name__)
 

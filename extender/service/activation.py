@@ -46,9 +46,9 @@ class Activation:
         queue = self._queues.of(pod.pool)
         state = pool.pods.get(pod.name)
         if state is not None:
-            for key, claim in list(state.claims.items()):
-                apart = state.bound and not pod.assumed and claim.ledger != claim.status
-                if state.draining or apart or key not in pool.vpods:
+            leaving, counts = state.draining, state.bound and not pod.assumed
+            for key, claim in state.claims.items():
+                if leaving or (counts and claim.ledger != claim.status) or key not in pool.vpods:
                     queue.add(key)
         queue.activate()
         self._raise_targets(pool)

@@ -5,10 +5,10 @@ only read. Each change goes to ``State`` first and then to the listeners, in one
 cache and the state apart.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, TypeVar
 
-from extender.core.caches import AdapterPodAssumeCache, VPodAssumeCache
+from extender.core.caches import SLICE_OBJECTS, AdapterPodAssumeCache, VPodAssumeCache
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
@@ -50,13 +50,20 @@ class ReadCache(Generic[T]):
         if old is not None:
             self._tell(old, None)
 
-    def replace(self, objects: list[T], resource_version: str) -> None:  # noqa: ARG002 - same signature as the assume caches
+    def replace(self, objects: list[T], resource_version: str) -> None:
         """The whole list, after a relist."""
-        new = {obj.key: obj for obj in objects}
-        for key in [key for key in self._objects if key not in new]:
+        for _ in self.replacing(objects, resource_version):
+            pass
+
+    def replacing(self, objects: list[T], resource_version: str) -> Iterator[None]:  # noqa: ARG002 - same signature as the assume caches
+        """``replace`` in slices of ``SLICE_OBJECTS``, between which others may run."""
+        listed = {obj.key for obj in objects}
+        for key in [key for key in self._objects if key not in listed]:
             self.delete(self._objects[key])
-        for obj in objects:
+        for count, obj in enumerate(objects, 1):
             self.update(obj)
+            if count % SLICE_OBJECTS == 0:
+                yield
 
     def list(self) -> list[T]:
         """All objects."""

@@ -70,19 +70,30 @@ class ForeignKind:
 
     # -- the reflector's sink ---------------------------------------------------------------------------------------
 
+    def listing(self) -> "_KindListing":
+        """See sink.ListingSink."""
+        return _KindListing(self)
+
     def replace(self, objects: list[Obj], resource_version: str) -> None:  # noqa: ARG002 - versions are compared object by object
-        """See reflector.Sink."""
+        """See sink.Sink."""
+        for _ in self.replacing(objects):
+            pass
+
+    def replacing(self, objects: list[Obj]) -> Iterator[None]:
+        """Take a whole list in slices of ``SLICE_OBJECTS``, between which others may run."""
         listed = {self._key(obj) for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
             self._forget(key)
-        for obj in objects:
+        for count, obj in enumerate(objects, 1):
             try:
                 self._take(obj)
             except InvalidObject as error:
                 log.warning("listed object cannot be read, keeping what is known of it: %s", error)
+            if count % SLICE_OBJECTS == 0:
+                yield
 
     def apply(self, event: WatchEvent) -> None:
-        """See reflector.Sink. Raises InvalidObject, which the reflector reports."""
+        """See sink.Sink. Raises InvalidObject, which the reflector reports."""
         if event.type is WatchEventType.DELETED:
             self._forget(self._key(event.object))
         else:
@@ -174,6 +185,22 @@ class ForeignKind:
     def _key(self, obj: Obj) -> str:
         metadata = mapping(obj, "metadata")
         return f"{object_key(text(metadata, 'namespace'), text(metadata, 'name'))}@{self.source}"
+
+
+class _KindListing:
+    """A list that is being read. Objects are kept as they are: how they are read may change before it ends."""
+
+    def __init__(self, kind: ForeignKind) -> None:
+        self._kind = kind
+        self._objects: list[Obj] = []
+
+    def add(self, objects: list[Obj]) -> None:
+        """See sink.Listing."""
+        self._objects += objects
+
+    def end(self, _resource_version: str) -> Iterator[None]:
+        """See sink.Listing."""
+        return self._kind.replacing(self._objects)
 
 
 def _placed_on(have: VPod | None, read: _Readings) -> Iterator[str]:

@@ -12,6 +12,7 @@ trimmed), and statuses say what is right; but a person has to learn of it. Two w
 Both are told once a pod and moment: a Warning event on the pod, the metric of repairs, and a line of the log.
 """
 
+import asyncio
 import logging
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -36,6 +37,8 @@ REMEDY: Final = (
     "is installed and bound"
 )
 ENTRIES_TOLD_MAX: Final = 5
+SLICE_PODS: Final = 250
+"""Looked at at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
 KEY_CHARS_TOLD_MAX: Final = 120
 
 
@@ -77,11 +80,13 @@ class ForeignWrites:
                 f"another writer than the scheduler service changed the ledger: {what}; {REMEDY}",
             )
 
-    def begin(self) -> None:
-        """We lead from now on: tell what stands in ledgers and should not, and then what others write there."""
+    async def begin(self) -> None:
+        """We lead from now on: tell what stands in ledgers and should not, and at once what others write there."""
         self._leading = True
         for pool in list(self._caches.state.pools.values()):
-            for state in list(pool.pods.values()):
+            for count, state in enumerate(list(pool.pods.values()), 1):
+                if count % SLICE_PODS == 0:
+                    await asyncio.sleep(0)
                 pod = state.pod
                 if pod is None or not state.bound or pod.assumed or not pool.is_member(state):
                     continue

@@ -8,7 +8,7 @@ again. Between two lists the pods' own watch shows every ledger that an ordinal 
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
 from extender.core import decode
@@ -60,13 +60,17 @@ class Cache(Protocol[T]):
         """An object went."""
         ...
 
-    def replace(self, objects: list[T], resource_version: str) -> None:
-        """The whole list as of a version."""
+    def replacing(self, objects: list[T], resource_version: str) -> Iterator[None]:
+        """The whole list as of a version, in slices between which others may run."""
         ...
 
 
 class CacheSink(Generic[T]):
-    """Decodes a reflector's objects into a cache. An object that cannot be read leaves what the cache had of it."""
+    """Decodes a reflector's objects into a cache. An object that cannot be read leaves what the cache had of it.
+
+    Nothing relies on a cache before its first list is in, so that one is taken in slices; a later one at one stretch,
+    for decisions are made meanwhile, and must not see some pods as of the list and others as of before.
+    """
 
     def __init__(
         self,
@@ -80,24 +84,32 @@ class CacheSink(Generic[T]):
         self._cache = cache
         self._on_listed = on_listed
         self._on_replaced = on_replaced
+        self._listed = False
+        """Whether a list is in the cache."""
+
+    def listing(self) -> "_CacheListing[T]":
+        """See sink.ListingSink."""
+        return _CacheListing(self._decode, self._take)
 
     def replace(self, objects: list[Obj], resource_version: str) -> None:
-        """See reflector.Sink."""
-        decoded = []
-        for obj in objects:
-            try:
-                decoded.append(self._decode(obj))
-            except InvalidObject as error:
-                log.warning("listed object cannot be read, keeping what is known of it: %s", error)
-                known = self._cache.get(_key(obj))
-                if known is not None:
-                    decoded.append(known)
+        """See sink.Sink."""
+        listing = self.listing()
+        listing.add(objects)
+        for _ in listing.end(resource_version):
+            pass
+
+    def _take(self, decoded: list[T], unread: list[str], resource_version: str) -> Iterator[None]:
+        decoded += [known for key in unread if (known := self._cache.get(key)) is not None]
         self._on_listed(decoded)
-        self._cache.replace(decoded, resource_version)
+        slices = self._cache.replacing(decoded, resource_version)
+        for _ in slices:
+            if not self._listed:
+                yield
+        self._listed = True
         self._on_replaced()
 
     def apply(self, event: WatchEvent) -> None:
-        """See reflector.Sink. Raises InvalidObject, which the reflector reports."""
+        """See sink.Sink. Raises InvalidObject, which the reflector reports."""
         if event.type is WatchEventType.DELETED:
             self._cache.delete(self._last_of(event.object))
         else:
@@ -114,6 +126,31 @@ class CacheSink(Generic[T]):
             return known
 
 
+class _CacheListing(Generic[T]):
+    """A list that is being read. ``take``: what could be read, the keys of the others, and the list's version."""
+
+    def __init__(
+        self, decode_object: Callable[[Obj], T], take: Callable[[list[T], list[str], str], Iterator[None]]
+    ) -> None:
+        self._decode = decode_object
+        self._take = take
+        self._decoded: list[T] = []
+        self._unread: list[str] = []
+
+    def add(self, objects: list[Obj]) -> None:
+        """See sink.Listing."""
+        for obj in objects:
+            try:
+                self._decoded.append(self._decode(obj))
+            except InvalidObject as error:
+                log.warning("listed object cannot be read, keeping what is known of it: %s", error)
+                self._unread.append(_key(obj))
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        """See sink.Listing."""
+        return self._take(self._decoded, self._unread, resource_version)
+
+
 class OwnVPods:
     """The cache of vpods as the reflector of VPods may see it: a list of them says nothing about foreign kinds."""
 
@@ -123,10 +160,10 @@ class OwnVPods:
         self.update = cache.update
         self.delete = cache.delete
 
-    def replace(self, objects: list[VPod], resource_version: str) -> None:
+    def replacing(self, objects: list[VPod], resource_version: str) -> Iterator[None]:
         """The whole list of VPods as of a version."""
         foreign = [vpod for vpod in self._cache.list() if vpod.source]
-        self._cache.replace([*objects, *foreign], resource_version)
+        return self._cache.replacing([*objects, *foreign], resource_version)
 
 
 class Informers:

@@ -52,12 +52,14 @@ class VPodQueue:
 
     def add(self, key: str) -> None:
         """Decide this vpod now: it has changed itself."""
+        if key in self._active:
+            return
         if key in self._in_flight:
             self._in_flight[key] = True
             return
         self._parked.pop(key, None)
         self._backing_off.pop(key, None)
-        self._active.setdefault(key)
+        self._active[key] = None
         self._wake.set()
 
     def activate(self) -> None:

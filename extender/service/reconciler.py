@@ -38,6 +38,8 @@ PERIOD_S: Final = 60.0
 EXPIRY_PERIOD_S: Final = 5.0
 SETTLE_S: Final = 0.2
 """How long after an event: several come together."""
+SLICE_VPODS: Final = 1_000
+"""Looked at at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
 
 
 class Reconciler:
@@ -86,7 +88,7 @@ class Reconciler:
         """Reconcile on events and each period, until cancelled."""
         self._running = True
         try:
-            self._foreign.begin()
+            await self._foreign.begin()
             while True:
                 await self.reconcile()
                 try:
@@ -116,16 +118,19 @@ class Reconciler:
         """One pass over everything."""
         self._wake.clear()
         self.expire_reservations()
-        self._requeue_differences()
+        await self._requeue_differences()
         for pod in list(self._caches.pods.list()):
             if self._needs_repair(pod):
                 self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
         self._tell_repaired()
 
-    def _requeue_differences(self) -> None:
+    async def _requeue_differences(self) -> None:
+        """In slices, between which claims may change: what is different from then on, an event tells."""
         for pool in list(self._caches.state.pools.values()):
-            for key, claims in list(pool.placements.items()):
+            for count, (key, claims) in enumerate(list(pool.placements.items()), 1):
+                if count % SLICE_VPODS == 0:
+                    await asyncio.sleep(0)
                 apart = any(
                     claim.reserved is None and claim.ledger != claim.status
                     for name, claim in claims.items()

@@ -40,6 +40,26 @@ def test_heavy_vreplicas_hold_all_their_slots():
     assert scene.pool.free_of(0) == 14
 
 
+def test_a_status_that_says_what_the_ledger_does_holds_nothing_more():
+    scene = Scene(slots=20).pod(0, {"tenant/a": Share(2, 3)}).vpod("a", 2, {0: 2}, weight=3)
+    assert scene.pool.free_of(0) == 14
+    assert scene.pool.placed_of("tenant/a") == {"dispatcher-0": 2}
+    assert scene.pod(0, {}).pool.free_of(0) == 14, "it is published still"
+    assert scene.no_vpod("a").pool.free_of(0) == 20
+
+
+def test_a_status_that_comes_down_to_the_ledger_frees_what_it_published():
+    scene = Scene(slots=20).pod(0, {"tenant/a": Share(2)}).vpod("a", 5, {0: 5})
+    assert scene.pool.free_of(0) == 15
+    assert scene.vpod("a", 2, {0: 2}).pool.free_of(0) == 18
+
+
+def test_a_status_that_repeats_the_ledger_leaves_a_reservation_as_it_is():
+    scene = Scene(slots=20).pod(0, {"tenant/a": Share(2)}).reserve("a", 0, 1).vpod("a", 2, {0: 2})
+    assert scene.pool.placed_of("tenant/a") == {"dispatcher-0": 1}
+    assert scene.pool.free_of(0) == 18
+
+
 def test_a_ledger_adds_up_by_weight():
     assert ledger_slots({"tenant/a": Share(2, 3), "tenant/b": Share(1)}) == 7
 

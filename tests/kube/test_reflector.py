@@ -2,7 +2,7 @@ import asyncio
 import itertools
 import logging
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -275,3 +275,81 @@ async def test_a_bug_in_the_sink_is_not_swallowed():
     with pytest.raises(ZeroDivisionError):
         await Reflector(api, PODS, Broken(), rng=random.Random(1)).run()
     assert api.open_watches == 0
+
+
+class Reader(Mirror):
+    """A sink that reads lists while they arrive, and notes how much at a stretch."""
+
+    def __init__(self, reading: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.reading = reading
+        self.stretches: list[int] = []
+        self.begun = 0
+
+    def listing(self) -> "Reading":
+        self.begun += 1
+        return Reading(self)
+
+
+class Reading:
+    def __init__(self, sink: Reader) -> None:
+        self.sink = sink
+        self.objects: list[Obj] = []
+
+    def add(self, objects: list[Obj]) -> None:
+        self.sink.reading()
+        self.sink.stretches.append(len(objects))
+        self.objects += objects
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        yield
+        self.sink.replace(self.objects, resource_version)
+
+
+def pods(*numbers: int) -> list[Obj]:
+    return [pod(f"p{number}") for number in numbers]
+
+
+async def test_a_sink_that_reads_lists_piece_by_piece_lets_others_run_in_between(start: Start):
+    pages = [ListPage(pods(*range(250)), "10", "next"), ListPage(pods(250), "10")]
+    sink = Reader()
+    await start(ListWatchApi(pages), sink)
+    assert sink.stretches == [100, 100, 50, 1]
+    assert len(sink.names) == 251
+
+
+async def test_the_next_page_is_asked_for_while_one_is_read(start: Start):
+    api = ListWatchApi([ListPage(pods(*range(250)), "10", "next"), ListPage(pods(250), "10")])
+    asked: list[int] = []
+    await start(api, Reader(lambda: asked.append(len(api.list_calls))))
+    assert asked == [1, 2, 2, 2]
+
+
+async def test_pages_that_expire_while_they_are_read_are_read_anew_in_one_piece(start: Start):
+    api = ListWatchApi([ListPage(pods(1, 2), "10", "next"), EXPIRED, ListPage(pods(2, 3), "20")])
+    sink = Reader()
+    reflector, _ = await start(api, sink)
+    assert set(sink.names) == {"p2", "p3"}
+    assert (sink.begun, sink.replaced, reflector.last_sync_version) == (2, ["20"], "20")
+
+
+async def test_a_list_that_breaks_off_is_not_ended(start: Start):
+    api = ListWatchApi([ListPage(pods(1), "10", "next"), BROKEN, ListPage(pods(2), "20")])
+    reflector, sink = await start(api, Reader())
+    await asyncio.sleep(60)
+    assert sink.replaced == ["20"]
+    assert set(sink.names) == {"p2"}
+    assert reflector.errors["ApiError"] == 1
+
+
+async def test_a_relist_that_is_requested_during_a_list_does_not_wait_for_an_event(start: Start):
+    api = ListWatchApi([ListPage(pods(*range(250)), "10"), ListPage(pods(1), "20")])
+    reflectors: list[Reflector] = []
+    sink = Reader(lambda: reflectors[0].request_relist() if reflectors and len(sink.stretches) < 2 else None)
+    reflector = Reflector(api, PODS, sink, rng=random.Random(7))
+    reflectors.append(reflector)
+    running = asyncio.create_task(reflector.run())
+    await asyncio.sleep(3)
+    running.cancel()
+    assert sink.replaced == ["10", "20"]
+    assert [version for _, version in api.watch_calls] == ["20"]

@@ -265,7 +265,7 @@ LOOPS = (
     Mutant(
         "ledgers and statuses that differ are left alone",
         _RECONCILER,
-        "        self._requeue_differences()\n",
+        "        await self._requeue_differences()\n",
         "",
         "no event will ever put that right",
         (f"{_ALONE}test_a_ledger_and_a_status_that_differ_are_decided_again",),

@@ -40,7 +40,7 @@ from extender.kube.api import (
     Resource,
 )
 from extender.kube.events import EventRecorder
-from extender.kube.reflector import Sink
+from extender.kube.sink import Sink
 from extender.metrics import Metrics
 from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches

@@ -1,0 +1,95 @@
+"""``Sink``: where a reflector's objects go: an assume cache, mostly.
+
+**A sink's duty.** It touches memory only, and is called in order, never twice at once. What to do with an object that cannot be
+read is the sink's decision: keep what it had (catch InvalidObject itself, object by object), or let InvalidObject out.
+Then the reflector reports that object once per version and goes on: an event is skipped; from a list the object is taken
+out and the rest is offered again, so a ``replace`` that raises must not have changed anything.
+
+A sink for many objects is a ``ListingSink`` too: it reads a list while that arrives, and keeps of each object only what it
+needs. Ten thousand pods as JSON are some 300 MB of dicts, and reading them at one stretch stops the event loop for seconds.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol, runtime_checkable
+
+from extender.core.errors import InvalidObject
+from extender.kube.api import ApiError, Obj, WatchEvent
+
+INVALID_PER_LIST_MAX: Final = 100
+
+
+class Sink(Protocol):
+    """Takes lists and events. See the module's docstring for InvalidObject."""
+
+    def replace(self, objects: list[Obj], resource_version: str) -> None:
+        """The whole collection as of ``resource_version``, after each list: what is not in it is gone."""
+        ...
+
+    def apply(self, event: WatchEvent) -> None:
+        """One ADDED, MODIFIED or DELETED; never a BOOKMARK."""
+        ...
+
+
+class Listing(Protocol):
+    """A list that is being read. One that is never ended has changed nothing."""
+
+    def add(self, objects: list[Obj]) -> None:
+        """The next objects of the list."""
+        ...
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        """Those were all, as of ``resource_version``: into the sink, in slices between which others may run."""
+        ...
+
+
+@runtime_checkable
+class ListingSink(Sink, Protocol):
+    """A sink that reads lists piece by piece. It never raises InvalidObject there."""
+
+    def listing(self) -> Listing:
+        """Begin a list."""
+        ...
+
+
+class UnreadableList(ApiError):
+    """A list that the sink refuses."""
+
+
+class WholeList:
+    """The ``Listing`` of a sink that takes a list at one stretch. ``subject``: an object as InvalidObject names it.
+
+    Objects that the sink refuses by InvalidObject are reported and taken out, up to a limit.
+    """
+
+    def __init__(
+        self, sink: Sink, subject: Callable[[Obj], str], report: Callable[[Obj, InvalidObject], None]
+    ) -> None:
+        self._sink = sink
+        self._subject = subject
+        self._report = report
+        self._objects: list[Obj] = []
+
+    def add(self, objects: list[Obj]) -> None:
+        """See Listing."""
+        self._objects += objects
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        """See Listing. Raises UnreadableList."""
+        objects = self._objects
+        for _ in range(INVALID_PER_LIST_MAX):
+            try:
+                self._sink.replace(objects, resource_version)
+            except InvalidObject as error:
+                rest = [obj for obj in objects if self._subject(obj) != error.subject]
+                if len(rest) == len(objects):
+                    text = f"the sink refuses the list: {error}"
+                    raise UnreadableList(0, "InvalidObject", text) from error
+                for obj in objects:
+                    if self._subject(obj) == error.subject:
+                        self._report(obj, error)
+                objects = rest
+            else:
+                return iter(())
+        raise UnreadableList(
+            0, "InvalidObject", f"the sink refuses over {INVALID_PER_LIST_MAX} objects of one list"
+        )
