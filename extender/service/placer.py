@@ -242,7 +242,7 @@ class Placer:
         elif self._waits_for_bind(pool, decision):
             queue.park(key)
         else:
-            queue.done(key)
+            queue.done(key, agrees=key in committed.told and _agrees(pool, decision))
         if (told := committed.told.get(key)) is not None:
             self._narrator.decided(pool, told, newly=newly)
 
@@ -259,6 +259,19 @@ class Placer:
             self.explanations[key] = explanation
             while len(self.explanations) > EXPLANATIONS_MAX:
                 self.explanations.popitem(last=False)
+
+
+def _agrees(pool: PoolState, decision: Decision) -> bool:
+    """Whether a vpod publishes what was decided, and the ledgers of all pods that are bound have just that."""
+    key = decision.vpod
+    vpod = pool.vpods.get(key)
+    if vpod is None or vpod.placements != decision.target:
+        return False
+    for name, claim in pool.claims_of(key).items():
+        state = pool.pods[name]
+        if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
+            return False
+    return True
 
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
