@@ -28,34 +28,40 @@ ROOM_BYTES_MAX: Final = LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
 
 
 class Claim:
-    """What one vpod has on one pod. Mutable; changed only through ``PoolState``."""
+    """What one vpod has on one pod. Mutable; changed only through ``PoolState``.
 
-    __slots__ = ("expires_at", "ledger", "owner", "reserved", "status")
+    ``placed``: the share that decisions start from; ``held_slots``: slots that nobody else may take. Both are derived
+    from the three sides by ``derive``, once a change: they are read many times as often.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("expires_at", "held_slots", "ledger", "owner", "placed", "reserved", "status")
+
+    def __init__(
+        self, reserved: Share | None = None, owner: object = None, expires_at: float = 0.0
+    ) -> None:
         self.ledger: Share = NOTHING
         self.status: Share = NOTHING
-        self.reserved: Share | None = None
-        self.owner: object = None
-        self.expires_at = 0.0
+        self.reserved = reserved
+        self.owner = owner
+        self.expires_at = expires_at
+        self.placed: Share = NOTHING if reserved is None else reserved
+        self.held_slots = 0 if reserved is None else reserved.vreplicas * reserved.weight
 
-    @property
-    def empty(self) -> bool:
-        """Whether there is nothing left to remember."""
-        return self.reserved is None and not self.ledger.vreplicas and not self.status.vreplicas
+    def derive(self) -> None:
+        """One of the sides has changed."""
+        self.placed = self._placed()
+        held = max(self.ledger.slots, self.status.slots)
+        self.held_slots = held if self.reserved is None else max(held, self.reserved.slots)
 
-    @property
-    def placed(self) -> Share:
-        """The share that decisions start from."""
+    def _placed(self) -> Share:
         if self.reserved is not None:
             return self.reserved
         return self.ledger if self.ledger.vreplicas >= self.status.vreplicas else self.status
 
     @property
-    def held_slots(self) -> int:
-        """Slots that nobody else may take."""
-        held = max(self.ledger.slots, self.status.slots)
-        return held if self.reserved is None else max(held, self.reserved.slots)
+    def empty(self) -> bool:
+        """Whether there is nothing left to remember."""
+        return self.reserved is None and not self.ledger.vreplicas and not self.status.vreplicas
 
     @property
     def published(self) -> int:
@@ -71,6 +77,7 @@ def recording(ledger: Share) -> ClaimChange:
 
     def change(claim: Claim) -> None:
         claim.ledger = ledger
+        claim.derive()
 
     return change
 
@@ -80,6 +87,7 @@ def publishing(status: Share) -> ClaimChange:
 
     def change(claim: Claim) -> None:
         claim.status = status
+        claim.derive()
 
     return change
 
@@ -89,6 +97,7 @@ def reserving(reserved: Share | None, owner: object, expires_at: float) -> Claim
 
     def change(claim: Claim) -> None:
         claim.reserved, claim.owner, claim.expires_at = reserved, owner, expires_at
+        claim.derive()
 
     return change
 

@@ -7,10 +7,15 @@ each show it their own way; ``sentences`` is the way for people.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
+
+
+STEPS_REMEMBERED: Final = 1 << 16
+"""Steps that are kept at hand, of those that most decisions consist of."""
 
 
 class Step(StrEnum):
@@ -34,6 +39,12 @@ class Reasoning(NamedTuple):
     why: str = ""
     reason: MoveReason | None = None
     """Set where they leave the pod although the vpod still wants them (I4)."""
+
+
+@lru_cache(maxsize=STEPS_REMEMBERED)
+def added(pod_name: str, vreplicas: int) -> Reasoning:
+    """That so many come to a pod; equal steps of different decisions are one object, mostly."""
+    return Reasoning(Step.ADDED, pod_name, vreplicas)
 
 
 @dataclass(frozen=True, slots=True)

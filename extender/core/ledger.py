@@ -5,6 +5,7 @@ is ``[vreplicas, slotsPerVReplica]``, so that a ledger adds up to slots without 
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -14,6 +15,8 @@ from extender.core.errors import LedgerTooLarge, LedgerUnreadable
 from extender.core.names import LEDGER_BYTES_MAX
 
 _INT32_MAX: Final = 2**31 - 1
+SHARES_REMEMBERED: Final = 4096
+"""Different shares that are kept at hand."""
 
 
 class Share(NamedTuple):
@@ -26,6 +29,12 @@ class Share(NamedTuple):
     def slots(self) -> int:
         """Slots that this share takes."""
         return self.vreplicas * self.weight
+
+
+@lru_cache(maxsize=SHARES_REMEMBERED)
+def share_of(vreplicas: int, weight: int) -> Share:
+    """A share; equal ones are one object, mostly: a cluster has many shares and few different ones."""
+    return Share(vreplicas, weight)
 
 
 Ledger = Mapping[str, Share]
@@ -80,14 +89,14 @@ def _share(key: str, value: object) -> Share:
         case bool():
             pass
         case int() if 0 <= value <= _INT32_MAX:
-            return Share(value)
+            return share_of(value, 1)
         case [int() as vreplicas, int() as weight] if (
             type(vreplicas) is int
             and type(weight) is int
             and 0 <= vreplicas <= _INT32_MAX
             and 1 <= weight <= _INT32_MAX
         ):
-            return Share(vreplicas, weight)
+            return share_of(vreplicas, weight)
         case _:
             pass
     raise LedgerUnreadable(f"value of {key[:200]!r} is not a count or [count, slotsPerVReplica]")

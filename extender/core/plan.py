@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.core.deal import deal
-from extender.core.explain import Explanation, Reasoning, Step
+from extender.core.explain import Explanation, Reasoning, Step, added
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
-from extender.core.ledger import Share
+from extender.core.ledger import Share, share_of
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
 from extender.core.policy.even_pod_spread import EvenPodSpread
@@ -62,7 +62,8 @@ class Decision:
 
     def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
         """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod leaves)."""
-        return {name: Share(self.target.get(name, 0), self.weight) for name in {**placed, **self.target}}
+        target, weight = self.target, self.weight
+        return {name: share_of(target.get(name, 0), weight) for name in {**placed, **target}}
 
 
 def _pair(
@@ -291,11 +292,12 @@ class _Plan:
             self._hold_back(left)
         return left + (self._grow(missing - back) if missing > back else 0)
 
-    def _add(self, added: Mapping[int, int]) -> None:
-        for ordinal in sorted(added):
-            name = self.pool.by_ordinal[ordinal].name
-            self.kept[name] = self.kept.get(name, 0) + added[ordinal]
-            self.steps.append(Reasoning(Step.ADDED, name, added[ordinal]))
+    def _add(self, given: Mapping[int, int]) -> None:
+        by_ordinal, kept, steps = self.pool.by_ordinal, self.kept, self.steps
+        for ordinal in sorted(given):
+            name, count = by_ordinal[ordinal].name, given[ordinal]
+            kept[name] = kept.get(name, 0) + count
+            steps.append(added(name, count))
 
     def _grow(self, missing: int) -> int:
         room = self.pool.room
@@ -304,8 +306,8 @@ class _Plan:
             room = room_once_left(self.pool, self.vpod, self._free_of)
         fresh = not self.kept and not self.pool.claims_of(self.vpod.key)
         free = self.pool.free_of if fresh else self._free_of
-        added, left = deal(self.pool, self.vpod, self.kept, missing, free, room)
-        self._add(added)
+        given, left = deal(self.pool, self.vpod, self.kept, missing, free, room)
+        self._add(given)
         return left
 
     def _places_afresh(self, wanted: int) -> bool:
