@@ -49,14 +49,11 @@ class Claim:
 
     def derive(self) -> None:
         """One of the sides has changed."""
-        self.placed = self._placed()
-        held = max(self.ledger.slots, self.status.slots)
-        self.held_slots = held if self.reserved is None else max(held, self.reserved.slots)
-
-    def _placed(self) -> Share:
-        if self.reserved is not None:
-            return self.reserved
-        return self.ledger if self.ledger.vreplicas >= self.status.vreplicas else self.status
+        ledger, status, reserved = self.ledger, self.status, self.reserved
+        held = max(ledger.vreplicas * ledger.weight, status.vreplicas * status.weight)
+        known = ledger if ledger.vreplicas >= status.vreplicas else status
+        self.placed = known if reserved is None else reserved
+        self.held_slots = held if reserved is None else max(held, reserved.slots)
 
     @property
     def empty(self) -> bool:

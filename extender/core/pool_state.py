@@ -331,23 +331,27 @@ class PoolState:
         for key in {**state.claims, **ledger}:
             share = ledger.get(key, NOTHING)
             known = state.claims.get(key)
-            if share != (known.ledger if known is not None else NOTHING):
-                self._claim(key, state.name, recording(share))
+            if share != (known.ledger if known is not None else NOTHING) and self._claim(
+                key, state.name, recording(share)
+            ):
                 self._refresh_vpod(key)
 
-    def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> None:
+    def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
+        """Change a claim, and what is derived from it of the pod; whether what is placed has changed, too."""
         state = self.pods.get(pod_name) or self._pod(pod_name)
         claim = state.claims.get(key) or self._add_claim(key, state, Claim())
         held, placed = claim.held_slots, claim.placed
         change(claim)
         state.held += claim.held_slots - held
-        if claim.placed is not placed:
+        moved = claim.placed != placed
+        if moved:
             state.placed += claim.placed.slots - placed.slots
         if claim.empty:
             self._drop_claim(key, state)
         self._follow_room(state)
         if state.pod is None:
             self._forget_if_empty(state)
+        return moved
 
     def _add_claim(self, key: str, state: PodState, claim: Claim) -> Claim:
         state.claims[key] = claim

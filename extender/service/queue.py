@@ -13,6 +13,7 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterator
 from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 BACKOFF_INITIAL_S: Final = 1.0
@@ -25,11 +26,9 @@ class Meanwhile(IntEnum):
     """The most that has happened to a key in flight."""
 
     NOTHING = 0
-    ROOM = 1
-    """Something that may give room: nothing to what has all it wants."""
-    DIVERGED = 2
+    DIVERGED = 1
     """One of its ledgers, or what it publishes, has changed: nothing where all is as decided in the end."""
-    CHANGED = 3
+    CHANGED = 2
 
 
 class VPodQueue:
@@ -50,6 +49,8 @@ class VPodQueue:
         self._backing_off: dict[str, float] = {}
         self._parked: dict[str, None] = {}
         self._in_flight: dict[str, Meanwhile] = {}
+        self._activated = False
+        """Whether something that may give room has come since the batch in flight was taken."""
         self._attempts: dict[str, int] = {}
         self._wake = asyncio.Event()
 
@@ -75,15 +76,14 @@ class VPodQueue:
     def diverged(self, key: str) -> None:
         """Decide this vpod now: it publishes other than its ledgers say. One in flight is being written, mostly."""
         if key in self._in_flight:
-            self._in_flight[key] = max(self._in_flight[key], Meanwhile.DIVERGED)
+            if self._in_flight[key] is Meanwhile.NOTHING:
+                self._in_flight[key] = Meanwhile.DIVERGED
         else:
             self.add(key)
 
     def activate(self) -> None:
         """Something changed that may give room: bring back all that is parked."""
-        for key, meanwhile in self._in_flight.items():
-            if meanwhile is Meanwhile.NOTHING:
-                self._in_flight[key] = Meanwhile.ROOM
+        self._activated = True
         if self._parked:
             self._active.update(self._parked)
             self._parked.clear()
@@ -97,7 +97,7 @@ class VPodQueue:
     def park(self, key: str) -> None:
         """Not all of it has a place: wait for an event that may help."""
         self._attempts.pop(key, None)
-        if not self._finish(key, Meanwhile.ROOM):
+        if not self._finish(key, Meanwhile.NOTHING if self._activated else Meanwhile.DIVERGED):
             self._parked.setdefault(key)
 
     def retry(self, key: str) -> None:
@@ -128,7 +128,8 @@ class VPodQueue:
         while True:
             self._flush_backoff()
             if self._active:
-                batch = list(self._active)[:keys_max]
+                batch = list(islice(self._active, keys_max))
+                self._activated = False
                 for key in batch:
                     del self._active[key]
                     self._in_flight[key] = Meanwhile.NOTHING
@@ -143,7 +144,8 @@ class VPodQueue:
 
     def _finish(self, key: str, at_least: Meanwhile) -> bool:
         """End a flight; True if so much has happened meanwhile that the key went straight back to active."""
-        again = self._in_flight.pop(key, Meanwhile.NOTHING) >= at_least
+        meanwhile = self._in_flight.pop(key, None)
+        again = meanwhile is not None and meanwhile >= at_least
         if again:
             self.add(key)
         return again
