@@ -36,9 +36,7 @@ class Claim:
 
     __slots__ = ("expires_at", "held_slots", "ledger", "owner", "placed", "reserved", "status")
 
-    def __init__(
-        self, reserved: Share | None = None, owner: object = None, expires_at: float = 0.0
-    ) -> None:
+    def __init__(self, reserved: Share | None = None, owner: object = None, expires_at: float = 0.0) -> None:
         self.ledger: Share = NOTHING
         self.status: Share = NOTHING
         self.reserved = reserved

@@ -5,14 +5,12 @@ each show it their own way; ``sentences`` is the way for people.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
 from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
-
 
 STEPS_REMEMBERED: Final = 1 << 16
 """Steps that are kept at hand, of those that most decisions consist of."""
@@ -47,8 +45,7 @@ def added(pod_name: str, vreplicas: int) -> Reasoning:
     return Reasoning(Step.ADDED, pod_name, vreplicas)
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(NamedTuple):
     """A decision's story. ``refused``: for what is left over, how many pods said no for which reason text."""
 
     wanted: int

@@ -80,8 +80,14 @@ def decode_ledger(text: str | None) -> Ledger:
         raise LedgerUnreadable(f"not JSON: {error}") from error
     if not isinstance(plain, dict):
         raise LedgerUnreadable(f"not a JSON object but {type(plain).__name__}")
-    ledger = {str(key): _share(str(key), value) for key, value in plain.items()}
-    return MappingProxyType({key: share for key, share in ledger.items() if share.vreplicas})
+    ledger: dict[str, Share] = {}
+    for key, value in plain.items():
+        # Hardly any is something else than a count.
+        plainly = type(value) is int and 0 < value <= _INT32_MAX
+        share = share_of(value, 1) if plainly else _share(str(key), value)
+        if share.vreplicas:
+            ledger[key] = share
+    return MappingProxyType(ledger)
 
 
 def _share(key: str, value: object) -> Share:

@@ -131,9 +131,10 @@ def placements_from(
         raise InvalidObject(subject, field, "must be a list")
     placements: dict[str, int] = {}
     for index, item in enumerate(listed or ()):
-        if not _is_mapping(item):
+        if type(item) is not dict and not _is_mapping(item):
             raise InvalidObject(subject, f"{field}[{index}]", "must be a mapping")
-        amount, pod = item.get(vreplicas), text(item, pod_name)
+        amount, name = item.get(vreplicas), item.get(pod_name)
+        pod = name if isinstance(name, str) else ""
         if type(amount) is not int or not 0 <= amount <= COUNT_MAX:
             raise InvalidObject(subject, f"{field}[{index}].{vreplicas}", "must be a count")
         if not pod:

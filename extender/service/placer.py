@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final, Protocol
 
 from extender.core.errors import VReplicaError
@@ -193,9 +192,8 @@ class Placer:
             self._remember(vpod.key, decision.explanation)
             self._narrator.moved(pool, decision)
             self._forget_if_released(vpod)
-            return replace(
-                decision, target=covered, left=max(0, decision.explanation.wanted - sum(covered.values()))
-            )
+            left = max(0, decision.explanation.wanted - sum(covered.values()))
+            return decision._replace(target=covered, left=left)
 
     def _know(self, vpod: VPod) -> None:
         known = self._callers.get(vpod.key)

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -37,7 +36,7 @@ def a_decision(
 def made_now(world: World, decision: Decision) -> Decision:
     """The decision as one about the vpod that the cache has."""
     vpod = world.caches.vpods.latest(decision.vpod)
-    return replace(decision, of=(vpod.uid, vpod.generation)) if vpod is not None else decision
+    return decision._replace(of=(vpod.uid, vpod.generation)) if vpod is not None else decision
 
 
 async def commit(world: World, *wanted: Decision) -> dict[str, str]:
