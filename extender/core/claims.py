@@ -48,9 +48,9 @@ class Claim:
     def derive(self) -> None:
         """One of the sides has changed."""
         ledger, status, reserved = self.ledger, self.status, self.reserved
-        held = max(ledger.vreplicas * ledger.weight, status.vreplicas * status.weight)
         known = ledger if ledger.vreplicas >= status.vreplicas else status
         self.placed = known if reserved is None else reserved
+        held = ledger.slots if ledger is status else max(ledger.slots, status.slots)
         self.held_slots = held if reserved is None else max(held, reserved.slots)
 
     @property

@@ -64,7 +64,11 @@ class Decision(NamedTuple):
     def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
         """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod leaves)."""
         target, weight = self.target, self.weight
-        return {name: share_of(target.get(name, 0), weight) for name in {**placed, **target}}
+        shares = {name: share_of(count, weight) for name, count in target.items()}
+        for name in placed:
+            if name not in shares:
+                shares[name] = share_of(0, weight)
+        return shares
 
 
 def _pair(

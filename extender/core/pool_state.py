@@ -248,8 +248,9 @@ class PoolState:
         self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
     ) -> None:
         """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
+        pods = self.pods
         for name, share in shares.items():
-            state = self.pods.get(name) or self._pod(name)
+            state = pods.get(name) or self._pod(name)
             if vpod_key in state.claims:
                 self._claim(vpod_key, name, reserving(share, owner, expires_at))
                 continue

@@ -151,12 +151,11 @@ class Committer:
                 more = share.vreplicas > known.vreplicas or (
                     share.vreplicas == known.vreplicas and share.slots > known.slots
                 )
-                new = claim is not None and _is_new(claim, count)
-                if not more and known.vreplicas and self._is_unproved(state.pod, new=new):
+                if more:
+                    ups.setdefault(name, {})[key] = share
+                elif claim is not None and _is_new(claim, count) and self._is_unproved(state.pod):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
-                elif more:
-                    ups.setdefault(name, {})[key] = share
         return ups
 
     def _downs(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
@@ -203,9 +202,9 @@ class Committer:
         """
         return self.alone() or key in batch.written or self._caches.vpods.latest(key) is None
 
-    def _is_unproved(self, pod: AdapterPod | None, *, new: bool) -> bool:
-        """Whether only the watch has told of a ledger by which something ``new`` is to be published (I2)."""
-        if not new or pod is None:
+    def _is_unproved(self, pod: AdapterPod | None) -> bool:
+        """Whether only the watch has told of a ledger; by such a one nothing new is published (I2)."""
+        if pod is None:
             return False
         since = float("-inf") if self.alone() else self.leads_since()
         return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
@@ -298,7 +297,7 @@ class Committer:
         return [
             name
             for name in names
-            if self._is_unproved(pool.pods[name].pod, new=_is_new(claims[name], target.get(name, 0)))
+            if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.pods[name].pod)
         ]
 
 
