@@ -27,16 +27,18 @@ class _Zone:
     """One zone as it fills.
 
     ``load``: vreplicas in it. ``unused``: pods with room on nodes that have none; ``used``: node -> its pods with room, of
-    the others. ``cost``, ``ordinal``: of its best pod, on node and pod; ordinal -1 where no pod has room.
+    the others. ``cost``, ``ordinal``: of its best pod, in zone, on node and on pod; ordinal -1 where no pod has room.
+    ``stale``: whether the best pod has to be looked for.
     """
 
-    __slots__ = ("cost", "load", "ordinal", "unused", "used")
+    __slots__ = ("cost", "load", "ordinal", "stale", "unused", "used")
 
     def __init__(self, load: int, pods: int) -> None:
         self.load = load
         self.unused = pods
         self.used: dict[str, int] = {}
         self.cost, self.ordinal = 0, -1
+        self.stale = True
 
     def use(self, node: str, pods: int) -> None:
         """A node, with these pods, has some of the vreplicas."""
@@ -65,8 +67,6 @@ class _Growing:
             if zone is not None and (pods := self._node_bits.get(node)):
                 zone.use(node, pods & room)
         self._zones = list(by_name.values())
-        for zone in self._zones:
-            self._find_best(zone)
         self._least_elsewhere = self._least_without_pods(spread)
 
     def _least_without_pods(self, spread: Spread) -> int | None:
@@ -91,21 +91,25 @@ class _Growing:
             else:
                 nodes[node] = 1
                 zone.use(node, self._node_bits[node] & self._room)
-            self._find_best(zone)
+            zone.stale = True
         return added, missing
 
     def _cheapest(self) -> _Zone | None:
         """The zone whose best pod is the best of all; its load is below what the rule allows."""
-        weight, rule = self._costs.zone, self._costs.rule
+        zones, rule = self._zones, self._costs.rule
+        cheapest: _Zone | None = None
         most = None if rule is None else self._least() + rule.max_skew
-        cheapest, lowest = None, 0
-        for zone in self._zones:
-            load = zone.load
-            if zone.ordinal < 0 or (most is not None and load >= most):
+        for zone in zones:
+            if most is not None and zone.load >= most:
                 continue
-            cost = zone.cost + weight * load
-            if cheapest is None or cost < lowest or (cost == lowest and zone.ordinal < cheapest.ordinal):
-                cheapest, lowest = zone, cost
+            if zone.stale:
+                self._find_best(zone)
+            if zone.ordinal >= 0 and (
+                cheapest is None
+                or zone.cost < cheapest.cost
+                or (zone.cost == cheapest.cost and zone.ordinal < cheapest.ordinal)
+            ):
+                cheapest = zone
         return cheapest
 
     def _least(self) -> int:
@@ -117,17 +121,20 @@ class _Growing:
         return least or 0
 
     def _find_best(self, zone: _Zone) -> None:
+        zone.stale = False
+        in_zone = self._costs.zone * zone.load
         # Nothing is cheaper than a node that has none: on every other one there are some.
-        pods, weight = zone.unused, self._weight
+        pods, weight, free = zone.unused, self._weight, self._free
         while pods:
             lowest = pods & -pods
             ordinal = lowest.bit_length() - 1
-            if self._free(ordinal) >= weight:
-                zone.unused, zone.cost, zone.ordinal = pods, 0, ordinal
+            if free(ordinal) >= weight:
+                zone.unused, zone.cost, zone.ordinal = pods, in_zone, ordinal
                 return
             pods ^= lowest
         zone.unused = 0
-        zone.cost, zone.ordinal = min(self._on_used(zone), default=(0, -1))
+        cost, zone.ordinal = min(self._on_used(zone), default=(0, -1))
+        zone.cost = in_zone + cost
 
     def _on_used(self, zone: _Zone) -> Iterator[tuple[int, int]]:
         """(cost, ordinal) of the pods that may be the best on nodes that have some; full pods are forgotten."""
