@@ -70,10 +70,18 @@ COMMITTER = (
     Mutant(
         "a ledger goes below what is published",
         _COMMITTER,
-        "share = Share(max(target.get(name, 0), published), decision.weight)",
-        "share = Share(target.get(name, 0), decision.weight)",
+        "share = share_of(max(target.get(name, 0), published), decision.weight)",
+        "share = share_of(target.get(name, 0), decision.weight)",
         "I2: the status write may have published less than decided, or failed",
         (f"{_ORDER}test_what_another_leader_publishes_meanwhile_stays_in_the_ledger",),
+    ),
+    Mutant(
+        "what others write meanwhile is taken for agreed",
+        "extender/service/placer.py",
+        "if vpod is None or vpod.placements != decision.target:",
+        "if vpod is None:",
+        "somebody else's status would stand although nobody has decided it",
+        (f"{_PLACER}test_what_others_publish_while_a_batch_is_written_is_decided_again",),
     ),
     Mutant(
         "what is published elsewhere does not count",
