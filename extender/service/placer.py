@@ -110,7 +110,7 @@ class Placer:
         async with self._lock(pool):
             started = self._clock()
             unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
-            kept = [key for key in keys if self._is_callers(pool, key)]
+            kept = dict.fromkeys(key for key in keys if self._is_callers(pool, key))
             decisions, committed = await self._carry_out(
                 pool, (self._decide(pool, key) for key in keys if key not in kept)
             )
