@@ -273,5 +273,5 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
 
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
-    """Whether all stays where ``known`` has told how it came there: nearly every write is looked at once more."""
+    """Whether all stays where ``known`` has told how it came there, which is worth more."""
     return not (new.steps or new.left or known.left) and known.wanted == new.wanted
