@@ -30,6 +30,8 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from extender.core.errors import AssumeError, NotFound, VersionConflict, WrongType
 
+_DIGITS_MAX: Final = len(str(2**63))
+"""A number of fewer digits is below it."""
 EVENTS_MAX: Final = 1_000_000
 """Events delivered within one call; more can only come from handlers that cause events without end."""
 
@@ -110,7 +112,12 @@ class Notifier(Generic[T]):
     def changed(self, old: T | None, new: T | None) -> None:
         """Queue the change from ``old`` to ``new`` (None: not there) for all handlers, and deliver."""
         for handler in self._handlers:
-            self._events.append(partial(_tell, handler, old, new))
+            if old is not None and new is not None:
+                self._events.append(partial(handler.on_update, old, new))
+            elif new is not None:
+                self._events.append(partial(handler.on_add, new, False))
+            elif old is not None:
+                self._events.append(partial(handler.on_delete, old))
         self.deliver()
 
     def deliver(self) -> None:
@@ -129,17 +136,10 @@ class Notifier(Generic[T]):
             self._delivering = False
 
 
-def _tell(handler: EventHandler[T], old: T | None, new: T | None) -> None:
-    if old is None and new is not None:
-        handler.on_add(new, False)
-    elif old is not None and new is not None:
-        handler.on_update(old, new)
-    elif old is not None:
-        handler.on_delete(old)
-
-
 def parse_version(text: str) -> int | None:
     """A resourceVersion as Go's ParseInt(text, 10, 64) reads it; None where it is not one."""
+    if len(text) < _DIGITS_MAX and text.isascii() and text.isdigit():
+        return int(text)  # all that an API server sends
     digits = text[1:] if text[:1] in {"+", "-"} else text
     if not digits or len(digits) > 40 or not (digits.isascii() and digits.isdigit()):
         return None

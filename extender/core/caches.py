@@ -51,6 +51,18 @@ class ObjectCache(Generic[T]):
         """MODIFIED; older than what is known, it changes nothing."""
         self._stored.update(obj)
 
+    def confirm(self, key: str, uid: str, resource_version: str) -> bool:
+        """ADDED or MODIFIED, as told apart by its version alone: whether it is the newest that is known, to the letter.
+
+        Most events are: of each write of ours the answer has come before. Such an event confirms it, and is not to be
+        decoded; nothing is done about any other.
+        """
+        latest = self.latest(key)
+        if latest is None or not uid or (latest.uid, latest.resource_version) != (uid, resource_version):
+            return False
+        self._stored.add(latest)
+        return True
+
     def delete(self, obj: T) -> None:
         """DELETED; the late one of a previous incarnation changes nothing."""
         self._stored.delete(obj)

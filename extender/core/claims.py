@@ -28,34 +28,35 @@ ROOM_BYTES_MAX: Final = LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
 
 
 class Claim:
-    """What one vpod has on one pod. Mutable; changed only through ``PoolState``."""
+    """What one vpod has on one pod. Mutable; changed only through ``PoolState``.
 
-    __slots__ = ("expires_at", "ledger", "owner", "reserved", "status")
+    ``placed``: the share that decisions start from; ``held_slots``: slots that nobody else may take. Both are derived
+    from the three sides by ``derive``, once a change: they are read many times as often.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("expires_at", "held_slots", "ledger", "owner", "placed", "reserved", "status")
+
+    def __init__(self, reserved: Share | None = None, owner: object = None, expires_at: float = 0.0) -> None:
         self.ledger: Share = NOTHING
         self.status: Share = NOTHING
-        self.reserved: Share | None = None
-        self.owner: object = None
-        self.expires_at = 0.0
+        self.reserved = reserved
+        self.owner = owner
+        self.expires_at = expires_at
+        self.placed: Share = NOTHING if reserved is None else reserved
+        self.held_slots = 0 if reserved is None else reserved.vreplicas * reserved.weight
+
+    def derive(self) -> None:
+        """One of the sides has changed."""
+        ledger, status, reserved = self.ledger, self.status, self.reserved
+        known = ledger if ledger.vreplicas >= status.vreplicas else status
+        self.placed = known if reserved is None else reserved
+        held = ledger.slots if ledger is status else max(ledger.slots, status.slots)
+        self.held_slots = held if reserved is None else max(held, reserved.slots)
 
     @property
     def empty(self) -> bool:
         """Whether there is nothing left to remember."""
         return self.reserved is None and not self.ledger.vreplicas and not self.status.vreplicas
-
-    @property
-    def placed(self) -> Share:
-        """The share that decisions start from."""
-        if self.reserved is not None:
-            return self.reserved
-        return self.ledger if self.ledger.vreplicas >= self.status.vreplicas else self.status
-
-    @property
-    def held_slots(self) -> int:
-        """Slots that nobody else may take."""
-        held = max(self.ledger.slots, self.status.slots)
-        return held if self.reserved is None else max(held, self.reserved.slots)
 
     @property
     def published(self) -> int:
@@ -67,6 +68,14 @@ class Claim:
         return status == self.ledger and not self.status.vreplicas
 
 
+def recorded(ledger: Share) -> Claim:
+    """A new claim of which only the ledger speaks."""
+    claim = Claim()
+    claim.ledger = claim.placed = ledger
+    claim.held_slots = ledger.slots
+    return claim
+
+
 ClaimChange = Callable[[Claim], None]
 
 
@@ -75,6 +84,7 @@ def recording(ledger: Share) -> ClaimChange:
 
     def change(claim: Claim) -> None:
         claim.ledger = ledger
+        claim.derive()
 
     return change
 
@@ -84,6 +94,7 @@ def publishing(status: Share) -> ClaimChange:
 
     def change(claim: Claim) -> None:
         claim.status = status
+        claim.derive()
 
     return change
 
@@ -93,6 +104,7 @@ def reserving(reserved: Share | None, owner: object, expires_at: float) -> Claim
 
     def change(claim: Claim) -> None:
         claim.reserved, claim.owner, claim.expires_at = reserved, owner, expires_at
+        claim.derive()
 
     return change
 

@@ -5,12 +5,15 @@ each show it their own way; ``sentences`` is the way for people.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
+
+STEPS_REMEMBERED: Final = 1 << 16
+"""Steps that are kept at hand, of those that most decisions consist of."""
 
 
 class Step(StrEnum):
@@ -36,8 +39,13 @@ class Reasoning(NamedTuple):
     """Set where they leave the pod although the vpod still wants them (I4)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+@lru_cache(maxsize=STEPS_REMEMBERED)
+def added(pod_name: str, vreplicas: int) -> Reasoning:
+    """That so many come to a pod; equal steps of different decisions are one object, mostly."""
+    return Reasoning(Step.ADDED, pod_name, vreplicas)
+
+
+class Explanation(NamedTuple):
     """A decision's story. ``refused``: for what is left over, how many pods said no for which reason text."""
 
     wanted: int

@@ -15,6 +15,8 @@ from extender.core.errors import LedgerTooLarge, LedgerUnreadable
 from extender.core.names import LEDGER_BYTES_MAX
 
 _INT32_MAX: Final = 2**31 - 1
+SHARES_REMEMBERED: Final = 4096
+"""Different shares that are kept at hand."""
 
 
 class Share(NamedTuple):
@@ -29,9 +31,9 @@ class Share(NamedTuple):
         return self.vreplicas * self.weight
 
 
-@lru_cache(maxsize=1 << 10)
+@lru_cache(maxsize=SHARES_REMEMBERED)
 def share_of(vreplicas: int, weight: int = 1) -> Share:
-    """A share, mostly one that there is already: a cluster has hundreds of thousands, of a handful of values."""
+    """A share; equal ones are one object, mostly: a cluster has many shares and few different ones."""
     return Share(vreplicas, weight)
 
 
@@ -78,15 +80,22 @@ def decode_ledger(text: str | None) -> Ledger:
         raise LedgerUnreadable(f"not JSON: {error}") from error
     if not isinstance(plain, dict):
         raise LedgerUnreadable(f"not a JSON object but {type(plain).__name__}")
-    return MappingProxyType(
-        {key: share for key, value in plain.items() if (share := _share(key, value)).vreplicas}
-    )
+    ledger: dict[str, Share] = {}
+    for key, value in plain.items():
+        # Hardly any is something else than a count.
+        plainly = type(value) is int and 0 < value <= _INT32_MAX
+        share = share_of(value) if plainly else _share(str(key), value)
+        if share.vreplicas:
+            ledger[key] = share
+    return MappingProxyType(ledger)
 
 
 def _share(key: str, value: object) -> Share:
-    if type(value) is int and 0 <= value <= _INT32_MAX:
-        return share_of(value)
     match value:
+        case bool():
+            pass
+        case int() if 0 <= value <= _INT32_MAX:
+            return share_of(value)
         case [int() as vreplicas, int() as weight] if (
             type(vreplicas) is int
             and type(weight) is int

@@ -16,12 +16,12 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from extender.core.deal import deal
-from extender.core.explain import Explanation, Reasoning, Step
+from extender.core.explain import Explanation, Reasoning, Step, added
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
-from extender.core.ledger import Share
+from extender.core.ledger import Share, share_of
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
 from extender.core.policy.even_pod_spread import EvenPodSpread
@@ -32,8 +32,7 @@ from extender.core.reasons import ConflictReason
 from extender.core.refused import why_refused
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(NamedTuple):
     """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no zeros.
 
     ``of``: UID and generation of the vpod as it was decided; ("", 0) for one that is gone.
@@ -57,12 +56,19 @@ class Decision:
         """What leaves a pod although it is still wanted, each paired with where it goes, in the order of the steps."""
         steps = self.explanation.steps
         leaving = [(s.pod_name, s.vreplicas, s.reason) for s in steps if s.reason is not None]
+        if not leaving:
+            return ()
         coming = [(s.pod_name, s.vreplicas) for s in steps if s.step is Step.ADDED]
         return tuple(_pair(self.vpod, leaving, coming))
 
     def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
         """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod leaves)."""
-        return {name: Share(self.target.get(name, 0), self.weight) for name in {**placed, **self.target}}
+        target, weight = self.target, self.weight
+        shares = {name: share_of(count, weight) for name, count in target.items()}
+        for name in placed:
+            if name not in shares:
+                shares[name] = share_of(0, weight)
+        return shares
 
 
 def _pair(
@@ -116,6 +122,7 @@ class _Plan:
         self.leave_closed = leave_closed
         self.pool = pool
         self.vpod = vpod
+        self.key = vpod.key
         self.rules = pool.profile.rules
         self.weight = vpod.weight
         self.failure = ""
@@ -198,11 +205,11 @@ class _Plan:
         That stands where it is published: it stays there, or leaves with a reason, instead of going elsewhere without one (I4).
         What an earlier decision has moved has its reason: it comes back where it may stay, and is not told again where it may not.
         """
-        placed = self.pool.placed_of(self.vpod.key)
+        placed = self.pool.placed_of(self.key)
         more = self._most_wanted() - sum(placed.values())
         if more <= 0 or not self.rules.start_from_decided:
             return placed
-        claims = self.pool.claims_of(self.vpod.key)
+        claims = self.pool.claims_of(self.key)
         if not claims:
             return placed
         fewer = sum(claim.published for claim in claims.values()) - sum(placed.values())
@@ -245,7 +252,7 @@ class _Plan:
     def _trim(self, name: str, count: int) -> int:
         pod = self.pool.pods[name]
         weight = self.weight
-        claim = pod.claims[self.vpod.key]
+        claim = pod.claims[self.key]
         # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it was placed.
         over = pod.placed - claim.placed.slots + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
@@ -271,7 +278,7 @@ class _Plan:
                 self.kept[name] -= removed[name]
                 self._note(Step.REMOVED, name, removed[name], "fewer are wanted")
             return
-        claims = self.pool.claims_of(self.vpod.key)
+        claims = self.pool.claims_of(self.key)
         for published in (False, True):
             for name in sorted(self.kept, key=placement_order, reverse=True):
                 count = self.kept[name]
@@ -291,21 +298,22 @@ class _Plan:
             self._hold_back(left)
         return left + (self._grow(missing - back) if missing > back else 0)
 
-    def _add(self, added: Mapping[int, int]) -> None:
-        for ordinal in sorted(added):
-            name = self.pool.by_ordinal[ordinal].name
-            self.kept[name] = self.kept.get(name, 0) + added[ordinal]
-            self.steps.append(Reasoning(Step.ADDED, name, added[ordinal]))
+    def _add(self, given: Mapping[int, int]) -> None:
+        by_ordinal, kept, steps = self.pool.by_ordinal, self.kept, self.steps
+        for ordinal in sorted(given):
+            name, count = by_ordinal[ordinal].name, given[ordinal]
+            kept[name] = kept.get(name, 0) + count
+            steps.append(added(name, count))
 
     def _grow(self, missing: int) -> int:
         room = self.pool.room
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
             # What it has reserved and does not start from is its own to be given again.
             room = room_once_left(self.pool, self.vpod, self._free_of)
-        fresh = not self.kept and not self.pool.claims_of(self.vpod.key)
+        fresh = not self.kept and not self.pool.claims_of(self.key)
         free = self.pool.free_of if fresh else self._free_of
-        added, left = deal(self.pool, self.vpod, self.kept, missing, free, room)
-        self._add(added)
+        given, left = deal(self.pool, self.vpod, self.kept, missing, free, room)
+        self._add(given)
         return left
 
     def _places_afresh(self, wanted: int) -> bool:
@@ -352,13 +360,13 @@ class _Plan:
 
     def _weight_of(self, names: Iterable[str]) -> int:
         """slotsPerVReplica as it was when those were placed."""
-        claims = self.pool.claims_of(self.vpod.key)
+        claims = self.pool.claims_of(self.key)
         return min((claims[name].placed.weight for name in names if name in claims), default=self.weight)
 
     def _free_of(self, ordinal: int) -> int:
         """Free slots next to what this vpod keeps there, at its weight from now on: its share is written as a whole."""
         pod = self.pool.by_ordinal[ordinal]
-        claim = pod.claims.get(self.vpod.key)
+        claim = pod.claims.get(self.key)
         held = claim.held_slots if claim is not None else 0
         return pod.free + held - self.kept.get(pod.name, 0) * self.weight
 
@@ -397,7 +405,7 @@ class _Plan:
             wanted, tuple(self.steps), left, reason if left else None, refused, self.failure
         )
         return Decision(
-            self.vpod.key,
+            self.key,
             self.pool.key,
             target,
             self.weight,

@@ -10,7 +10,16 @@ derived from the pool holds as long as it stands.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from extender.core.bits import bits
-from extender.core.claims import NOTHING, SHARE_BYTES_MAX, Claim, PodState, publishing, recording, reserving
+from extender.core.claims import (
+    NOTHING,
+    SHARE_BYTES_MAX,
+    Claim,
+    PodState,
+    publishing,
+    recorded,
+    recording,
+    reserving,
+)
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, share_of
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.node_level.bound_pods import BoundPods
@@ -74,16 +83,18 @@ class PoolState:
 
     def placed_of(self, vpod_key: str) -> dict[str, int]:
         """Pod name -> vreplicas that decisions start from, by ordinal, without zeros."""
-        claims = self.claims_of(vpod_key)
+        claims = self.placements.get(vpod_key)
+        if claims is None:
+            return {}
         return {
-            name: claims[name].placed.vreplicas
+            name: count
             for name in sorted(claims, key=placement_order)
-            if claims[name].placed.vreplicas
+            if (count := claims[name].placed.vreplicas)
         }
 
     def placed_vreplicas(self, vpod_key: str) -> int:
         """vreplicas of one vpod that are placed."""
-        return sum(claim.placed.vreplicas for claim in self.claims_of(vpod_key).values())
+        return sum([claim.placed.vreplicas for claim in self.claims_of(vpod_key).values()])
 
     def is_member(self, state: PodState) -> bool:
         """Whether the StatefulSet has that pod: its ordinal, and not only another's pod with the same ordinal.
@@ -122,7 +133,8 @@ class PoolState:
 
     def free_of(self, ordinal: int) -> int:
         """Free slots of the pod with that ordinal."""
-        return self.by_ordinal[ordinal].free
+        pod = self.by_ordinal[ordinal]
+        return pod.capacity - pod.held
 
     def free_slots(self) -> int:
         """Free slots over all schedulable pods."""
@@ -256,14 +268,16 @@ class PoolState:
         self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
     ) -> None:
         """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
+        pods = self.pods
         for name, share in shares.items():
-            state = self._pod(name)
+            state = pods.get(name) or self._pod(name)
             if vpod_key in state.claims:
                 self._claim(vpod_key, name, reserving(share, owner, expires_at))
                 continue
             # Most of what is decided is new, and nothing of the pod but its room depends on it.
-            claim = self._new_claim(vpod_key, state, share)
-            claim.reserved, claim.owner, claim.expires_at = share, owner, expires_at
+            claim = self._add_claim(vpod_key, state, Claim(share, owner, expires_at))
+            state.held += claim.held_slots
+            state.placed += claim.held_slots
             if state.open and not state.has_room:
                 self._follow_room(state)
         self._refresh_vpod(vpod_key)
@@ -271,10 +285,11 @@ class PoolState:
     def release(self, owner: object, vpod_key: str, pod_names: Iterable[str] | None = None) -> None:
         """Undo the reservations of ``owner``, exactly: another owner's later ones stay."""
         claims = self.placements.get(vpod_key, {})
+        nothing = reserving(None, None, 0.0)
         for name in list(claims if pod_names is None else pod_names):
             claim = claims.get(name)
             if claim is not None and claim.reserved is not None and claim.owner == owner:
-                self._claim(vpod_key, name, reserving(None, None, 0.0))
+                self._claim(vpod_key, name, nothing)
         self._refresh_vpod(vpod_key)
 
     def expire(self, now: float) -> list[str]:
@@ -337,43 +352,43 @@ class PoolState:
         """Record what a pod's annotation says. Whoever calls it refreshes the pod afterwards."""
         for key, claim in list(state.claims.items()):
             share = ledger.get(key, NOTHING)
-            if share != claim.ledger:
-                self._claim(key, state.name, recording(share))
+            if share != claim.ledger and self._claim(key, state.name, recording(share)):
                 self._refresh_vpod(key)
         claims, vpods = state.claims, self.vpods
         for key, share in ledger.items():
             if key not in claims and share.vreplicas:
                 # All of a first list: nothing but sums depends on what nobody has known.
-                self._new_claim(key, state, share).ledger = share
+                self._add_claim(key, state, recorded(share))
+                state.held += share.slots
+                state.placed += share.slots
                 if key in vpods:
                     self._refresh_vpod(key)
 
-    def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> None:
-        state = self._pod(pod_name)
-        claim = state.claims.get(key)
-        if claim is None:
-            claim = self._new_claim(key, state, NOTHING)
-        state.held -= claim.held_slots
-        state.placed -= claim.placed.slots
+    def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
+        """Change a claim, and what is derived from it of the pod; whether what is placed has changed, too."""
+        state = self.pods.get(pod_name) or self._pod(pod_name)
+        claim = state.claims.get(key) or self._add_claim(key, state, Claim())
+        held, placed = claim.held_slots, claim.placed
         change(claim)
-        state.held += claim.held_slots
-        state.placed += claim.placed.slots
+        state.held += claim.held_slots - held
+        moved = claim.placed != placed
+        if moved:
+            state.placed += claim.placed.slots - placed.slots
         if claim.empty:
             self._drop_claim(key, state)
         self._follow_room(state)
-        self._forget_if_empty(state)
+        if state.pod is None:
+            self._forget_if_empty(state)
+        return moved
 
-    def _new_claim(self, key: str, state: PodState, share: Share) -> Claim:
-        """An empty claim, that will say ``share``, for which it counts already."""
-        claim = state.claims[key] = Claim()
-        slots = share.slots
-        state.held += slots
-        state.placed += slots
+    def _add_claim(self, key: str, state: PodState, claim: Claim) -> Claim:
+        state.claims[key] = claim
         state.ledger_bytes += len(key) + SHARE_BYTES_MAX
         claims = self.placements.get(key)
         if claims is None:
-            claims = self.placements[key] = {}
-        claims[state.name] = claim
+            self.placements[key] = {state.name: claim}
+        else:
+            claims[state.name] = claim
         return claim
 
     def _drop_claim(self, key: str, state: PodState) -> None:

@@ -29,7 +29,7 @@ def round_robin(
                 if not missing:
                     break
                 given = added.get(ordinal, 0)
-                if free(ordinal) - given * weight >= weight:
+                if free(ordinal) >= (given + 1) * weight:
                     added[ordinal] = given + 1
                     missing -= 1
                 else:

@@ -46,8 +46,12 @@ class TokenBucket:
         if self.waiting >= self._waiters_max:
             raise TooManyRequests(429, "ClientQueueFull", f"{self.waiting} requests wait to be sent already")
         clock = asyncio.get_running_loop().time
-        self.waiting += 1
         began = clock()
+        if not self.waiting and self._missing_s(began) <= TIMER_RESOLUTION_S:
+            # Nobody is before us, and there is a token: mostly it is so.
+            self._take()
+            return
+        self.waiting += 1
         try:
             async with self._turn:
                 await self._wait_as_head()
@@ -67,6 +71,9 @@ class TokenBucket:
         # A loop and not one sleep: pause() may be called while the head sleeps.
         while (wait_s := self._missing_s(loop.time())) > TIMER_RESOLUTION_S:  # noqa: ASYNC110 - time is no event
             await asyncio.sleep(wait_s)
+        self._take()
+
+    def _take(self) -> None:
         if self._qps:
             self._tokens -= 1.0
 

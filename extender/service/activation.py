@@ -34,8 +34,12 @@ class Activation:
             if self._caches.state.pool(old.pool).claims_of(old.key):
                 self._queues.of(old.pool).add(old.key)
             self._queues.of(old.pool).activate()
-        if new is not None and not (old is not None and _only_status(old, new)):
+        if new is None:
+            return
+        if old is None or not _only_status(old, new):
             self._queues.of(new.pool).add(new.key)
+        elif old.placements != new.placements:
+            self._queues.of(new.pool).diverged(new.key)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An adapter pod came, was bound, changed its ledger or its marks, or went."""
@@ -48,8 +52,10 @@ class Activation:
         if state is not None:
             leaving, counts = state.draining, state.bound and not pod.assumed
             for key, claim in state.claims.items():
-                if leaving or (counts and claim.ledger != claim.status) or key not in pool.vpods:
+                if leaving or key not in pool.vpods:
                     queue.add(key)
+                elif counts and claim.ledger != claim.status:
+                    queue.diverged(key)
         queue.activate()
         self._raise_targets(pool)
 
@@ -117,13 +123,15 @@ class Activation:
 
 
 def _only_status(old: VPod, new: VPod) -> bool:
-    """Whether a change is our own status write, or nothing that a decision looks at."""
-    return (
-        (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation)
-        == (new.uid, new.vreplicas, new.weight, new.pool, new.deleting, new.generation)
-        and new.observed_generation == new.generation
-        and old.placements == new.placements
-    )
+    """Whether a change may be our own status write, or nothing that a decision looks at but what is published."""
+    return (old.uid, old.vreplicas, old.weight, old.pool, old.deleting, old.generation) == (
+        new.uid,
+        new.vreplicas,
+        new.weight,
+        new.pool,
+        new.deleting,
+        new.generation,
+    ) and new.observed_generation == new.generation
 
 
 def _same_for_placing(old: AdapterPod, new: AdapterPod) -> bool:

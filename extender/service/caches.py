@@ -38,6 +38,10 @@ class ReadCache(Generic[T]):
         """The object, None if unknown."""
         return self._objects.get(key)
 
+    def confirm(self, key: str, uid: str, resource_version: str) -> bool:  # noqa: ARG002 - as the assume caches have it
+        """Whether an event tells nothing new: none does about what somebody else writes."""
+        return False
+
     def update(self, obj: T) -> None:
         """An object came or changed."""
         old = self._objects.get(obj.key)

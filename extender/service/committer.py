@@ -19,9 +19,9 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Final
 
-from extender.core.claims import Claim
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod, VPod, object_key
+from extender.core.claims import NOTHING, Claim
+from extender.core.ledger import Share, share_of
+from extender.core.model import NO_PLACEMENTS, AdapterPod, VPod, object_key
 from extender.core.plan import Decision
 from extender.kube.api import (
     Api,
@@ -120,17 +120,18 @@ class Committer:
         await self._ledgers(pool, batch, self._ups(pool, batch))
 
     async def _write_statuses(self, _pool: str, batch: Batch) -> None:
-        await self._all(self._status(batch, key) for key in batch.decisions)
+        await _all((self._status(batch, key) for key in batch.decisions), len(batch.decisions))
 
     async def _write_downs(self, pool: str, batch: Batch) -> None:
         await self._ledgers(pool, batch, self._downs(pool, batch))
 
     async def _ledgers(self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]) -> None:
         namespace = pool.partition("/")[0]
-        await self._all(
+        writes = (
             self._ledger_writer.write(object_key(namespace, name), batch, change)
             for name, change in changes.items()
         )
+        await _all(writes, len(changes))
 
     # -- what to write ------------------------------------------------------------------------------------------
 
@@ -141,21 +142,20 @@ class Committer:
         for key, decision in batch.decisions.items():
             claims = pool.claims_of(key)
             for name, count in decision.target.items():
-                share = Share(count, decision.weight)
-                state = pool.pods.get(name)
+                share = share_of(count, decision.weight)
+                state, claim = pool.pods.get(name), claims.get(name)
                 if state is None or not state.bound or (state.pod is not None and state.pod.assumed):
                     continue
-                known = claims[name].ledger if name in claims else Share(0)
+                known = claim.ledger if claim is not None else NOTHING
                 # Fewer but heavier ones are less, for I2: the status has to go first.
                 more = share.vreplicas > known.vreplicas or (
                     share.vreplicas == known.vreplicas and share.slots > known.slots
                 )
-                new = name in claims and _is_new(claims[name], count)
-                if not more and known.vreplicas and self._is_unproved(state.pod, new=new):
+                if more:
+                    ups.setdefault(name, {})[key] = share
+                elif claim is not None and _is_new(claim, count) and self._is_unproved(state.pod):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
-                elif more:
-                    ups.setdefault(name, {})[key] = share
         return ups
 
     def _downs(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
@@ -172,18 +172,17 @@ class Committer:
             # A vpod that came back under its old name wants what it finds.
             if decision.of != _version(self._of_pool(key, pool_key)):
                 continue
-            target = decision.target
+            target, elsewhere = decision.target, self._published_elsewhere(key, pool_key)
             for name, claim in pool.claims_of(key).items():
                 if claim.reserved is None or claim.owner != batch.owner:
                     # A bind has brought it there since the decision.
                     continue
                 # Never below what is published, whatever came of the status write, and of a change of poolRef.
-                published = max(claim.published, self._published_elsewhere(key, pool_key, name))
+                published = max(claim.published, elsewhere.get(name, 0))
                 count = target.get(name, 0)
                 # What stays for the sake of a status alone stays as it is: a vpod that has left the pool has no weight here.
-                share = Share(
-                    max(count, published), decision.weight if count >= published else claim.ledger.weight
-                )
+                weight = decision.weight if count >= published else claim.ledger.weight
+                share = share_of(max(count, published), weight)
                 if published > max(target.get(name, 0), claim.published):
                     batch.failed[key] = "its new pool has not published yet where it goes"
                 state = pool.pods[name].pod
@@ -206,9 +205,9 @@ class Committer:
         """
         return self.alone() or key in batch.written or self._caches.vpods.latest(key) is None
 
-    def _is_unproved(self, pod: AdapterPod | None, *, new: bool) -> bool:
-        """Whether only the watch has told of a ledger by which something ``new`` is to be published (I2)."""
-        if not new or pod is None:
+    def _is_unproved(self, pod: AdapterPod | None) -> bool:
+        """Whether only the watch has told of a ledger; by such a one nothing new is published (I2)."""
+        if pod is None:
             return False
         since = float("-inf") if self.alone() else self.leads_since()
         return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
@@ -280,10 +279,10 @@ class Committer:
         vpod = self._of_pool(key, pool)
         return vpod.placements if vpod is not None else {}
 
-    def _published_elsewhere(self, key: str, pool: str, pod_name: str) -> int:
-        """vreplicas that a vpod which has left the pool still publishes on its pod (I2)."""
+    def _published_elsewhere(self, key: str, pool: str) -> Mapping[str, int]:
+        """Pod name -> vreplicas that a vpod which has left the pool still publishes there (I2)."""
         vpod = self._caches.vpods.latest(key)
-        return vpod.placements.get(pod_name, 0) if vpod is not None and vpod.pool != pool else 0
+        return vpod.placements if vpod is not None and vpod.pool != pool else NO_PLACEMENTS
 
     def _confirmed(self, decision: Decision) -> dict[str, int]:
         """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt."""
@@ -301,13 +300,21 @@ class Committer:
         return [
             name
             for name in names
-            if self._is_unproved(pool.pods[name].pod, new=_is_new(claims[name], target.get(name, 0)))
+            if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.pods[name].pod)
         ]
 
-    async def _all(self, writes: Iterable[Coroutine[None, None, None]]) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for write in writes:
-                tasks.create_task(write)
+
+async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:
+    """Have all ``count`` of them done, each begun as an earlier one ends: a task each would cost more than many a write."""
+    waiting = iter(writes)
+
+    async def some() -> None:
+        for write in waiting:
+            await write
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(count, WRITES_IN_FLIGHT_MAX)):
+            tasks.create_task(some())
 
 
 def _is_new(claim: Claim, decided: int) -> bool:

@@ -52,6 +52,10 @@ class Cache(Protocol[T]):
         """The object under a key."""
         ...
 
+    def confirm(self, key: str, uid: str, resource_version: str) -> bool:
+        """Whether an event of that version tells nothing that is not known."""
+        ...
+
     def update(self, obj: T) -> None:
         """An object came or changed."""
         ...
@@ -112,8 +116,13 @@ class CacheSink(Generic[T]):
         """See sink.Sink. Raises InvalidObject, which the reflector reports."""
         if event.type is WatchEventType.DELETED:
             self._cache.delete(self._last_of(event.object))
-        else:
+        elif not self._is_known(event.object):
             self._cache.update(self._decode(event.object))
+
+    def _is_known(self, obj: Obj) -> bool:
+        metadata = decode.mapping(obj, "metadata")
+        uid, version = decode.text(metadata, "uid"), decode.text(metadata, "resourceVersion")
+        return self._cache.confirm(_key(obj), uid, version)
 
     def _last_of(self, gone: Obj) -> T:
         """A deleted object, or what is known of it where its last form cannot be read: it is gone all the same."""
@@ -157,6 +166,7 @@ class OwnVPods:
     def __init__(self, cache: VPodAssumeCache) -> None:
         self._cache = cache
         self.get = cache.get
+        self.confirm = cache.confirm
         self.update = cache.update
         self.delete = cache.delete
 

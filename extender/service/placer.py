@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Final, Protocol
 
 from extender.core.errors import VReplicaError
@@ -111,7 +110,7 @@ class Placer:
         async with self._lock(pool):
             started = self._clock()
             unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
-            kept = [key for key in keys if self._is_callers(pool, key)]
+            kept = dict.fromkeys(key for key in keys if self._is_callers(pool, key))
             decisions, committed = await self._carry_out(
                 pool, (self._decide(pool, key) for key in keys if key not in kept)
             )
@@ -193,9 +192,8 @@ class Placer:
             self._remember(vpod.key, decision.explanation)
             self._narrator.moved(pool, decision)
             self._forget_if_released(vpod)
-            return replace(
-                decision, target=covered, left=max(0, decision.explanation.wanted - sum(covered.values()))
-            )
+            left = max(0, decision.explanation.wanted - sum(covered.values()))
+            return decision._replace(target=covered, left=left)
 
     def _know(self, vpod: VPod) -> None:
         known = self._callers.get(vpod.key)
@@ -242,7 +240,7 @@ class Placer:
         elif self._waits_for_bind(pool, decision):
             queue.park(key)
         else:
-            queue.done(key)
+            queue.done(key, agrees=key in committed.told and _agrees(pool, decision))
         if (told := committed.told.get(key)) is not None:
             self._narrator.decided(pool, told, newly=newly)
 
@@ -261,6 +259,19 @@ class Placer:
                 self.explanations.popitem(last=False)
 
 
+def _agrees(pool: PoolState, decision: Decision) -> bool:
+    """Whether a vpod publishes what was decided, and the ledgers of all pods that are bound have just that."""
+    key = decision.vpod
+    vpod = pool.vpods.get(key)
+    if vpod is None or vpod.placements != decision.target:
+        return False
+    for name, claim in pool.claims_of(key).items():
+        state = pool.pods[name]
+        if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
+            return False
+    return True
+
+
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
-    """Whether all stays where ``known`` has told how it came there: nearly every write is looked at once more."""
+    """Whether all stays where ``known`` has told how it came there, which is worth more."""
     return not (new.steps or new.left or known.left) and known.wanted == new.wanted

@@ -5,18 +5,30 @@
 - *parked*: placed as far as there is room. Events that may help (``activate``) bring all of them back at once.
 
 A key is in at most one part, and never handed out twice before ``done``: what happens to it meanwhile is remembered
-and puts it back. Everything is synchronous except ``pop_batch``, which waits.
+and puts it back, as far as it matters to how its flight ends (``Meanwhile``). Everything is synchronous except
+``pop_batch``, which waits.
 """
 
 import asyncio
 import heapq
 from collections.abc import Callable, Iterator
+from enum import IntEnum
+from itertools import islice
 from typing import Final
 
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 10.0
 TIMER_RESOLUTION_S: Final = 0.001
 """A timer may wake us this much too soon; then what it was for is due all the same."""
+
+
+class Meanwhile(IntEnum):
+    """The most that has happened to a key in flight."""
+
+    NOTHING = 0
+    DIVERGED = 1
+    """One of its ledgers, or what it publishes, has changed: nothing where all is as decided in the end."""
+    CHANGED = 2
 
 
 class VPodQueue:
@@ -36,8 +48,9 @@ class VPodQueue:
         self._backoff: list[tuple[float, str]] = []
         self._backing_off: dict[str, float] = {}
         self._parked: dict[str, None] = {}
-        self._in_flight: dict[str, bool] = {}
-        """Key -> whether it was added again while in flight."""
+        self._in_flight: dict[str, Meanwhile] = {}
+        self._activated = False
+        """Whether something that may give room has come since the batch in flight was taken."""
         self._attempts: dict[str, int] = {}
         self._wake = asyncio.Event()
 
@@ -55,31 +68,38 @@ class VPodQueue:
         if key in self._active:
             return
         if key in self._in_flight:
-            self._in_flight[key] = True
+            self._in_flight[key] = Meanwhile.CHANGED
             return
         self._parked.pop(key, None)
         self._backing_off.pop(key, None)
         self._active[key] = None
         self._wake.set()
 
+    def diverged(self, key: str) -> None:
+        """Decide this vpod now: it publishes other than its ledgers say. One in flight is being written, mostly."""
+        if key in self._in_flight:
+            if self._in_flight[key] is Meanwhile.NOTHING:
+                self._in_flight[key] = Meanwhile.DIVERGED
+        else:
+            self.add(key)
+
     def activate(self) -> None:
         """Something changed that may give room: bring back all that is parked."""
-        for key in self._in_flight:
-            self._in_flight[key] = True
+        self._activated = True
         if self._parked:
             self._active.update(self._parked)
             self._parked.clear()
             self._wake.set()
 
-    def done(self, key: str) -> None:
-        """Placed and written."""
+    def done(self, key: str, *, agrees: bool = False) -> None:
+        """Placed and written; ``agrees``: and now its ledgers, and what it publishes, are as decided."""
         self._attempts.pop(key, None)
-        self._finish(key)
+        self._finish(key, Meanwhile.CHANGED if agrees else Meanwhile.DIVERGED)
 
     def park(self, key: str) -> None:
         """Not all of it has a place: wait for an event that may help."""
         self._attempts.pop(key, None)
-        if not self._finish(key):
+        if not self._finish(key, Meanwhile.NOTHING if self._activated else Meanwhile.DIVERGED):
             self._parked.setdefault(key)
 
     def retry(self, key: str) -> None:
@@ -110,10 +130,11 @@ class VPodQueue:
         while True:
             self._flush_backoff()
             if self._active:
-                batch = list(self._active)[:keys_max]
+                batch = list(islice(self._active, keys_max))
+                self._activated = False
                 for key in batch:
                     del self._active[key]
-                    self._in_flight[key] = False
+                    self._in_flight[key] = Meanwhile.NOTHING
                 return batch
             self._wake.clear()
             delay = max(0.0, self._backoff[0][0] - self._clock()) if self._backoff else None
@@ -123,9 +144,10 @@ class VPodQueue:
             except TimeoutError:
                 continue
 
-    def _finish(self, key: str) -> bool:
-        """End a flight; True if the key went straight back to active."""
-        again = self._in_flight.pop(key, False)
+    def _finish(self, key: str, at_least: Meanwhile) -> bool:
+        """End a flight; True if so much has happened meanwhile that the key went straight back to active."""
+        meanwhile = self._in_flight.pop(key, None)
+        again = meanwhile is not None and meanwhile >= at_least
         if again:
             self.add(key)
         return again

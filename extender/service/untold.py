@@ -6,7 +6,6 @@ vpod changed meanwhile and was decided anew, has not moved at all.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 from extender.core.explain import Reasoning, Step
@@ -48,8 +47,8 @@ class UntoldMoves:
         ]
         if not any(step.reason is not None for step in steps):
             return decision
-        explanation = replace(decision.explanation, steps=(*steps, *decision.explanation.steps))
-        return replace(decision, explanation=explanation)
+        explanation = decision.explanation._replace(steps=(*steps, *decision.explanation.steps))
+        return decision._replace(explanation=explanation)
 
     def told(self, decision: Decision) -> Decision:
         """As ``telling``, for the last time: a status says so now."""

@@ -9,7 +9,6 @@ again all the same, with the queue's backoff, and what was refused is written as
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final
 
 from extender.core.model import AdapterPod, VPod
@@ -63,8 +62,8 @@ def as_refused(decision: Decision, why: str | None) -> Decision:
     """A decision as its vpod is told of it: ``why`` it could not be written, None if nothing was refused."""
     if why is None:
         return decision
-    explanation = replace(decision.explanation, reason=ConflictReason.WRITE_REFUSED, detail=why)
-    return replace(decision, explanation=explanation)
+    explanation = decision.explanation._replace(reason=ConflictReason.WRITE_REFUSED, detail=why)
+    return decision._replace(explanation=explanation)
 
 
 def _reference(vpod: VPod) -> ObjectReference:

@@ -1,6 +1,5 @@
 """The suite of Knative's scheduling up to 1.16 on small made-up cases: what agrees, what is excused, what fails."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -337,7 +336,7 @@ def test_what_no_view_has_is_not_excused_where_it_plays_a_part_in_ours(
     def counting_what_is_reserved(pool: PoolState, vpod: VPod) -> Decision:
         decision = place(pool, vpod)
         fewer = {name: count - len(reserved_of(pool, vpod.key)) for name, count in decision.target.items()}
-        return replace(decision, target=fewer)
+        return decision._replace(target=fewer)
 
     case = a_case({1: 1}, 5, reserved={"t/v": {"s-0": 3}}, **with_policies(POLICY))
     assert isinstance(outcome_of(case, ({0: 3, 1: 2}, 0)), Difference)
@@ -361,7 +360,7 @@ def test_an_unsound_answer_is_never_excused(
     def unsound(pool: PoolState, vpod: VPod) -> Decision:
         decision = place(pool, vpod)
         if not pool.pods["s-0"].schedulable:  # elsewhere it is as Knative takes it
-            decision = replace(decision, target={f"s-{o}": n for o, n in target.items()}, left=left)
+            decision = decision._replace(target={f"s-{o}": n for o, n in target.items()}, left=left)
         return decision
 
     monkeypatch.setattr(schedule_old_cases, "place", unsound)

@@ -53,6 +53,43 @@ def test_a_write_goes_from_assumed_to_written_to_its_echo(
     assert all(old == new for old, new in changes[2:])
 
 
+def test_the_event_of_our_own_write_is_known_by_its_version_and_tells_nobody(
+    pods: AdapterPodAssumeCache, changes: Changes
+) -> None:
+    assert pods.written(pod(6, node="n1"))
+    changes.clear()
+    assert pods.confirm("ns/a-0", "u", "6")
+    assert pods.get("ns/a-0") == pods.get_api("ns/a-0") == pod(6, node="n1")
+    assert changes == []
+    pods.assume(pod(6, node="n2"))
+    pods.restore("ns/a-0")
+    assert pods.get("ns/a-0") == pod(6, node="n1")
+
+
+@pytest.mark.parametrize(
+    ("key", "uid", "version"),
+    [
+        ("ns/a-0", "u", "7"),
+        ("ns/a-0", "u", "4"),
+        ("ns/a-0", "next", "5"),
+        ("ns/a-0", "", "5"),
+        ("ns/a-1", "u", "5"),
+    ],
+)
+def test_only_an_event_of_the_newest_version_is_known(
+    pods: AdapterPodAssumeCache, changes: Changes, key: str, uid: str, version: str
+) -> None:
+    assert not pods.confirm(key, uid, version)
+    assert pods.get("ns/a-0") == pods.get_api("ns/a-0") == pod(5)
+    assert changes == []
+
+
+def test_an_event_of_the_stored_version_leaves_what_is_assumed(pods: AdapterPodAssumeCache) -> None:
+    pods.assume(pod(5, node="n1"))
+    assert pods.confirm("ns/a-0", "u", "5")
+    assert pods.get("ns/a-0") == pod(5, node="n1")
+
+
 def test_a_failed_write_is_restored(pods: AdapterPodAssumeCache, changes: Changes) -> None:
     pods.assume(pod(5, node="n1"))
     pods.restore("ns/a-0")

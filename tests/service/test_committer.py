@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
@@ -39,7 +38,7 @@ def made_now(world: World, decision: Decision) -> Decision:
     """The decision as one about the vpod that the cache has in that pool."""
     vpod = world.caches.vpods.latest(decision.vpod)
     known = vpod is not None and vpod.pool == decision.pool
-    return replace(decision, of=(vpod.uid, vpod.generation)) if vpod is not None and known else decision
+    return decision._replace(of=(vpod.uid, vpod.generation)) if vpod is not None and known else decision
 
 
 async def commit(world: World, *wanted: Decision) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """What a commit may rely on, and for how long: proofs, doubts, and what others have reserved or published since."""
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
@@ -249,7 +249,7 @@ def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
         Reasoning(Step.MOVED_AWAY, "dispatcher-0", 3, "Drain", MoveReason.DRAIN),
         Reasoning(Step.ADDED, "dispatcher-1", 3),
     )
-    moving = replace(a_decision("a", {1: 3}), explanation=Explanation(3, steps, 0, None))
+    moving = a_decision("a", {1: 3})._replace(explanation=Explanation(3, steps, 0, None))
     untold.remember(moving, {"dispatcher-0": 3})
     next_one = a_decision("a", {1: 3})
     assert untold.telling(next_one).moves == untold.told(next_one).moves == moving.moves

@@ -239,6 +239,43 @@ async def test_a_pools_own_status_writes_decide_nobody_again():
         assert _attempts(service) - decided <= 3, "b, and a once at most"
 
 
+async def test_what_is_written_as_decided_is_not_decided_again():
+    world = await a_world(0, 1, 2)
+    async with world.serving() as service:
+        await world.vpod("a", 3)
+        await asyncio.sleep(5)
+        assert await world.published() == {0: 1, 1: 1, 2: 1}
+        decided = _attempts(service)
+        await world.set_vreplicas("a", 5)
+        await asyncio.sleep(5)
+        assert await world.published() == {0: 2, 1: 2, 2: 1}
+        assert _attempts(service) - decided == 1
+
+
+async def test_what_others_publish_while_a_batch_is_written_is_decided_again():
+    """A status with a pod that does not exist: no ledger tells that it is not what was decided."""
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.vpod("b", 3)
+    late = world.api.pause("patch", "vpods/status", name="b")
+    async with world.serving():
+        await late.reached.wait()
+        await until(lambda: _published_sum(world, 3))
+        others = [{"podName": "dispatcher-0", "vreplicas": 3}, {"podName": "dispatcher-9", "vreplicas": 1}]
+        await world.cluster.patch(
+            VPODS,
+            TENANT,
+            "a",
+            {"status": {"placements": others}},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+        await asyncio.sleep(0.1)
+        late.go_on.set()
+        await asyncio.sleep(1)
+        assert (await world.published("a"), await world.published("b")) == ({0: 3}, {0: 3})
+
+
 def _attempts(service: Service) -> int:
     return service.placer._batches
 

@@ -107,16 +107,52 @@ async def test_an_event_does_not_end_the_backoff_of_a_failed_write():
     assert queue.sizes == {"active": 0, "backoff": 1, "unschedulable": 0}
 
 
-@pytest.mark.parametrize("event", ["add", "activate"])
-@pytest.mark.parametrize("outcome", ["done", "park"])
+def happens(queue: VPodQueue, event: str) -> None:
+    {
+        "add": lambda: queue.add("a"),
+        "diverged": lambda: queue.diverged("a"),
+        "activate": queue.activate,
+    }[event]()
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [("add", "done"), ("diverged", "done"), ("add", "park"), ("diverged", "park"), ("activate", "park")],
+)
 async def test_what_happens_while_it_is_decided_is_not_missed(event, outcome):
     queue = a_queue()
     queue.add("a")
     await pop(queue)
-    queue.add("a") if event == "add" else queue.activate()
+    happens(queue, event)
     assert queue.sizes["active"] == 0, "never handed out twice"
     getattr(queue, outcome)("a")
     assert queue.sizes == {"active": 1, "backoff": 0, "unschedulable": 0}
+    assert await pop(queue) == ["a"]
+
+
+@pytest.mark.parametrize(("event", "agrees"), [("activate", False), ("activate", True), ("diverged", True)])
+async def test_what_does_not_matter_to_what_is_placed_does_not_bring_it_back(event, agrees):
+    queue = a_queue()
+    queue.add("a")
+    await pop(queue)
+    happens(queue, event)
+    queue.done("a", agrees=agrees)
+    assert await nothing_comes(queue, 20)
+
+
+async def test_a_change_counts_whatever_came_before_and_after_it():
+    queue = a_queue()
+    queue.add("a")
+    await pop(queue)
+    for event in ("diverged", "add", "diverged", "activate"):
+        happens(queue, event)
+    queue.done("a", agrees=True)
+    assert await pop(queue) == ["a"]
+
+
+async def test_a_vpod_that_diverges_and_is_not_being_decided_is_decided():
+    queue = a_queue()
+    queue.diverged("a")
     assert await pop(queue) == ["a"]
 
 
