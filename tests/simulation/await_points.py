@@ -152,13 +152,15 @@ CHECKED: Final = (
     "extender/kube/events.py",
     "extender/app.py",
 )  # fmt: skip
-NEVER_SUSPENDS: Final = ("asyncio.timeout(", "asyncio.timeout_at(")
-"""Context managers whose ``async with`` has no await inside."""
+NEVER_SUSPENDS: Final = ("asyncio.timeout(", "asyncio.timeout_at(", "contextlib.aclosing(self._pages())")
+"""Context managers whose ``async with`` has no await inside, and a generator that has none left when it is closed."""
 
 WAITS_FOR_CHILDREN: Final = (
     "its body never ends: it waits only for children that are cancelled, at the end of the process"
 )
 PAGES: Final = "lists of more than 500 objects; the first page's await is reached"
+SLICES: Final = "more objects than one turn takes"
+AT_ONCE: Final = "more than 32 writes at once, of several pools"
 PROCESS_START: Final = "the command's own start, with sockets; the simulation calls the service without them"
 LAST_EVENTS: Final = "events still unwritten when everything else has stopped: nothing else happens any more"
 READ_BACK: Final = "what is there is read after a lost answer: only the simulation's faults reach it"
@@ -166,12 +168,14 @@ BEHIND: Final = "a replica whose watch is behind, or has a gap: only the simulat
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
     ("sources.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
-    (
-        "ledger_writer.py",
-        "self._slots",
-    ): "more than 32 ledgers at once; the same wait for statuses is reached",
+    ("ledger_writer.py", "self._slots"): AT_ONCE,
+    ("committer.py", "self._slots"): AT_ONCE,
     ("placer.py", "self._lock(pool)"): "a move that waits for a batch: as a batch that waits for a caller",
-    ("reflector.py", "await self._page(settings.page_items, page.continue_token)"): PAGES,
+    ("reflector.py", "await following"): PAGES,
+    ("reflector.py", "await asyncio.sleep(0)"): SLICES,
+    ("reconciler.py", "await asyncio.sleep(0)"): SLICES,
+    ("reconciler.py", "await self._requeue_differences()"): SLICES,
+    ("reconciler.py", "await self._foreign.begin()"): SLICES,
     ("reflector.py", 'await self._page(0, "")'): PAGES,
     ("reflector.py", "await stream.aclose()"): "a stream that ends without waiting for its connection",
     ("leader.py", "await self._release()"): "lead() that ends by itself, which the service's does not",
@@ -179,6 +183,7 @@ UNREACHED: Final = {
     ("app.py", "await self.server.start()"): PROCESS_START,
     ("app.py", "await self.server.stop()"): PROCESS_START,
     ("app.py", "await service.run()"): PROCESS_START,
+    ("app.py", "await _end(loading)"): PROCESS_START,
     ("app.py", "await self.recorder.drain("): LAST_EVENTS,
     ("events.py", "await self._queue.join()"): LAST_EVENTS,
     (

@@ -7,11 +7,13 @@ A process is what runs in a context where the simulation's ``PROCESS`` is set.
 """
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from contextvars import Context
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from inspect import isasyncgen
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
@@ -21,6 +23,10 @@ from extender.sim.clock import PROCESS
 ROOT: Final = Path(__file__).parents[2]
 WATCHED: Final = ("extender/service/", "extender/kube/", "extender/app.py")
 """Whose await expressions are places."""
+FRAMES: Final = ("cr_frame", "gi_frame", "ag_frame")
+AWAITED: Final = ("cr_await", "gi_yieldfrom", "ag_await")
+STEPS: Final = frozenset({"async_generator_asend", "async_generator_athrow"})
+"""What is awaited of an asynchronous generator: objects that do not tell which generator, but to the collector."""
 NETWORK: Final = "FaultyApi."
 """Whose frames tell how far a call has come."""
 
@@ -70,11 +76,13 @@ def _expression(code: CodeType, instruction: int) -> Expression | None:
 def _suspended(awaitable: Any) -> Iterator[FrameType]:
     """Frames of a suspended coroutine, outermost first, as far as Python shows them."""
     while awaitable is not None:
-        frame = getattr(awaitable, "cr_frame", None) or getattr(awaitable, "gi_frame", None)
+        if type(awaitable).__name__ in STEPS:
+            awaitable = next(filter(isasyncgen, gc.get_referents(awaitable)), None)
+        frame = next((f for name in FRAMES if (f := getattr(awaitable, name, None)) is not None), None)
         if frame is None:
             return
         yield frame
-        awaitable = getattr(awaitable, "cr_await", None) or getattr(awaitable, "gi_yieldfrom", None)
+        awaitable = next((a for name in AWAITED if (a := getattr(awaitable, name, None)) is not None), None)
 
 
 def _running() -> tuple[Expression, ...]:
