@@ -216,12 +216,16 @@ class _Plan:
         taken = {
             n: c.published - placed.get(n, 0) for n, c in claims.items() if c.published > placed.get(n, 0)
         }
-        for name in sorted(taken, key=lambda name: (self._must_go(name), placement_order(name))):
+        for name in sorted(taken, key=self._comes_back):
             back = max(0, min(taken[name], more, fewer if self._must_go(name) else more))
             if back:
                 placed[name] = placed.get(name, 0) + back
             more, fewer = more - back, fewer - back
         return placed
+
+    def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
+        """In which order: what stays, then what is lost with its ordinal, then what may have been moved off a pod that is there."""
+        return (self._must_go(name), self.pool.is_member(self.pool.pods[name]), placement_order(name))
 
     def _most_wanted(self) -> int:
         """``_wanted``, were there a pod for each."""

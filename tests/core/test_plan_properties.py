@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 from extender.core.model import VPod, ordinal_of, placement_order
 from extender.core.plan import Decision, place
 from tests.support import worlds
-from tests.support.builders import POOL, Scene
+from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import Naive, World
 
 TIGHT = settings(max_examples=30, deadline=None)
@@ -107,7 +107,33 @@ def test_every_plan_of_a_round_is_right(world):
         if decision.left and vpod.weight <= naive.slots_per_pod:
             assert_no_room_is_left(after, vpod, decision)
         again = decide(world, vpod)
-        assert (dict(again.target), again.left) == (dict(decision.target), decision.left), "decided again"
+        assert_nothing_but_what_is_published_comes_back(decision, again, vpod)
+        world.decide(again)
+        last = decide(world, vpod)
+        assert (dict(last.target), last.left) == (dict(again.target), again.left), "decided again"
+
+
+def test_what_is_lost_with_its_ordinal_stays_lost_when_a_drain_that_took_its_room_is_decided_again():
+    world = World()
+    for obj in (a_node(), a_stateful_set(2, start=1), a_pool(1)):
+        world.put(obj)
+    for ordinal in range(3):
+        world.put(a_pod(ordinal, {}, unschedulable=ordinal == 1))
+    world.put(a_vpod("a", 6, {0: 1, 1: 1, 3: 1}))
+    (vpod,) = by_name(world)
+    first = decide(world, vpod)
+    assert (dict(first.target), first.left) == ({"dispatcher-2": 1}, 5), "the drained one has the first claim"
+    world.decide(first)
+    again = decide(world, vpod)
+    assert (again.target, again.left) == (first.target, first.left)
+
+
+def assert_nothing_but_what_is_published_comes_back(first: Decision, again: Decision, vpod: VPod) -> None:
+    """Decided again before it is written: the same, or a part of what the first took off a drained pod stays there."""
+    for name in {*first.target, *again.target}:
+        had, has = first.target.get(name, 0), again.target.get(name, 0)
+        assert had == has or had < has <= vpod.placements.get(name, 0), name
+    assert first.left >= again.left
 
 
 def assert_nothing_is_lost(naive: Naive, vpod: VPod, decision: Decision) -> None:
