@@ -88,7 +88,7 @@ def test_a_good_file_is_told_with_its_profiles(tmp_path, capsys):
     assert set(told) == {"as-before", "mine", *BUILT_IN_PROFILES}
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "config-https.yaml", "policy.json"])
+@pytest.mark.parametrize("name", ["config.yaml", "config-https.yaml", "config-narrow.yaml", "policy.json"])
 def test_the_scheduler_files_that_we_ship_are_checked_as_kube_scheduler_reads_them(name, capsys):
     assert main(["config", "check", str(ROOT / "manifests" / "kube-scheduler" / name)]) == 0
     assert "extenders: 1" in capsys.readouterr().out

@@ -158,19 +158,20 @@ class Cluster(RealBackend):
             await self.api.delete(LEASES, SYSTEM_NAMESPACE, LEASE_NAME)
         await self.apply([MANIFESTS / "base" / "lease.yaml"])
 
-    async def service(self, **election: float) -> tuple[Process, str]:
+    async def service(self, narrow_to: int = 0, **election: float) -> tuple[Process, str]:
         """One replica as shipped, under its ServiceAccount, ready; its URL."""
-        process, url = await self.launch_service(**election)
+        process, url = await self.launch_service(narrow_to, **election)
         await process.ready(Probe(f"{url}/readyz"), FILLED_TIMEOUT_S)
         return process, url
 
-    async def launch_service(self, **election: float) -> tuple[Process, str]:
-        """As ``service``, not waited for. ``election``: other fields of leaderElection than shipped."""
+    async def launch_service(self, narrow_to: int = 0, **election: float) -> tuple[Process, str]:
+        """As ``service``, not waited for. ``narrow_to``: nodes that filter passes; ``election``: of leaderElection."""
         port = free_port()
         (config,) = load(MANIFESTS / "base" / "service-config.yaml")
         config["server"]["port"] = port
         config["clientConnection"]["kubeconfig"] = str(await self.token_for(SERVICE_ACCOUNT))
         config["leaderElection"] |= election
+        config["filter"] = {"narrowTo": narrow_to}
         file = write_json(self.control_plane.work_dir / f"service-{port}.json", config)
         process = self.processes.start("service", [VENV_BIN / "vreplica", "serve", "--config", file])
         return process, f"http://127.0.0.1:{port}"

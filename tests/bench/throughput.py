@@ -5,6 +5,7 @@ to the last binding as a watch shows them, while kubelets and controllers stand 
 the shipped configuration, only their URL is another; filter, prioritize and bind are theirs, also the no-op's: it writes the
 Binding and nothing else. Variants take turns, so that a machine that is busy for a while is so for all of them.
 
+``ours-narrow`` is the service with filter.narrowTo and the registration that goes with it, which has no prioritize verb.
 ``plain`` pods ask for no slots: kube-scheduler must not ask the service about them at all.
 """
 
@@ -27,6 +28,9 @@ from tests.e2e.replica import Replica
 NONE: Final = "none"
 GO: Final = "go"
 OURS: Final = "ours"
+NARROW: Final = "ours-narrow"
+NARROW_TO: Final = 16
+"""Nodes that filter passes."""
 RUN_SECONDS_MAX: Final = 60.0
 """A run ends then with the pods that are bound, of which there must be ``PODS_MIN``: a slow machine has a rate too."""
 PODS_MIN: Final = 20
@@ -47,6 +51,7 @@ class Variant:
 ALONE: Final = Variant(NONE, adapters=False)
 WITH_GO: Final = Variant(GO, adapters=True)
 WITH_OURS: Final = Variant(OURS, adapters=True)
+WITH_NARROW: Final = Variant(NARROW, adapters=True)
 PLAIN_WITH_OURS: Final = Variant(OURS, adapters=False)
 
 
@@ -60,8 +65,8 @@ class Scale:
     variants: tuple[Variant, ...]
 
 
-FULL: Final = Scale(1000, 1500, 2, (ALONE, WITH_GO, WITH_OURS, PLAIN_WITH_OURS))
-SHORT: Final = Scale(200, 300, 1, (WITH_GO, WITH_OURS))
+FULL: Final = Scale(1000, 1500, 2, (ALONE, WITH_GO, WITH_OURS, WITH_NARROW, PLAIN_WITH_OURS))
+SHORT: Final = Scale(200, 300, 1, (WITH_GO, WITH_OURS, WITH_NARROW))
 
 
 @dataclass(frozen=True)
@@ -128,7 +133,7 @@ async def _measured(scale: Scale, noop: Path) -> AsyncGenerator[Result, None]:
 async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> Run:
     extender, url = await _extender(cluster, variant, noop)
     namespace = await cluster.pool(pods, stamped=variant.adapters)
-    config = configuration(url)
+    config = configuration(url, "config-narrow.yaml" if variant.extender == NARROW else "config.yaml")
     try:
         before = cpu_seconds(extender.pid) if extender is not None else None
         with cluster.halted(CONTROLLERS):
@@ -147,9 +152,9 @@ async def _run(cluster: Cluster, variant: Variant, pods: int, noop: Path) -> Run
     return Run(bindings.pods_per_second, cpu_ms)
 
 
-def configuration(url: str) -> Obj:
+def configuration(url: str, name: str = "config.yaml") -> Obj:
     """The shipped KubeSchedulerConfiguration with its extender at ``url``, without any where that is empty."""
-    (config,) = load(MANIFESTS / "kube-scheduler" / "config.yaml")
+    (config,) = load(MANIFESTS / "kube-scheduler" / name)
     if url:
         return extender_at(config, url)
     del config["extenders"]
@@ -180,9 +185,9 @@ async def _extender(cluster: Cluster, variant: Variant, noop: Path) -> tuple[Pro
         process = cluster.processes.start("noop-go", arguments)
         await process.ready(Probe(f"http://127.0.0.1:{port}/readyz"))
         return process, f"http://127.0.0.1:{port}"
-    if variant.extender == OURS:
+    if variant.extender in (OURS, NARROW):
         await cluster.new_lease()
-        process, url = await cluster.service()
+        process, url = await cluster.service(NARROW_TO if variant.extender == NARROW else 0)
         await Replica(Path(), url).leads()
         return process, url
     return None, ""

@@ -295,7 +295,7 @@ class TestRoles:
 
 def scheduler_extenders() -> list[Any]:
     rows = []
-    for name in ("config.yaml", "config-https.yaml"):
+    for name in ("config.yaml", "config-https.yaml", "config-narrow.yaml"):
         [config] = documents(MANIFESTS / "kube-scheduler" / name)
         rows += [pytest.param(extender, id=name) for extender in config["extenders"]]
     policy = json.loads((MANIFESTS / "kube-scheduler" / "policy.json").read_text())
@@ -306,8 +306,10 @@ def scheduler_extenders() -> list[Any]:
 class TestKubeScheduler:
     @pytest.mark.parametrize("extender", scheduler_extenders())
     def test_every_form_registers_the_same_extender(self, extender):
-        verbs = {verb: extender[f"{verb}Verb"] for verb in ("filter", "prioritize", "bind", "preempt")}
-        assert verbs == {verb: verb for verb in verbs}
+        verbs = {key.removesuffix("Verb"): value for key, value in extender.items() if key.endswith("Verb")}
+        assert {verb: verb for verb in verbs} == verbs
+        assert {"filter", "bind", "preempt"} <= verbs.keys()
+        assert ("prioritize" in verbs) == ("weight" in extender), "config-narrow.yaml has neither"
         assert extender["urlPrefix"].endswith(":10261/v1")
         assert extender["nodeCacheCapable"] is True
         assert extender["ignorable"] is False, "with a bind verb it could bind pods unchecked"
@@ -319,7 +321,7 @@ class TestKubeScheduler:
         assert config.server.deadline_s < 5
         assert (config.server.host, config.server.port) == ("127.0.0.1", 10261)
 
-    @pytest.mark.parametrize("name", ["config.yaml", "config-https.yaml"])
+    @pytest.mark.parametrize("name", ["config.yaml", "config-https.yaml", "config-narrow.yaml"])
     def test_our_profile_sees_all_nodes(self, name):
         [config] = documents(MANIFESTS / "kube-scheduler" / name)
         profiles = {profile["schedulerName"]: profile for profile in config["profiles"]}

@@ -293,7 +293,7 @@ class SchedulerConfigTarget(JsonTarget):
         folder = MANIFESTS / "kube-scheduler"
         documents = [
             yaml.safe_load((folder / name).read_text())
-            for name in ("config.yaml", "config-https.yaml", "policy.json")
+            for name in ("config.yaml", "config-https.yaml", "config-narrow.yaml", "policy.json")
         ]
         self.seeds = [orjson.dumps(document) for document in documents]
         self.words = (
