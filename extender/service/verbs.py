@@ -15,6 +15,7 @@ from extender.core.model import AdapterPod
 from extender.core.names import POOL_LABEL
 from extender.core.node_level.exposure import prioritize_known_nodes, prioritize_nodes
 from extender.core.node_level.host_texts import HostTexts
+from extender.core.reading import mapping
 from extender.core.verbs import NodeLookup, NodeVerdicts, filter_known_nodes, preempt_nodes
 from extender.core.wire import (
     SCORE_MAX,
@@ -72,7 +73,7 @@ class ExtenderVerbs:
         args = self._args(body)
         if not _is_adapter(args.pod):
             return encode_filter_result(args, args.names, {}, {}), SUCCESS
-        pod = pod_from(args.pod)
+        pod = self._pod_of(args.pod)
         verdicts = self._find(pod, args, self._lookup(args))
         for reason, refused in Counter(verdicts.reasons()).items():
             self._metrics.refused(reason, refused)
@@ -88,7 +89,7 @@ class ExtenderVerbs:
         args = self._args(body)
         if not _is_adapter(args.pod):
             return encode_host_priorities(args, dict.fromkeys(args.names, SCORE_MAX)), SUCCESS
-        pod, lookup = pod_from(args.pod), self._lookup(args)
+        pod, lookup = self._pod_of(args.pod), self._lookup(args)
         carry = self._binder.carry(pod.uid)
         if carry is None:  # another replica has filtered
             self._find(pod, args, lookup)
@@ -129,7 +130,7 @@ class ExtenderVerbs:
         """Which of the proposed nodes to preempt on: those that would help, where the fewest vreplicas are evicted."""
         args = decode_preemption_args(body)
         if _is_adapter(args.pod):
-            pod, nodes = pod_from(args.pod), self._caches.state.nodes
+            pod, nodes = self._pod_of(args.pod), self._caches.state.nodes
             chosen = preempt_nodes(self._caches.state, pod, args.victims, nodes.get)
         else:
             chosen = {name: victims for name, victims in args.victims.items() if victims.uids}
@@ -144,6 +145,19 @@ class ExtenderVerbs:
         if args.nodes is None:
             self._lists.keep(body, args.candidates)
         return args
+
+    def _pod_of(self, obj: Json) -> AdapterPod:
+        """The pod that was sent: as we know it where that is this very version, so nothing has to be read."""
+        metadata = mapping(obj, "metadata")
+        known = self._caches.pods.get(f"{metadata.get('namespace')}/{metadata.get('name')}")
+        if (
+            known is not None
+            and not known.assumed
+            and known.resource_version
+            and (known.uid, known.resource_version) == (metadata.get("uid"), metadata.get("resourceVersion"))
+        ):
+            return known
+        return pod_from(obj)
 
     def _find(self, pod: AdapterPod, args: FilterArgs, lookup: NodeLookup | None) -> NodeVerdicts:
         """A pool that does not exist has nothing for the pod to carry, and its name, any text, is not remembered."""

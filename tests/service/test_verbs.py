@@ -87,6 +87,7 @@ async def test_a_pod_that_cannot_be_is_refused_on_every_node_for_one_reason():
     world = await World.create()
     pod = await a_pending_pod(world)
     pod["metadata"]["labels"][names.POOL_LABEL] = "unknown"
+    pod["metadata"]["resourceVersion"] += "1"
     reply, status = verbs_of(world).filter(filter_args(pod, ALL))
     assert orjson.loads(reply)["FailedAndUnresolvableNodes"] == dict.fromkeys(ALL, "PoolNotFound")
     assert status == "Unschedulable"
@@ -290,6 +291,27 @@ async def test_verbs_work_over_any_binder():
     reply, _ = await verbs.bind(bind_args(pod, "node-0"))
     assert orjson.loads(reply)["Error"].startswith("SlotsMismatch")
     assert await world.node_of(0) == ""
+
+
+async def test_a_pod_that_is_sent_in_the_version_that_we_know_is_not_read_again(monkeypatch):
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    verbs = verbs_of(world)
+    expected = verbs.filter(
+        filter_args({**pod, "metadata": {**pod["metadata"], "resourceVersion": "9999"}}, ALL)
+    )
+    monkeypatch.setattr("extender.service.verbs.pod_from", None)
+    assert verbs.filter(filter_args(pod, ALL)) == expected
+
+
+async def test_a_pod_that_is_assumed_is_taken_as_it_was_sent():
+    world = await World.create()
+    pod = await a_pending_pod(world)
+    binder, verbs = world.binder(), verbs_of(world)
+    known = world.caches.pods.get(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
+    assert known is not None
+    binder.assume(known, "node-1")
+    assert orjson.loads(verbs.filter(filter_args(pod, ALL))[0])["NodeNames"] == ALL
 
 
 async def test_filter_narrows_to_the_best_few_and_to_more_each_time_the_same_pod_comes_again():
