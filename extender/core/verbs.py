@@ -4,7 +4,7 @@ Filter decides, prioritize advises. A problem of the pod itself (no pool, slots 
 with the same reason, so that kube-scheduler's FailedScheduling event stays one short line.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -171,9 +171,7 @@ def _node_of(state: State, pod: AdapterPod) -> str:
     return known.pod.node if known is not None and known.pod is not None and known.pod.uid == pod.uid else ""
 
 
-def preempt_nodes(
-    state: State, pod: AdapterPod, victims: Mapping[str, Victims], lookup: NodeLookup
-) -> dict[str, Victims]:
+def preempt_nodes(state: State, pod: AdapterPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
     """The nodes where evicting the victims would help and costs least, with those victims, as they were proposed.
 
     Least: the fewest slots of vreplicas that the victims carry, then the fewest disruption budgets broken, then the
@@ -183,9 +181,13 @@ def preempt_nodes(
     if pod_problem(state, pod) is not None:
         return {}
     zones: dict[str, str] = {}
+    full = state.node_index.full_for(_declared(state, pod), partial(_declared, state))
     for name, those in victims.items():
-        node = lookup(name) if those.uids else None
-        if node is not None and node_problem(state, pod, node, without=frozenset(those.uids)) is None:
+        node = state.nodes.get(name) if those.uids else None
+        if node is None:
+            continue
+        # Who has room without any eviction has it with one.
+        if name not in full or node_problem(state, pod, node, without=frozenset(those.uids)) is None:
             zones[name] = node.zone
     rule = zone_rule(state, pod)
     # kube-scheduler proposes nodes that filter was never asked about, because the pod's own requests did not fit.
@@ -203,10 +205,6 @@ def preempt_nodes(
     return {name: victims[name] for name, cost in costs.items() if cost == least}
 
 
-def _carried_slots(state: State, node: str, uids: Iterable[str]) -> int:
-    wanted = set(uids)
-    return sum(
-        ledger_slots(other.ledger)
-        for other in state.pods_on_node.get(node, {}).values()
-        if other.uid in wanted
-    )
+def _carried_slots(state: State, node: str, uids: Sequence[str]) -> int:
+    there = state.pods_on_node.get(node)
+    return sum(ledger_slots(pod.ledger) for pod in there.values() if pod.uid in uids) if there else 0

@@ -47,6 +47,8 @@ _COUNT_MAX: Final = 2**63 - 1
 _ALL_PASS: Final = (
     b'{"Nodes":null,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
 )
+_META_VICTIMS: Final = {"Pods", "NumPDBViolations"}
+_META_POD: Final = {"UID"}
 _EXTENDER_ARGS: Final = ("Pod", "Nodes", "NodeNames")
 
 
@@ -330,6 +332,8 @@ def _nodes(value: object) -> tuple[Json, ...]:
 
 
 def _victims(value: object, where: str, *, whole: bool) -> Victims:
+    if not whole and (plain := _plain_victims(value)) is not None:
+        return plain
     fields = _fields(_object(value, where), ("Pods", "NumPDBViolations"), where)
     items = _list(fields.get("Pods"), f"{where}.Pods")
     _limit(len(items), VICTIMS_MAX, f"{where}.Pods", "pods")
@@ -342,6 +346,21 @@ def _victims(value: object, where: str, *, whole: bool) -> Victims:
         )
     pods = tuple(_pod(item, f"{where}.Pods[{index}]") for index, item in enumerate(items))
     return Victims(tuple(str(_metadata(pod)["uid"]) for pod in pods), violations, pods)
+
+
+def _plain_victims(value: object) -> Victims | None:
+    """MetaVictims as Go writes them, of which there may be thousands; None for any other, which needs a closer look."""
+    if type(value) is not dict or value.keys() != _META_VICTIMS:
+        return None
+    pods, violations = value["Pods"], value["NumPDBViolations"]
+    if type(pods) is not list or type(violations) is not int or not 0 <= violations <= _COUNT_MAX:
+        return None
+    uids = [pod["UID"] for pod in pods if type(pod) is dict and pod.keys() == _META_POD]
+    if len(uids) != len(pods) or len(uids) > VICTIMS_MAX:
+        return None
+    if not all(type(uid) is str and 0 < len(uid) <= UID_CHARS_MAX for uid in uids):
+        return None
+    return Victims(tuple(uids), violations)
 
 
 def _victim_uid(item: object, where: str) -> str:

@@ -130,8 +130,7 @@ class ExtenderVerbs:
         """Which of the proposed nodes to preempt on: those that would help, where the fewest vreplicas are evicted."""
         args = decode_preemption_args(body)
         if _is_adapter(args.pod):
-            pod, nodes = self._pod_of(args.pod), self._caches.state.nodes
-            chosen = preempt_nodes(self._caches.state, pod, args.victims, nodes.get)
+            chosen = preempt_nodes(self._caches.state, self._pod_of(args.pod), args.victims)
         else:
             chosen = {name: victims for name, victims in args.victims.items() if victims.uids}
         return encode_preemption_result(args, chosen), SUCCESS if chosen else UNSCHEDULABLE

@@ -196,7 +196,7 @@ class TestPreempt:
         return scene.pod(1, {"tenant/a": 5}, node="node-1", uid="v1", slots=20, slots_request=20)
 
     def answer(self, scene: Scene, proposed: dict[str, Victims], pod: AdapterPod = THE_POD):
-        return preempt_nodes(scene.state, pod, proposed, scene.state.nodes.get)
+        return preempt_nodes(scene.state, pod, proposed)
 
     def test_the_node_whose_victims_carry_least_is_chosen(self):
         assert self.answer(self.scene(), proposal(["v0"], ["v1"])) == proposal(["v0"])

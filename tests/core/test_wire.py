@@ -329,3 +329,36 @@ VALUES = st.recursive(
 def test_no_json_of_known_keys_raises_anything_but_wire_error(decode: Any, fields: dict[str, object]) -> None:
     with contextlib.suppress(WireError):
         decode(orjson.dumps(fields))
+
+
+@pytest.mark.parametrize(
+    "victims",
+    [
+        {"Pods": [{"UID": "a"}, {"UID": "b"}], "NumPDBViolations": 1},
+        {"Pods": [], "NumPDBViolations": 0},
+        {"pods": [{"uid": "a"}], "NumPDBViolations": 0},
+        {"Pods": [{"UID": "a", "more": 1}], "NumPDBViolations": 0},
+        {"Pods": [{"UID": ""}], "NumPDBViolations": 0},
+        {"Pods": [{"UID": "x" * 129}], "NumPDBViolations": 0},
+        {"Pods": [{"UID": 1}], "NumPDBViolations": 0},
+        {"Pods": [{"UID": "a"}], "NumPDBViolations": True},
+        {"Pods": [{"UID": "a"}], "NumPDBViolations": -1},
+        {"Pods": None, "NumPDBViolations": 0},
+        {"Pods": [1], "NumPDBViolations": 0},
+        {"Pods": [{"UID": str(n)} for n in range(1001)], "NumPDBViolations": 0},
+        [],
+    ],
+    ids=lambda victims: str(victims)[:50],
+)
+def test_victims_as_go_writes_them_are_read_as_any_others(victims, monkeypatch):
+    body = orjson.dumps({"Pod": POD, "NodeNameToMetaVictims": {"n": victims}})
+
+    def read() -> object:
+        try:
+            return wire.decode_preemption_args(body)
+        except WireError as error:
+            return str(error)
+
+    quick = read()
+    monkeypatch.setattr(wire, "_plain_victims", lambda _value: None)
+    assert read() == quick
