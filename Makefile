@@ -72,6 +72,10 @@ soak: $(VENV)/stamp-test ## Hours with faults: nothing may grow (MINUTES=N, ARGS
 bench: $(VENV)/stamp-test ## Measure, each figure beside its peer (ONLY=engine,verbs SHORT=1 FORMAT=json)
 	@$(BIN)/python -m tests.bench --only "$(ONLY)" $(if $(SHORT),--short) --format $(or $(FORMAT),table)
 
+.PHONY: bench-guard
+bench-guard: $(VENV)/stamp-test ## Fail where a ratio is much worse than in tests/bench/baseline.json, twice in a row
+	@$(BIN)/python -m tests.bench.guard
+
 .PHONY: differential
 differential: $(VENV)/stamp-test ## The embedded cluster against a real API server and kube-scheduler (generated operations and clusters)
 	@$(BIN)/python -m tests.e2e.build

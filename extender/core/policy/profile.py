@@ -20,6 +20,7 @@ from extender.core.policy.framework import (
     scope_of,
 )
 from extender.core.policy.guard import guarded_descheduler, guarded_filter, guarded_score
+from extender.core.policy.ordinals import LowestOrdinalPriority
 from extender.core.policy.spread import Candidate, Spread
 from extender.core.policy.spreading import NodeSpread, PodSpread, ZoneSpread
 
@@ -185,6 +186,12 @@ class Profile:
         ):
             return None
         return Costs(weights[ZoneSpread], weights[NodeSpread], weights[PodSpread], rule)
+
+    @cached_property
+    def fills_lowest(self) -> bool:
+        """Whether the lowest ordinal with room is always the best, and nothing else is asked (``fill_lowest``)."""
+        scores = {type(one.plugin) for one in self.choosing if one.weight > 0}
+        return scores == {LowestOrdinalPriority} and not self.filters and len(self.choosing) == 1
 
     @property
     def hard_zone_skew(self) -> int | None:

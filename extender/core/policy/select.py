@@ -15,6 +15,7 @@ from extender.core.claims import PodState
 from extender.core.model import VPod, placement_order
 from extender.core.policy.evenly import grow_evenly
 from extender.core.policy.framework import DeschedulePlugin, PlaceUnknown, Scope, Weighted, scope_of
+from extender.core.policy.ordinals import fill_lowest
 from extender.core.policy.pick import picker, refusal, totals
 from extender.core.policy.profile import Profile, Ties
 from extender.core.policy.spread import Candidate, Spread
@@ -50,6 +51,8 @@ def grow(
     spread = spread_of(pool, kept, weight=vpod.weight, free=free)
     if profile.costs is not None:
         return grow_evenly(spread, profile.costs, missing, free)
+    if profile.fills_lowest:
+        return fill_lowest(spread.room, vpod.weight, missing, free)
     best = picker(spread, profile, start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0)
     added: dict[int, int] = {}
     while missing > 0 and (ordinal := best()) is not None:

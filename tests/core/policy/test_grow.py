@@ -1,6 +1,7 @@
 """``grow``: one vreplica at a time to the best pod; and that classes of equal pods give what scoring every pod gives."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 import pytest
@@ -62,6 +63,26 @@ def test_counting_gives_what_scoring_every_pod_gives(shape: Shape, profile: Prof
     assert profile.costs is not None
     found = grow(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
     assert found == one_at_a_time(shape, profile, missing)
+
+
+@settings(max_examples=200, deadline=None)
+@given(shapes(), st.sampled_from(Ties), st.integers(1, 20))
+def test_filling_the_lowest_gives_what_scoring_every_pod_gives(shape: Shape, ties: Ties, missing: int):
+    pool, profile = shape.scene().pool, replace(PACK_PROFILE, ties=ties)
+    assert profile.fills_lowest
+    found = grow(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    assert found == one_at_a_time(shape, profile, missing)
+
+
+def test_only_what_fills_the_lowest_and_asks_nothing_else_does_so_without_asking():
+    assert [profile.name for profile in BUILT_IN_PROFILES.values() if profile.fills_lowest] == ["pack"]
+    lowest = Weighted(LowestOrdinalPriority(), 1)
+    for other in (
+        Profile(name="", scores=(lowest, Weighted(NodeSpread(), 1))),
+        Profile(name="", scores=(lowest,), filters=(ZoneSpread(),)),
+        Profile(name="", scores=(Weighted(LowestOrdinalPriority(), 0),)),
+    ):
+        assert not other.fills_lowest
 
 
 def test_only_what_spreads_and_nothing_else_is_counted():
