@@ -282,6 +282,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._virtual_s = math.nextafter(self._virtual_s + seconds, math.inf)
         self._turns += 1
         if self._virtual_s > self.ends_s:
+            self.ends_s = math.inf  # what is cancelled then has its time to end
             raise Endless(f"not over at {self._virtual_s:.0f} s: something is waited for that never comes")
         if self._virtual_s - self._instant_s > INSTANT_S:
             self._instant_s, self._turns = self._virtual_s, 0
