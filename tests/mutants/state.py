@@ -184,7 +184,7 @@ POOL_STATE = (
         "known = ledger if ledger.vreplicas >= status.vreplicas else status",
         "known = status",
         "I4: a crash between two writes would move vreplicas",
-        (f"{_PLANS}test_a_ledger_ahead_of_the_status_is_adopted_when_it_is_wanted",),
+        ("tests/core/test_state.py::TestClaims::test_decisions_start_from_the_larger_of_ledger_and_status",),
     ),
     Mutant(
         "a status that comes down to the ledger changes nothing",
