@@ -4,8 +4,8 @@ Lenient where the API server has already validated (a missing field is its defau
 make us decide wrongly: then InvalidObject names the object, the field and the problem, and the caller keeps what it had.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
 
 from extender.core import names
 from extender.core.errors import InvalidObject, LedgerUnreadable
@@ -47,6 +47,8 @@ from extender.core.reading import (
     value_at,
 )
 from extender.core.sources.declared import sources_from
+
+T = TypeVar("T", AdapterPod, Node)
 
 __all__ = [
     "Json",
@@ -212,8 +214,8 @@ def node_from(obj: Json) -> Node:
     )
 
 
-def as_sent(obj: Json, known: Node | None) -> Node:
-    """A node that kube-scheduler has sent: ``known`` where that is this very version of it, so nothing has to be read."""
+def as_sent(obj: Json, known: T | None, read: Callable[[Json], T]) -> T:
+    """What kube-scheduler has sent: ``known`` where that is this very version of it, so nothing has to be read."""
     metadata = mapping(obj, "metadata")
     if (
         known is not None
@@ -222,7 +224,7 @@ def as_sent(obj: Json, known: Node | None) -> Node:
         and metadata.get("uid") == known.uid
     ):
         return known
-    return node_from(obj)
+    return read(obj)
 
 
 def node_fit_from(pod_spec: Json) -> NodeFit:

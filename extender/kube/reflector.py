@@ -25,6 +25,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final
 
+from extender.core.caches import SLICE_OBJECTS
 from extender.core.errors import InvalidObject
 from extender.core.model import object_key
 from extender.kube.api import (
@@ -47,8 +48,6 @@ WATCH_FAILURES_MAX: Final = 4
 SHORT_WATCH_S: Final = 1.0
 """A watch that ends sooner, having brought nothing, counts as failed (client-go's "very short watch")."""
 RELIST_PERIOD_MIN_S: Final = 1.0
-SLICE_OBJECTS: Final = 100
-"""Of a list, handed over at a stretch, some 5 ms: probes have to be answered meanwhile."""
 EXPIRED_QUIET_S: Final = 30.0
 """An Expired so long after the last list is answered by a relist without delay."""
 REPORTED_MAX: Final = 1000

@@ -14,9 +14,10 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
+from extender.core.candidates import Candidates
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod
 from extender.core.names import RETRY_ANNOTATION
-from extender.core.verbs import filter_nodes
+from extender.core.verbs import filter_known_nodes
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
 from extender.metrics import Metrics
 from extender.service.caches import Caches
@@ -122,7 +123,7 @@ class Reactivator:
             return
         _, not_before = self._patched.get(uid, (0, 0.0))
         too_soon = asyncio.get_running_loop().time() < not_before
-        if pod is None or too_soon or not filter_nodes(state, pod, nodes, state.nodes.get).passed:
+        if pod is None or too_soon or not filter_known_nodes(state, pod, Candidates.of(nodes)).passed:
             return
         self._patches += 1
         patch = {

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Final
 
 from extender.core.candidates import CandidateLists
-from extender.core.decode import as_sent, pod_from
+from extender.core.decode import as_sent, node_from, pod_from
 from extender.core.ledger import EMPTY_LEDGER
 from extender.core.model import AdapterPod
 from extender.core.names import POOL_LABEL
@@ -149,14 +149,8 @@ class ExtenderVerbs:
         """The pod that was sent: as we know it where that is this very version, so nothing has to be read."""
         metadata = mapping(obj, "metadata")
         known = self._caches.pods.get(f"{metadata.get('namespace')}/{metadata.get('name')}")
-        if (
-            known is not None
-            and not known.assumed
-            and known.resource_version
-            and (known.uid, known.resource_version) == (metadata.get("uid"), metadata.get("resourceVersion"))
-        ):
-            return known
-        return pod_from(obj)
+        # One that is assumed has that version too, and is not what was sent.
+        return as_sent(obj, None if known is not None and known.assumed else known, pod_from)
 
     def _find(self, pod: AdapterPod, args: FilterArgs, lookup: NodeLookup | None) -> NodeVerdicts:
         """A pool that does not exist has nothing for the pod to carry, and its name, any text, is not remembered."""
@@ -170,7 +164,8 @@ class ExtenderVerbs:
             return None
         known = self._caches.state.nodes
         sent = {
-            name: as_sent(node, known.get(name)) for name, node in zip(args.names, args.nodes, strict=True)
+            name: as_sent(node, known.get(name), node_from)
+            for name, node in zip(args.names, args.nodes, strict=True)
         }
         return sent.get if any(known.get(name) is not node for name, node in sent.items()) else None
 
