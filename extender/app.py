@@ -1,7 +1,7 @@
 """``Service``: everything wired together, and the order of starting and stopping.
 
 Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The loops that place,
-scale, repair and write pool statuses run only while this replica leads. Stopping goes: unready, verbs finish, sockets
+scale, repair and write pool statuses run only while this replica leads, for the pools that it leads. Stopping goes: unready, verbs finish, sockets
 closed, loops end, lease released, events drained.
 """
 
@@ -12,6 +12,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from extender.core.bucket import Bucket
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.succession import Succession
@@ -20,8 +21,8 @@ from extender.kube.api import Api
 from extender.kube.budget import Budget
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
-from extender.kube.fenced import FencedApi
-from extender.kube.leader import LeaderElector, LeaseConfig, new_identity
+from extender.kube.fenced import fenced_by_pool
+from extender.kube.leader import new_identity
 from extender.kube.read_only import ReadOnlyApi
 from extender.metrics import Metrics
 from extender.service.autoscaler import Autoscaler
@@ -33,12 +34,12 @@ from extender.service.describe import StateQuery, describe_state
 from extender.service.evictor import Evictor
 from extender.service.foreign_writes import ForeignWrites
 from extender.service.informers import Informers
+from extender.service.leadership import Leadership
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from extender.service.pod_binder import PodBinder
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.predecessors import Predecessors
-from extender.service.proofs import UNDER_WAY_S
 from extender.service.reactivator import Reactivator
 from extender.service.reconciler import Reconciler
 from extender.service.rescheduler import Rescheduler
@@ -81,25 +82,24 @@ class Service:
         succession = Succession(clock)
         self.informers = Informers(api, self.caches, rng=rng, succession=succession)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
-        self.elector = self._elector(api, config, now, rng)
+        self.leadership = leadership = self._leadership(api, config, now, rng)
         self.binder = SchedulerVReplicaBinder(
-            api, self.caches, clock=clock, is_leader=self.leading, narrow_to=config.narrow_to
+            api, self.caches, clock=clock, leads=leadership.leads, narrow_to=config.narrow_to
         )
         self.committer = Committer(
             api,
             self.caches,
             clock=clock,
             now=now,
-            leading=self.leading,
+            leads=leadership.leads,
             metrics=self.metrics,
         )
         self.committer.write_status = self.informers.sources.write_status
-        self.committer.alone = self._alone
-        if (elector := self.elector) is not None:
-            self.committer.leads_since = lambda: elector.leading_since
-        fenced = FencedApi(api, leading=self.leading)
+        self.committer.alone = leadership.alone
+        self.committer.leads_since = leadership.leads_since
+        fenced = fenced_by_pool(api, leadership.leads)
         self.autoscaler = Autoscaler(
-            fenced, self.caches, recorder=self.recorder, metrics=self.metrics, rng=rng
+            api, self.caches, fenced=fenced, recorder=self.recorder, metrics=self.metrics, rng=rng
         )
         narrator = Narrator(self.recorder, self.metrics)
         self.committer.refusals.tell = narrator.write_refused
@@ -137,14 +137,15 @@ class Service:
         )
         self.reactivator = Reactivator(api, self.caches, metrics=self.metrics)
         self.pool_status = PoolStatusWriter(
-            fenced,
+            api,
             self.caches,
+            fenced=fenced,
             now=now,
             more_conditions=self.informers.sources.conditions,
             foreign=lambda: self.autoscaler.foreign,
         )
         predecessors = Predecessors(
-            self.caches, succession, list_vpods=self.informers.list_published, founded=self._founded
+            self.caches, succession, list_vpods=self.informers.list_published, founded=leadership.founded
         )
         self.verbs = ExtenderVerbs(
             self.caches,
@@ -173,10 +174,8 @@ class Service:
         self._add_gauges()
 
     def leading(self) -> bool:
-        """Whether this replica may act as the leader, now; in shadow mode it never does."""
-        if self.shadow is not None:
-            return False
-        return self._always_leads if self.elector is None else self.elector.still_leading()
+        """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
+        return self.leadership.leading()
 
     async def run(self) -> None:
         """Serve and, while leading, work; until cancelled, then stop in order."""
@@ -205,81 +204,40 @@ class Service:
                 await self.shadow.run()
             tasks.create_task(self.reactivator.run(), name="reactivator")
             tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
-            if self.elector is None:
-                self._always_leads = True
-                tasks.create_task(self._lead(), name="leader")
-            else:
-                tasks.create_task(self.elector.run(self._lead_on), name="leader election")
+            tasks.create_task(self.leadership.run(self._lead), name="leader election")
 
-    async def _lead_on(self) -> None:
+    async def _lead(self, bucket: Bucket) -> None:
         """Take over from another leader: not before all that it has written is known here."""
-        await self.informers.catch_up()
-        if self._untouched is None:
-            self._untouched = self._is_untouched()
-        await self._lead()
-
-    async def _lead(self) -> None:
-        log.info("%s leads", self.identity)
-        self.metrics.leader.labels("vreplica-scheduler").set(1)
+        if self.leadership.electors:
+            await self.informers.catch_up()
+        self.leadership.began(bucket)
+        lease = bucket.lease_name("vreplica-scheduler")
+        log.info("%s leads by %s", self.identity, lease)
+        self.metrics.leader.labels(lease).set(1)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.placer.run(), name="placer")
-                tasks.create_task(self.autoscaler.run(), name="autoscaler")
-                tasks.create_task(self.evictor.run(), name="evictor")
-                tasks.create_task(self.rescheduler.run(), name="rescheduler")
-                tasks.create_task(self.reconciler.run(), name="reconciler")
-                tasks.create_task(self.pool_status.run(), name="pool status")
+                tasks.create_task(self.placer.run(bucket), name="placer")
+                tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
+                tasks.create_task(self.evictor.run(bucket), name="evictor")
+                tasks.create_task(self.rescheduler.run(bucket), name="rescheduler")
+                tasks.create_task(self.reconciler.run(bucket), name="reconciler")
+                tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:
-            self.metrics.leader.labels("vreplica-scheduler").set(0)
+            self.metrics.leader.labels(lease).set(0)
 
-    _always_leads = False
-    _untouched: bool | None = None
-    """Whether nothing was placed anywhere when we led first; None before that."""
-
-    def _is_untouched(self) -> bool:
-        placed = any(vpod.placements for vpod in self.caches.vpods.list())
-        return not placed and not any(pod.ledger for pod in self.caches.pods.list())
-
-    def _elector(
+    def _leadership(
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
-    ) -> LeaderElector | None:
-        election = config.leader_election
-        if not election.leader_elect:
-            return None
-        lease = LeaseConfig(
-            namespace=election.resource_namespace,
-            name=election.resource_name,
-            duration_s=election.lease_duration_s,
-            renew_deadline_s=election.renew_deadline_s,
-            retry_period_s=election.retry_period_s,
-        )
-        return LeaderElector(
-            api, lease, identity=self.identity, now=now, rng=rng, untouched=self._is_untouched
-        )
+    ) -> Leadership:
+        return Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
 
     def _schedule_verb(self) -> ScheduleVerb:
         return ScheduleVerb(
-            self.caches, self.placer, self.informers.sources, leading=self.leading, leader=self._leader
+            self.caches,
+            self.placer,
+            self.informers.sources,
+            leads=self.leadership.leads,
+            leader=self.leadership.leader,
         )
-
-    def _alone(self) -> bool:
-        """Whether what another leader has sent has arrived by now, or never will: only then may ledgers be lowered."""
-        if self.elector is None or (self._founded() and self.elector.transitions == 1):
-            return True
-        return asyncio.get_running_loop().time() >= self.elector.leading_since + UNDER_WAY_S
-
-    def _founded(self) -> bool:
-        """Whether no other process has ever led, so that nobody but us can have sent what we do not know.
-
-        Without an election we are the only one by configuration; of a process before us nothing is known either way.
-        In shadow mode nothing is bound anyway.
-        """
-        if self.shadow is not None:
-            return True
-        return self.leading() and (self.elector is None or (self.elector.founded and bool(self._untouched)))
-
-    def _leader(self) -> str:
-        return self.elector.leader_identity if self.elector is not None else self.identity
 
     def _not_ready(self) -> list[str]:
         missing = self.informers.not_synced()
@@ -289,8 +247,9 @@ class Service:
         """``/state.json``, narrowed by the query's parameters."""
         return {
             "identity": self.identity,
-            "leader": self._leader(),
+            "leader": self.leadership.leader(""),
             "leading": self.leading(),
+            "leases": self.leadership.describe(),
             "requests": dict(self.server.requests),
             "queues": self.placer.queues.sizes(),
             **({"shadow": self.shadow.describe()} if self.shadow is not None else {}),

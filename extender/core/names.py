@@ -35,5 +35,9 @@ UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 
 LEASE_NAME: Final = "vreplica-scheduler"
+BUCKETS_ANNOTATION: Final = "vreplica.dev/buckets"
+"""On the Lease: in how many buckets its holder and all others lead the pools; absent for one."""
+PREFERRED_HOLDER_ANNOTATION: Final = "vreplica.dev/preferred-holder"
+"""On a bucket's Lease: which replica asks for it."""
 
 LEDGER_BYTES_MAX: Final = 128 * 1024

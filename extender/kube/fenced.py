@@ -8,6 +8,7 @@ can still come between the question and the last byte is a freeze of the process
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from extender.kube.api import Api, ApiError, Binding, Obj, PatchType, Preconditions, Resource
 from extender.kube.fence import fenced_by
@@ -79,3 +80,12 @@ class FencedApi(ReadOnlyApi):
         """See Api. Raises NotLeading."""
         with fenced_by(self._check):
             await self._api.bind(binding)
+
+
+PoolApi = Callable[[str], Api]
+"""Key of a pool -> the ``Api`` to write through for it."""
+
+
+def fenced_by_pool(api: Api, leads: Callable[[str], bool]) -> PoolApi:
+    """Writes for a pool go to ``api`` while we lead that pool."""
+    return lambda pool: FencedApi(api, leading=partial(leads, pool))

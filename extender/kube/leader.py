@@ -6,6 +6,7 @@
        ^                                                   |
        '---- lead() cancelled and over <-- LOST <----------'  another holder, or not renewed for 10 s
     cancelled while leading: lead() cancelled and over --> RELEASE (holder "", 1 s) --> end
+    given to who has asked for it: the same, and the Lease is kept for that one for some seconds --> COMPETE
 
 **No two machines' clocks are compared.** Another's lease is expired when *we* have seen its record unchanged for as long as
 that record says, on our monotonic clock; the times in the record are for people. Every write is a compare-and-swap on the
@@ -33,48 +34,34 @@ import random
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, Final
 
 from extender.core.decode import mapping, text
 from extender.core.errors import VReplicaError
-from extender.core.names import LEASE_NAME
+from extender.core.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
 from extender.kube.api import LEASES, AlreadyExists, Api, ApiError, Conflict, NotFound, Obj, OutcomeUnknown
+from extender.kube.lease import (
+    RELEASED_S,
+    LeaseConfig,
+    annotated,
+    asked_by,
+    buckets_said,
+    is_new,
+    micro_time,
+    transitions,
+)
 
-JITTER_FACTOR: Final = 1.2
-"""client-go's: renewDeadline must be longer than so many retry periods."""
 ACQUIRE_JITTER_FACTOR: Final = 0.2
 """A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was
 released has its next holder within 3 s; with a handful of candidates there is no crowd to spread."""
-RELEASED_S: Final = 1
-"""leaseDurationSeconds of a lease that was released, client-go's and ours."""
+KEPT_S: Final = 6.0
+"""How long a Lease that was given up for somebody is left to that one."""
 STAMPS_MAX: Final = 8
 TIMER_RESOLUTION_S: Final = 0.001
 """A timer may wake us this much too soon."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaseConfig:
-    """Which Lease, and client-go's three times in seconds; ValueError where they do not go together."""
-
-    namespace: str
-    name: str = LEASE_NAME
-    duration_s: int = 15
-    """Others wait so long after the last renewal that they saw."""
-    renew_deadline_s: float = 10.0
-    """Not renewed for so long, the leader gives up: ``duration_s`` less the time that ``lead`` needs to stop."""
-    retry_period_s: float = 2.0
-    stop_timeout_s: float = 10.0
-    """How long ``lead`` may take to end once cancelled."""
-
-    def __post_init__(self) -> None:
-        if self.duration_s <= self.renew_deadline_s:
-            raise ValueError("duration_s must be greater than renew_deadline_s")
-        if self.renew_deadline_s <= JITTER_FACTOR * self.retry_period_s or self.retry_period_s <= 0:
-            raise ValueError("renew_deadline_s must be greater than retry_period_s * 1.2, and that than 0")
 
 
 class LeadStuck(VReplicaError):
@@ -92,6 +79,20 @@ def new_identity(hostname: str, rng: random.Random) -> str:
     return f"{hostname}_{rng.getrandbits(128):032x}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidacy:
+    """What a candidate makes of its Lease beside holding it."""
+
+    untouched: Callable[[], bool] = lambda: True
+    """Whether nothing is there yet that a leader has written."""
+    may: Callable[[], bool] = lambda: True
+    """Whether it may lead at all, asked again and again."""
+    gives: Callable[[str], bool] = lambda _identity: False
+    """Whether to give the Lease up for another replica that asks for it."""
+    buckets: int = 1
+    """What is said on the Lease while we hold it: in how many buckets the pools are led."""
+
+
 class LeaderElector:
     """Competes for a Lease and runs ``lead`` while holding it. One ``run`` at a time."""
 
@@ -103,9 +104,8 @@ class LeaderElector:
         identity: str,
         now: Callable[[], float],
         rng: random.Random,
-        untouched: Callable[[], bool] = lambda: True,
+        candidacy: Candidacy | None = None,
     ) -> None:
-        """``untouched``: whether nothing is there yet that a leader has written."""
         if not identity:
             raise ValueError("identity must not be empty")
         self.identity = identity
@@ -125,7 +125,13 @@ class LeaderElector:
         self._seen_at = 0.0
         self._seen_held = False
         """Whether we have ever seen that somebody else held the Lease."""
-        self._untouched = untouched
+        self._candidacy = candidacy or Candidacy()
+        self.buckets_before = 1
+        """In how many buckets the pools were led when we took the Lease."""
+        self._began_at = self.read_at = float("-inf")
+        """Monotonic times at which the last try began, and the last one that has told what the Lease says."""
+        self._asked_by = self._heir = ""
+        """Who has asked us for the Lease and was not answered yet, and for whom it is given up."""
         self._missing_since: float | None = None
         """Monotonic time since which there has been no Lease, and we know of nobody who held it."""
         self._fenced_until_wall = 0.0
@@ -143,10 +149,21 @@ class LeaderElector:
         """Who leads, as last seen; "" for nobody."""
         return text(self._seen, "spec", "holderIdentity")
 
+    @property
+    def buckets_said(self) -> int:
+        """In how many buckets the pools are led by whoever holds the Lease, as last seen."""
+        return buckets_said(self._seen)
+
+    @property
+    def lease_name(self) -> str:
+        """Of its Lease."""
+        return self._lease.name
+
     def still_leading(self) -> bool:
         """Whether we lead and the lease cannot have run out, even if this process was paused meanwhile."""
         return (
             self.is_leader
+            and self._candidacy.may()
             and asyncio.get_running_loop().time() < self.fenced_until
             and self._now() < self._fenced_until_wall
         )
@@ -178,6 +195,12 @@ class LeaderElector:
                 leading.result()
                 return
             renewing.result()
+            if self._heir or not self._candidacy.may():
+                try:
+                    await self._release()
+                except asyncio.CancelledError:
+                    await self._release()
+                    raise
 
     async def _stop(self, leading: "asyncio.Future[None]", renewing: "asyncio.Task[None]") -> None:
         """Stop acting as leader: first in name, then in deed."""
@@ -194,9 +217,12 @@ class LeaderElector:
     async def _acquire(self) -> None:
         """Try until the lease is ours."""
         _log.info("competing for lease %s/%s as %s", self._lease.namespace, self._lease.name, self.identity)
-        while await self._try_within(self._lease.renew_deadline_s) is not _Try.HELD:
+        while (
+            not self._candidacy.may() or await self._try_within(self._lease.renew_deadline_s) is not _Try.HELD
+        ):
             period_s = self._lease.retry_period_s
             await asyncio.sleep(period_s * (1.0 + ACQUIRE_JITTER_FACTOR * self._rng.random()))
+        self._heir = self._asked_by = ""
         self.is_leader = True
         self.leading_since = asyncio.get_running_loop().time()
         self.transitions += 1
@@ -210,8 +236,16 @@ class LeaderElector:
             deadline = self.fenced_until - slack_s
             await asyncio.sleep(min(self._lease.retry_period_s, deadline - loop.time()))
             left_s = deadline - loop.time()
+            if not self._candidacy.may():
+                _log.warning("lease %s: not to be led any more", self.lease_name)
+                return
             if left_s < TIMER_RESOLUTION_S or await self._try_within(left_s) is _Try.OTHER:
                 break
+            asks, self._asked_by = self._asked_by, ""
+            if asks and self._candidacy.gives(asks):
+                self._heir = asks
+                _log.info("lease %s is given to %r, which leads less", self.lease_name, asks)
+                return
         _log.warning("leadership lost, the holder is %r", self.leader_identity)
 
     async def _try_within(self, timeout_s: float) -> _Try:
@@ -231,6 +265,7 @@ class LeaderElector:
 
     async def _try(self) -> _Try:
         """One try to get or renew the lease."""
+        self._began_at = asyncio.get_running_loop().time()
         if self.still_leading() and self.leader_identity == self.identity:
             try:
                 await self._write(self._seen)
@@ -257,7 +292,9 @@ class LeaderElector:
         """Remember the record, and when we first saw it so."""
         if not self._seen or mapping(found, "spec") != mapping(self._seen, "spec"):
             self._seen_at = asyncio.get_running_loop().time()
-        self._seen, self._missing_since = found, None
+        self._seen, self._missing_since, self.read_at = found, None, self._began_at
+        if asks := asked_by(found):
+            self._asked_by = asks
         self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
         if text(found, "spec", "renewTime") not in self._stamps:
             self.founded = False  # somebody else has written it, be it only to release it
@@ -281,6 +318,8 @@ class LeaderElector:
         """Whether somebody else may act by the record that we saw last, or by the one that was there before it."""
         if self.leader_identity:
             return not self._is_ours() and not self._expired()
+        if self._is_kept():
+            return True
         # Without a holder: while ours lasts, nobody who waits for it can have taken it.
         return not self._is_free() and not self.still_leading() and not self._expired()
 
@@ -290,7 +329,13 @@ class LeaderElector:
             return False
         if mapping(self._seen, "spec").get("leaseDurationSeconds") == RELEASED_S:
             return True
-        return _is_new(self._seen) and not self._seen_held and self._untouched()
+        return is_new(self._seen) and not self._seen_held and self._candidacy.untouched()
+
+    def _is_kept(self) -> bool:
+        """Whether it was given up for somebody else a moment ago."""
+        kept_for = asked_by(self._seen)
+        kept_until = self._seen_at + KEPT_S
+        return kept_for not in {"", self.identity} and asyncio.get_running_loop().time() < kept_until
 
     def _is_ours(self) -> bool:
         """Whether we hold the lease by a write of our own.
@@ -309,8 +354,9 @@ class LeaderElector:
     async def _write(self, current: Obj | None) -> None:
         """Write ourselves as the holder over ``current`` (None: create). Raises Conflict, AlreadyExists."""
         sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
-        stamp = _micro_time(sent_at_wall)
+        stamp = micro_time(sent_at_wall)
         self._stamps.append(stamp)
+        buckets_before = self.buckets_before if self.is_leader else self.buckets_said
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._lease.duration_s,
@@ -321,14 +367,15 @@ class LeaderElector:
         elif text(current, "spec", "holderIdentity") != self.identity:
             spec |= {
                 "acquireTime": stamp,
-                "leaseTransitions": 0 if _is_new(current) else _transitions(current) + 1,
+                "leaseTransitions": 0 if is_new(current) else transitions(current) + 1,
             }
         try:
             self._observe(await self._put(current, spec))
         except (Conflict, AlreadyExists):
             self._stamps.remove(stamp)  # it has not been written, and never will be
             raise
-        self.founded = self.founded or (current is not None and _is_new(current) and not self._seen_held)
+        self.founded = self.founded or (current is not None and is_new(current) and not self._seen_held)
+        self.buckets_before = buckets_before
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s
@@ -339,9 +386,11 @@ class LeaderElector:
         try:
             if current is None:
                 metadata = {"namespace": lease.namespace, "name": lease.name}
-                stored = await self._api.create(LEASES, lease.namespace, {"metadata": metadata, "spec": spec})
+                obj = annotated({"metadata": metadata, "spec": spec}, self._notes(spec))
+                stored = await self._api.create(LEASES, lease.namespace, obj)
             else:
                 obj = {**current, "spec": {**mapping(current, "spec"), **spec}}
+                obj = annotated(obj, self._notes(spec))
                 stored = await self._api.update(LEASES, lease.namespace, lease.name, obj)
         except OutcomeUnknown:
             raise
@@ -350,6 +399,25 @@ class LeaderElector:
             raise
         self._unanswered = False
         return stored
+
+    def _notes(self, spec: Obj) -> dict[str, str]:
+        """What else the Lease says. Released, it says in how many buckets we have led: others may lead by that still."""
+        buckets = self._candidacy.buckets
+        notes = {BUCKETS_ANNOTATION: str(buckets)} if buckets > 1 else {}
+        if self._heir and not spec["holderIdentity"]:
+            notes[PREFERRED_HOLDER_ANNOTATION] = self._heir
+        return notes
+
+    async def ask(self) -> None:
+        """Ask the holder to give the Lease up for us. Raises ApiError: Conflict where it was just renewed."""
+        lease = self._lease
+        found = await self._api.get(LEASES, lease.namespace, lease.name)
+        if text(found, "spec", "holderIdentity") in {"", self.identity}:
+            return
+        notes = {PREFERRED_HOLDER_ANNOTATION: self.identity}
+        if (said := buckets_said(found)) > 1:
+            notes[BUCKETS_ANNOTATION] = str(said)
+        await self._api.update(LEASES, lease.namespace, lease.name, annotated(found, notes))
 
     async def _release(self) -> None:
         """Give the lease up, so that the next one need not wait for it to run out (ReleaseOnCancel)."""
@@ -365,7 +433,7 @@ class LeaderElector:
     async def _put_released(self) -> None:
         if self.leader_identity != self.identity:
             return
-        stamp = _micro_time(self._now())
+        stamp = micro_time(self._now())
         spec = {
             "holderIdentity": "",
             "leaseDurationSeconds": RELEASED_S,
@@ -378,19 +446,3 @@ class LeaderElector:
 
 async def _as_coroutine(lead: Callable[[], Awaitable[None]]) -> None:
     await lead()
-
-
-def _is_new(lease: Obj) -> bool:
-    """Whether nobody has ever held it: it is as it was installed."""
-    held = ("holderIdentity", "acquireTime", "renewTime", "leaseTransitions")
-    return not any(mapping(lease, "spec").get(name) for name in held)
-
-
-def _transitions(lease: Obj) -> int:
-    value = mapping(lease, "spec").get("leaseTransitions")
-    return value if isinstance(value, int) else 0
-
-
-def _micro_time(epoch_s: float) -> str:
-    """metav1.MicroTime of an epoch time."""
-    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='microseconds')[:-6]}Z"

@@ -19,9 +19,11 @@ import random
 from collections.abc import Callable
 from typing import Final
 
+from extender.core.bucket import WHOLE, Bucket
 from extender.core.model import AdapterPool, StatefulSet
 from extender.kube.api import Api, ApiError, Conflict, NotFound
 from extender.kube.events import EventRecorder
+from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.pool_scaler import TIMER_RESOLUTION_S, PoolScaler, Surroundings, now
@@ -41,18 +43,28 @@ class Autoscaler:
     """
 
     def __init__(
-        self, api: Api, caches: Caches, *, recorder: EventRecorder, metrics: Metrics, rng: random.Random
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        fenced: PoolApi,
+        recorder: EventRecorder,
+        metrics: Metrics,
+        rng: random.Random,
     ) -> None:
+        """``api``: to read through; ``fenced``: to write through."""
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
         self._scales = ScaleCache(api, clock=now)
-        self._around = Surroundings(caches, self._scales, recorder, metrics, rng, self._closed_changed)
+        self._around = Surroundings(
+            caches, self._scales, fenced, recorder, metrics, rng, self._closed_changed
+        )
         self._pools: dict[str, PoolScaler] = {}
         self._triggered: dict[str, None] = {}
         self._running: set[str] = set()
         self._wake = asyncio.Event()
-        self._leads = False
+        self._led: list[Bucket] = []
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._scales.stateful_set_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
@@ -93,7 +105,7 @@ class Autoscaler:
             if pool.stateful_set_key != new.key:
                 continue
             known = self._pools.get(pool.key)
-            if known is not None and self._leads:
+            if known is not None and any(bucket.has(pool.key) for bucket in self._led):
                 known.replicas_changed(old, new)
             self.trigger(pool.key)
 
@@ -103,29 +115,30 @@ class Autoscaler:
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Scale until cancelled; then open what is closed."""
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Scale a bucket's pools until cancelled; then open what is closed."""
         self._scales.reset()
-        self._pools.clear()
-        self._running.clear()
-        self._leads = True
+        for key in [key for key in self._pools if bucket.has(key)]:
+            del self._pools[key]
+            self._running.discard(key)
+        self._led.append(bucket)
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
-                    for key in self._due():
+                    for key in self._due(bucket):
                         self._running.add(key)
                         tasks.create_task(self._look(self._pools[key]), name=f"autoscaler {key}")
-                    await self._sleep()
+                    await self._sleep(bucket)
         finally:
-            self._leads = False
-            for pool in self._pools.values():
-                pool.open_all()
+            self._led.remove(bucket)
+            for key, pool in self._pools.items():
+                if bucket.has(key):
+                    pool.open_all()
 
-    async def _sleep(self) -> None:
+    async def _sleep(self, bucket: Bucket) -> None:
         """Until something is triggered or due."""
-        due_at = min(
-            (pool.due_at for key, pool in self._pools.items() if key not in self._running), default=None
-        )
+        waiting = (pool for key, pool in self._pools.items() if key not in self._running and bucket.has(key))
+        due_at = min((pool.due_at for pool in waiting), default=None)
         try:
             async with asyncio.timeout_at(due_at):
                 await self._wake.wait()
@@ -134,11 +147,13 @@ class Autoscaler:
         await asyncio.sleep(SETTLE_S)
         self._wake.clear()
 
-    def _due(self) -> list[str]:
+    def _due(self, bucket: Bucket) -> list[str]:
         """Pools to look at now; what was triggered and is being looked at stays triggered."""
-        pools = {pool.key: pool for pool in self._caches.pools.list()}
-        for key in [key for key in self._pools if key not in pools and key not in self._running]:
-            del self._pools[key]
+        pools = {pool.key: pool for pool in self._caches.pools.list() if bucket.has(pool.key)}
+        gone = [key for key in self._pools if bucket.has(key) and key not in pools]
+        for key in gone:
+            if key not in self._running:
+                del self._pools[key]
         for key, pool in pools.items():
             if key not in self._pools:
                 self._pools[key] = PoolScaler(key, self._around, period_s=pool.scale_down_period_s)
@@ -146,11 +161,14 @@ class Autoscaler:
             key
             for key, known in self._pools.items()
             if key not in self._running
+            and bucket.has(key)
             and (
                 known.due_at - TIMER_RESOLUTION_S <= now() or (key in self._triggered and not known.held_back)
             )
         ]
-        self._triggered = {key: None for key in self._triggered if key in self._running}
+        self._triggered = {
+            key: None for key in self._triggered if key in self._running or not bucket.has(key)
+        }
         return due
 
     async def _look(self, pool: PoolScaler) -> None:

@@ -104,7 +104,7 @@ class VReplicaBinder(Protocol):
 
 
 class SchedulerVReplicaBinder:
-    """The real binder. ``is_leader`` tells whether pending vreplicas may be given to a pod as it binds."""
+    """The real binder. ``leads`` tells whether a pool's pending vreplicas may be given to a pod of it as it binds."""
 
     def __init__(
         self,
@@ -112,14 +112,14 @@ class SchedulerVReplicaBinder:
         caches: Caches,
         *,
         clock: Callable[[], float],
-        is_leader: Callable[[], bool],
+        leads: Callable[[str], bool],
         narrow_to: int = 0,
     ) -> None:
         """``narrow_to``: nodes that ``find`` passes at the most, of those that it knows itself; 0: all."""
         self._api = api
         self._caches = caches
         self._clock = clock
-        self._is_leader = is_leader
+        self._leads = leads
         self._narrow_to = narrow_to
         self._cache = PlacementDecisionCache(clock)
         caches.pods.add_event_handler(self._pod_changed)
@@ -175,7 +175,7 @@ class SchedulerVReplicaBinder:
         # A missing decision is no reason to refuse: another replica, or this one before a restart, has filtered.
         pool = state.pool(pod.pool)
         try:
-            carry = self._carry(pod, with_planned=self._is_leader() and plans_at_bind(pool.profile))
+            carry = self._carry(pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile))
         except LedgerTooLarge as error:
             raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
         # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by now.

@@ -56,18 +56,18 @@ class Committer:
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
-        leading: Callable[[], bool],
+        leads: Callable[[str], bool],
         metrics: Metrics,
     ) -> None:
         self._api = api
         self._caches = caches
         self._clock = clock
         self._now = now
-        self._leading = leading
-        self.alone: Callable[[], bool] = lambda: True
-        """Whether nothing that another leader has sent can still be under way."""
-        self.leads_since: Callable[[], float] = lambda: float("-inf")
-        """The event loop's time at which our leadership has begun, seconds."""
+        self._leads = leads
+        self.alone: Callable[[str], bool] = lambda _pool: True
+        """Whether nothing that another leader of a pool has sent can still be under way."""
+        self.leads_since: Callable[[str], float] = lambda _pool: float("-inf")
+        """The event loop's time at which our leadership of a pool has begun, seconds."""
         self.write_status: StatusWriter = vpod_status
         """How statuses are written; replaced where there are other kinds than VPods."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
@@ -103,7 +103,7 @@ class Committer:
             batch.published[key] = self._published(key, pool)
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
-                if not self._leading():
+                if not self._leads(pool):
                     # Paused for longer than the lease lasts: somebody else decides by now.
                     batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
                     break
@@ -153,7 +153,7 @@ class Committer:
                 )
                 if more:
                     ups.setdefault(name, {})[key] = share
-                elif claim is not None and _is_new(claim, count) and self._is_unproved(state.pod):
+                elif claim is not None and _is_new(claim, count) and self._is_unproved(pool_key, state.pod):
                     # The comparison that comes with writing it again as it is tells what is there.
                     ups.setdefault(name, {})[key] = known
         return ups
@@ -203,13 +203,14 @@ class Committer:
 
         It would be for a version of the vpod that was there when its sender led: our own status has ended that one.
         """
-        return self.alone() or key in batch.written or self._caches.vpods.latest(key) is None
+        pool = batch.decisions[key].pool
+        return self.alone(pool) or key in batch.written or self._caches.vpods.latest(key) is None
 
-    def _is_unproved(self, pod: AdapterPod | None) -> bool:
+    def _is_unproved(self, pool: str, pod: AdapterPod | None) -> bool:
         """Whether only the watch has told of a ledger; by such a one nothing new is published (I2)."""
         if pod is None:
             return False
-        since = float("-inf") if self.alone() else self.leads_since()
+        since = float("-inf") if self.alone(pool) else self.leads_since(pool)
         return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
 
     # -- statuses -----------------------------------------------------------------------------------------------
@@ -300,7 +301,7 @@ class Committer:
         return [
             name
             for name in names
-            if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.pods[name].pod)
+            if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.key, pool.pods[name].pod)
         ]
 
 

@@ -7,7 +7,7 @@
     server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, shutdownDelaySeconds: 0, healthPort: 0, insecure: false,
              tls: {certFile: "", keyFile: "", clientCAFile: "", allowedClients: []}}
     leaderElection: {leaderElect: true, resourceNamespace: vreplica-system, resourceName: vreplica-scheduler,
-                     leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2}
+                     leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2, buckets: 1}
     clientConnection: {kubeconfig: "", context: "", qps: 1000, burst: 2000}
     mode: active                  # shadow: decide beside another scheduler, write nothing, report the differences
     schedulerNames: [vreplica-scheduler, default-scheduler]    # only pods of these schedulers are bound here
@@ -35,6 +35,8 @@ CONFIG_BYTES_MAX: Final = 1024 * 1024
 PROFILES_MAX: Final = 100
 ALLOWED_CLIENTS_MAX: Final = 100
 SCHEDULER_NAMES_MAX: Final = 32
+BUCKETS_MAX: Final = 64
+"""Each is a Lease that is written every two seconds."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -71,7 +73,10 @@ class ServerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderElectionConfig:
-    """The Lease. Without ``leader_elect`` this replica always leads: for a single one, and for development."""
+    """The Lease. Without ``leader_elect`` this replica always leads: for a single one, and for development.
+
+    ``buckets``: in how many parts the pools are led, by a Lease each; replicas share them.
+    """
 
     leader_elect: bool = True
     resource_namespace: str = "vreplica-system"
@@ -79,6 +84,7 @@ class LeaderElectionConfig:
     lease_duration_s: int = 15
     renew_deadline_s: float = 10.0
     retry_period_s: float = 2.0
+    buckets: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +176,7 @@ def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
             lease_duration_s=election.whole("leaseDurationSeconds", 15, 1, 3600),
             renew_deadline_s=election.number("renewDeadlineSeconds", 10.0, 0.1, 3600),
             retry_period_s=election.number("retryPeriodSeconds", 2.0, 0.1, 3600),
+            buckets=election.whole("buckets", 1, 1, BUCKETS_MAX),
         ),
         client_connection=ClientConnectionConfig(
             kubeconfig=client.text("kubeconfig", ""),

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
+from extender.core.bucket import WHOLE, Bucket
 from extender.core.model import AdapterPool
 from extender.core.moves import Move
 from extender.core.pool_state import PoolState
@@ -82,13 +83,14 @@ class Evictor:
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Move until cancelled. A new leader waits one period first: placing has the first word."""
-        self._pools.clear()
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Move in a bucket's pools until cancelled. A new leader waits one period first: placing has the first word."""
+        for key in [key for key in self._pools if bucket.has(key)]:
+            del self._pools[key]
         async with asyncio.TaskGroup() as tasks:
             while True:
                 for pool in self._caches.pools.list():
-                    if pool.key not in self._pools:
+                    if pool.key not in self._pools and bucket.has(pool.key):
                         self._pools[pool.key] = PoolMoves()
                         tasks.create_task(self._run_pool(pool.key), name=f"evictor {pool.key}")
                 self._changed.clear()

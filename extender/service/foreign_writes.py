@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
+from extender.core.bucket import WHOLE, Bucket
 from extender.core.claims import PodState
 from extender.core.ledger import Share, ledger_slots
 from extender.core.model import AdapterPod
@@ -56,7 +57,7 @@ class ForeignWrites:
         self._caches = caches
         self.own = own
         """Where ledger writes are announced."""
-        self._leading = False
+        self._led: list[Bucket] = []
         self._recorder = recorder
         self._metrics = metrics
         caches.pods.add_event_handler(self._pod_changed)
@@ -66,7 +67,9 @@ class ForeignWrites:
             if old is not None:
                 self.own.forget(old.uid)
             return
-        if old is None or not self._leading or not _same_bound_pod(old, new):
+        if old is None or not _same_bound_pod(old, new):
+            return
+        if not any(bucket.has(new.pool) for bucket in self._led):
             return
         if old.ledger_text != new.ledger_text and not self.own.is_ours(new.uid, new.ledger_text):
             what = (
@@ -80,10 +83,10 @@ class ForeignWrites:
                 f"another writer than the scheduler service changed the ledger: {what}; {REMEDY}",
             )
 
-    async def begin(self) -> None:
+    async def begin(self, bucket: Bucket = WHOLE) -> None:
         """We lead from now on: tell what stands in ledgers and should not, and at once what others write there."""
-        self._leading = True
-        for pool in list(self._caches.state.pools.values()):
+        self._led.append(bucket)
+        for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for count, state in enumerate(list(pool.pods.values()), 1):
                 if count % SLICE_PODS == 0:
                     await asyncio.sleep(0)
@@ -94,9 +97,9 @@ class ForeignWrites:
                     note = f"the ledger differs from what the vpods say: {told}; {REMEDY}"
                     self.tell(pod, LEDGER_DIFFERS, note)
 
-    def end(self) -> None:
+    def end(self, bucket: Bucket = WHOLE) -> None:
         """Another leads, who tells."""
-        self._leading = False
+        self._led.remove(bucket)
 
     def tell(self, pod: AdapterPod, kind: str, note: str) -> None:
         """Count a repair of a pod's annotations, and tell it in the log and in a Warning event on the pod."""

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
+from extender.core.bucket import WHOLE, Bucket
 from extender.core.errors import VReplicaError
 from extender.core.explain import Explanation
 from extender.core.model import VPod
@@ -80,14 +81,14 @@ class Placer:
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Place until cancelled. Starts with everything: the last leader may have stopped anywhere."""
-        for pool in list(self._caches.state.pools):
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
+        for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
             self.activation.add_all(pool)
         running: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
-                for pool in [pool for pool in self.queues if pool not in running]:
+                for pool in [pool for pool in self.queues if pool not in running and bucket.has(pool)]:
                     running.add(pool)
                     tasks.create_task(self._run_pool(pool), name=f"placer {pool}")
                 self.queues.changed.clear()

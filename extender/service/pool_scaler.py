@@ -27,6 +27,7 @@ from extender.core.scaling.scale_down import (
 from extender.core.scaling.size import ScalePlan, plan_scale
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.scale_cache import Scale, ScaleCache
@@ -59,6 +60,7 @@ class Surroundings:
 
     caches: Caches
     scales: ScaleCache
+    fenced: PoolApi
     recorder: EventRecorder
     metrics: Metrics
     rng: random.Random
@@ -269,7 +271,7 @@ class PoolScaler:
     async def _write(self, scale: Scale, replicas: int) -> None:
         self.writes.asked(scale.replicas, replicas)
         try:
-            await self._around.scales.update_scale(scale, replicas)
+            await self._around.scales.update_scale(scale, replicas, via=self._around.fenced(self.key))
         except OutcomeUnknown:
             raise
         except ApiError:

@@ -7,16 +7,18 @@ stored, nothing is read or written until our numbers change, or the object does 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from extender.core.bucket import WHOLE, Bucket
 from extender.core.decode import Json, mapping, mappings, text
 from extender.core.model import AdapterPool, VPod
 from extender.core.pool_state import PoolState
 from extender.core.scaling.size import ScalePlan, anyone, plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
+from extender.kube.fenced import PoolApi
 from extender.service.caches import Caches
 from extender.service.status import PoolCondition, timestamp
 
@@ -115,12 +117,14 @@ class PoolStatusWriter:
         api: Api,
         caches: Caches,
         *,
+        fenced: PoolApi,
         now: Callable[[], float],
         more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]] = lambda _pool: (),
         foreign: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
         self._foreign = foreign
         self._api = api
+        self._fenced = fenced
         self._caches = caches
         self._now = now
         self._more_conditions = more_conditions
@@ -129,18 +133,21 @@ class PoolStatusWriter:
         self._seen: dict[str, _Seen] = {}
         """By pool key."""
 
-    async def run(self) -> None:
-        """Look at all pools each period."""
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Look at all pools of a bucket each period."""
         # Who led in between has written what we do not know of.
-        self._told.clear()
+        self._forget_but(bucket, frozenset())
         while True:
-            pools = self._caches.pools.list()
+            pools = [pool for pool in self._caches.pools.list() if bucket.has(pool.key)]
             for pool in pools:
                 await self._write(pool)
-            for gone in (self._told.keys() | self._seen.keys()) - {pool.key for pool in pools}:
-                self._told.pop(gone, None)
-                self._seen.pop(gone, None)
+            self._forget_but(bucket, {pool.key for pool in pools})
             await asyncio.sleep(PERIOD_S)
+
+    def _forget_but(self, bucket: Bucket, pools: Collection[str]) -> None:
+        for known in (self._told, self._seen):
+            for gone in [key for key in known if bucket.has(key) and key not in pools]:
+                del known[gone]
 
     async def _write(self, pool: AdapterPool) -> None:
         state = self._caches.state.pools.get(pool.key)
@@ -199,7 +206,7 @@ class PoolStatusWriter:
         version = text(metadata, "resourceVersion")
         if _says(mapping(stored, "status"), status):
             return version
-        written = await self._api.patch(
+        written = await self._fenced(pool.key).patch(
             ADAPTERPOOLS,
             pool.namespace,
             pool.name,

@@ -19,7 +19,7 @@ LIST_TIMEOUT_S: Final = 2.5
 
 
 class Predecessors:
-    """``list_vpods`` returns once a list begun after the call is in the caches; ``founded``: nobody led before us."""
+    """``list_vpods`` returns once a list begun after the call is in the caches; ``founded``: nobody led a pool before us."""
 
     def __init__(
         self,
@@ -27,7 +27,7 @@ class Predecessors:
         succession: Succession,
         *,
         list_vpods: Callable[[], Awaitable[None]],
-        founded: Callable[[], bool],
+        founded: Callable[[str], bool],
     ) -> None:
         self._caches = caches
         self._succession = succession
@@ -47,7 +47,7 @@ class Predecessors:
             return True
         if not succession.is_seen(pod):
             return False
-        if self._founded():
+        if self._founded(pod.pool):
             # No other leader can have sent a status, and of what we have sent ourselves we know.
             return True
         if succession.wait_s() > 0.0:

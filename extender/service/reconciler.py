@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from extender.core.bucket import WHOLE, Bucket
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet, VPod
@@ -24,7 +25,8 @@ from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.node_level.carry import ledger_of
 from extender.core.reasons import ConflictReason
 from extender.core.verbs import slots_of
-from extender.kube.api import PODS, Api, ApiError, PatchType
+from extender.kube.api import PODS, ApiError, PatchType
+from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.foreign_writes import FOREIGN_WRITE, ForeignWrites
@@ -47,7 +49,7 @@ class Reconciler:
 
     def __init__(
         self,
-        api: Api,
+        fenced: PoolApi,
         caches: Caches,
         queues: VPodQueues,
         *,
@@ -55,13 +57,13 @@ class Reconciler:
         metrics: Metrics,
         clock: Callable[[], float],
     ) -> None:
-        self._api = api
+        self._fenced = fenced
         self._caches = caches
         self._queues = queues
         self._metrics = metrics
         self._clock = clock
-        self._wake = asyncio.Event()
-        self._running = False
+        self._running: dict[Bucket, asyncio.Event] = {}
+        """Buckets whose pools are reconciled -> what wakes that one."""
         self._foreign = foreign
         self._broken: dict[str, AdapterPod] = {}
         """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
@@ -71,36 +73,43 @@ class Reconciler:
 
     def _pod_changed(self, _old: AdapterPod | None, new: AdapterPod | None) -> None:
         if new is not None and self._needs_repair(new):
-            self._wake.set()
-            if self._running:
-                self._broken[new.uid] = new
+            for bucket, wake in self._running.items():
+                if bucket.has(new.pool):
+                    wake.set()
+                    self._broken[new.uid] = new
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         """Its spec, that is: its status we write ourselves."""
         if old is None or new is None or old.generation != new.generation:
-            self._wake.set()
+            self._wake_all()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
         if old is None or new is None or old.ordinals != new.ordinals:
-            self._wake.set()
+            self._wake_all()
 
-    async def run(self) -> None:
-        """Reconcile on events and each period, until cancelled."""
-        self._running = True
+    def _wake_all(self) -> None:
+        for wake in self._running.values():
+            wake.set()
+
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Reconcile a bucket's pools on events and each period, until cancelled."""
+        wake = self._running[bucket] = asyncio.Event()
         try:
-            await self._foreign.begin()
+            await self._foreign.begin(bucket)
             while True:
-                await self.reconcile()
+                wake.clear()
+                await self.reconcile(bucket)
                 try:
                     async with asyncio.timeout(PERIOD_S):
-                        await self._wake.wait()
+                        await wake.wait()
                 except TimeoutError:
                     continue
                 await asyncio.sleep(SETTLE_S)
         finally:
-            self._running = False
-            self._foreign.end()
-            self._broken.clear()
+            del self._running[bucket]
+            self._foreign.end(bucket)
+            for uid in [uid for uid, pod in self._broken.items() if bucket.has(pod.pool)]:
+                del self._broken[uid]
 
     async def run_expiry(self) -> None:
         """Drop reservations in time until cancelled, on every replica: one that led may have left some behind (I5)."""
@@ -114,20 +123,19 @@ class Reconciler:
             self._metrics.repairs.labels("ReservationExpired").inc()
             self._queues.of(pool).add(key)
 
-    async def reconcile(self) -> None:
-        """One pass over everything."""
-        self._wake.clear()
+    async def reconcile(self, bucket: Bucket = WHOLE) -> None:
+        """One pass over all of a bucket's pools."""
         self.expire_reservations()
-        await self._requeue_differences()
+        await self._requeue_differences(bucket)
         for pod in list(self._caches.pods.list()):
-            if self._needs_repair(pod):
+            if bucket.has(pod.pool) and self._needs_repair(pod):
                 self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
-        self._tell_repaired()
+        self._tell_repaired(bucket)
 
-    async def _requeue_differences(self) -> None:
+    async def _requeue_differences(self, bucket: Bucket) -> None:
         """In slices, between which claims may change: what is different from then on, an event tells."""
-        for pool in list(self._caches.state.pools.values()):
+        for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
             for count, (key, claims) in enumerate(list(pool.placements.items()), 1):
                 if count % SLICE_VPODS == 0:
                     await asyncio.sleep(0)
@@ -159,13 +167,15 @@ class Reconciler:
         try:
             patch = ledger_patch(stamped, ledger, pod.slots_request or slots)
             with self._foreign.own.sending(pod.uid, written_text(patch)):
-                reply = await self._api.patch(PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON)
+                reply = await self._fenced(pod.pool).patch(
+                    PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
+                )
                 self._caches.pods.written(pod_from(reply))
         except (ApiError, LedgerTooLarge, OverflowError) as error:
             log.warning("pod %s was not repaired, trying again: %s", pod.key, error)
 
-    def _tell_repaired(self) -> None:
-        for uid, pod in list(self._broken.items()):
+    def _tell_repaired(self, bucket: Bucket) -> None:
+        for uid, pod in [item for item in self._broken.items() if bucket.has(item[1].pool)]:
             known = self._caches.pods.get(pod.key)
             if known is None or known.uid != uid:
                 del self._broken[uid]

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from extender.core.bucket import WHOLE, Bucket
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
@@ -69,12 +70,12 @@ class Rescheduler:
 
     # -- the loop -------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Give up and take back until cancelled; then nothing is given up any more, for that is the leader's."""
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Give up and take back in a bucket's pools until cancelled; then nothing is given up: that is the leader's."""
         try:
             while True:
                 self._wake.clear()
-                due = self.look()
+                due = self.look(bucket)
                 try:
                     async with asyncio.timeout(None if due is None else max(0.0, due - self._now())):
                         await self._wake.wait()
@@ -83,14 +84,16 @@ class Rescheduler:
                 else:
                     await asyncio.sleep(SETTLE_S)
         finally:
-            self._absences.clear()
-            for state in self._caches.state.pools.values():
-                state.set_abandoned(frozenset())
+            for key in [key for key in self._absences if bucket.has(key)]:
+                del self._absences[key]
+            for key, state in self._caches.state.pools.items():
+                if bucket.has(key):
+                    state.set_abandoned(frozenset())
 
-    def look(self) -> float | None:
-        """Bring all pools up to date; the epoch second at which to look again, None: not before something changes."""
-        pools = self._caches.state.pools
-        for key in [key for key in self._absences if key not in pools]:
+    def look(self, bucket: Bucket = WHOLE) -> float | None:
+        """Bring its pools up to date; the epoch second at which to look again, None: not before something changes."""
+        pools = {key: state for key, state in self._caches.state.pools.items() if bucket.has(key)}
+        for key in [key for key in self._absences if bucket.has(key) and key not in pools]:
             del self._absences[key]
         return min((at for key in list(pools) if (at := self._look_at(pools[key])) is not None), default=None)
 

@@ -63,13 +63,13 @@ class ScaleCache:
         self._store(scale)
         return scale
 
-    async def update_scale(self, scale: Scale, replicas: int) -> Scale:
+    async def update_scale(self, scale: Scale, replicas: int, *, via: Api | None = None) -> Scale:
         """Ask for ``replicas``, if the StatefulSet is still of the version in ``scale``; what is stored now.
 
-        Raises Conflict where it is not, and other ApiErrors of a write.
+        ``via``: what to write through, where that is another. Raises Conflict where it is not, and other ApiErrors of a write.
         """
         try:
-            stored = await self._api.update(
+            stored = await (via or self._api).update(
                 STATEFULSETS, scale.namespace, scale.name, _to_write(scale, replicas), subresource="scale"
             )
         except (Conflict, NotFound):

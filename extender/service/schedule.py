@@ -14,7 +14,7 @@ same answer. What a reply takes away stays in the ledger until a later call no l
 or ``"deleted": true`` gives all back; with ``deleted`` what is published counts no more. Nobody else releases such a
 vpod: it stays in the ledgers, over restarts too, until its caller says so.
 
-Only the leader decides: another replica answers 503 and says who leads. The listener is the extender's own, so the
+Only the pool's leader decides: another replica answers 503 and says who leads. The listener is the extender's own, so the
 callers are those who reach loopback, or have a client certificate.
 """
 
@@ -84,21 +84,21 @@ class ScheduleVerb:
         placer: SchedulesVPods,
         sources: ForeignSources,
         *,
-        leading: Callable[[], bool],
-        leader: Callable[[], str],
+        leads: Callable[[str], bool],
+        leader: Callable[[str], str],
     ) -> None:
         self._caches = caches
         self._placer = placer
         self._sources = sources
-        self._leading = leading
+        self._leads = leads
         self._leader = leader
         self._deciding: set[asyncio.Task[Decision]] = set()
 
     async def schedule(self, body: bytes) -> tuple[bytes, str]:
         """Answer one request: (body, status for metrics). Raises WireError: 400, 404, 409, 413, 503."""
         vpod = vpod_of_request(body)
-        if not self._leading():
-            leader = self._leader()
+        if not self._leads(vpod.pool):
+            leader = self._leader(vpod.pool)
             told = f"{leader} leads, ask it" if leader else "nobody leads yet"
             raise ScheduleRefused(f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S)
         if self._sources.writes_status_of(vpod):

@@ -7,6 +7,7 @@ Without a profile a seed draws them (``draws``). A profile is a YAML document wi
     delayMeanS: 0.01                                  # seconds, one way through the network
     slowMaxS: 6                                       # seconds, what is slow takes up to
     pools: {profile: spread}                          # fields of spec that every pool begins with
+    buckets: 3                                        # in how many the replicas lead the pools; a quarter counts otherwise
 
 ``vreplica simulate --faults`` lists every kind.
 """
@@ -17,6 +18,7 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from extender.core.errors import VReplicaError
+from extender.service.config import BUCKETS_MAX
 from extender.sim.faults import KINDS, FaultKind
 
 ACT_KINDS: Final = tuple(
@@ -69,7 +71,7 @@ DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader", "leaseEmptied", "l
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
 _DELAYS: Final = ("delayMeanS", "slowMaxS")
-_KEYS: Final = ("faults", "others", "pools", *_DELAYS)
+_KEYS: Final = ("faults", "others", "pools", "buckets", *_DELAYS)
 
 
 class ProfileError(VReplicaError):
@@ -87,6 +89,7 @@ class FaultProfile:
     delays: Mapping[str, float] = field(default_factory=dict)
     drawn: bool = True
     pools: Mapping[str, Any] = field(default_factory=dict)
+    buckets: int = 1
 
     def rates_of(self, drawn: Mapping[str, float]) -> dict[str, float]:
         """Rate of every kind, given those that the seed has drawn."""
@@ -102,7 +105,9 @@ DRAWN: Final = FaultProfile()
 def profile_from(document: Any) -> FaultProfile:
     """A profile from its document. Raises ProfileError, which names the field."""
     if not isinstance(document, dict):
-        raise ProfileError("a fault profile is a mapping with faults, others, pools, delayMeanS and slowMaxS")
+        raise ProfileError(
+            "a fault profile is a mapping with faults, others, pools, buckets, delayMeanS and slowMaxS"
+        )
     for key in document:
         if key not in _KEYS:
             raise ProfileError(f"unknown field {key!r}{_nearest(str(key), _KEYS)}")
@@ -123,6 +128,7 @@ def profile_from(document: Any) -> FaultProfile:
         {name: _number(name, document[name], most=60.0) for name in _DELAYS if name in document},
         others == "drawn",
         pools,
+        int(_number("buckets", document.get("buckets", 1), most=float(BUCKETS_MAX))) or 1,
     )
 
 

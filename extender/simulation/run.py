@@ -185,7 +185,8 @@ class _Once:
 async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
-    scale = replace(scale, pools=tuple({**pool, **trial.profile.pools} for pool in scale.pools))
+    pools = tuple({**pool, **trial.profile.pools} for pool in scale.pools)
+    scale = replace(scale, pools=pools, buckets=trial.profile.buckets)
     rates, mischief = rates_of(trial, rng)
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
@@ -276,7 +277,7 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
 
 def leaderless(world: World) -> list[str]:
     """A dead leader's lease has to run out before anything is repaired, or written."""
-    return [] if world.leader is not None else ["nobody leads"]
+    return [f"nobody leads {pool}" for pool in world.unled()]
 
 
 def state_problems(replica: Replica) -> list[str]:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import orjson
 
 from extender.app import Service
+from extender.core.bucket import Bucket
 from extender.core.errors import WireError
 from extender.core.reasons import ConflictReason
 from extender.kube.api import (
@@ -70,6 +71,8 @@ DEADLINE_S: Final = 4.0
 SYNC_TIMEOUT_S: Final = 60.0
 CACHE_AGE_MAX_S: Final = 5.0
 VERSIONS_KEPT: Final = 4000
+COUNTS_OTHERWISE: Final = 0.25
+"""Share of the replicas that lead in another number of buckets than they should, where that is above 1."""
 
 T = TypeVar("T")
 
@@ -107,6 +110,8 @@ class Scale:
     node_slots: int | None = None
     """That every node declares."""
     pools: tuple[Mapping[str, Any], ...] = ({},)
+    buckets: int = 1
+    """In how many the replicas lead the pools; above 1, every fourth replica counts otherwise, as in a rollout."""
 
 
 class Trace:
@@ -135,7 +140,9 @@ class Trace:
 class Replica:
     """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
 
-    def __init__(self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE) -> None:
+    def __init__(
+        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, buckets: int = 1
+    ) -> None:
         self.name = name
         self.rival = lease != LEASE
         """Whether it competes for a Lease of its own, and so leads whoever else does."""
@@ -144,7 +151,8 @@ class Replica:
         """Of its wall clock. Its monotonic clock is right."""
         self._context = copy_context()
         self._context.run(PROCESS.set, name)
-        config = Config(leader_election=LeaderElectionConfig(resource_namespace=SYSTEM, resource_name=lease))
+        election = LeaderElectionConfig(resource_namespace=SYSTEM, resource_name=lease, buckets=buckets)
+        config = Config(leader_election=election)
         self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
         self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
@@ -267,6 +275,12 @@ class World:
         """Names of the pools that there are."""
         return NAMES[: len(self.scale.pools)]
 
+    @property
+    def leases(self) -> tuple[str, ...]:
+        """Names of the Leases by which the pools are led."""
+        buckets = self.scale.buckets
+        return tuple(Bucket(index, buckets).lease_name(LEASE) for index in range(buckets))
+
     def rng(self, what: str) -> random.Random:
         """Dice for one purpose, always the same ones."""
         return random.Random(f"{self.seed}/{what}")
@@ -348,7 +362,8 @@ class World:
                 await self.cluster.create(CRDS, "", definition)
         for namespace in (SYSTEM, NS, *TENANTS):
             await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
-        await self.install_lease(LEASE)
+        for lease in self.leases:
+            await self.install_lease(lease)
         hook = manifests("base/webhook-configurations.yaml")[0]
         await self.cluster.create(MUTATING_WEBHOOKS, "", hook)
         for index in range(self.scale.nodes):
@@ -387,7 +402,11 @@ class World:
         """A new process of the service. ``lease``: the name of the one that it competes for."""
         self._started += 1
         name = f"replica-{self._started}"
-        replica = Replica(name, self.api(name, self.faults), self.rng(name), lease=lease)
+        api, rng = self.api(name, self.faults), self.rng(name)
+        buckets = self.scale.buckets if lease == LEASE else 1
+        if buckets > 1 and self.rng(f"{name} counts").random() < COUNTS_OTHERWISE:
+            buckets = 1 if buckets == 2 else 2
+        replica = Replica(name, api, rng, lease=lease, buckets=buckets)
         replica.task.add_done_callback(self._ended)
         self.replicas.append(replica)
         self._clocks[name] = replica.now
@@ -431,6 +450,12 @@ class World:
         """One that believes that it leads, rivals aside."""
         ours = (r for r in self.replicas if not r.rival and not r.api.crashed)
         return next((r for r in ours if r.service.leading()), None)
+
+    def unled(self) -> list[str]:
+        """Keys of pools that nobody leads, rivals aside."""
+        ours = [r for r in self.replicas if not r.rival and not r.api.crashed]
+        keys = [f"{NS}/{pool}" for pool in self.pools]
+        return [key for key in keys if not any(r.service.leadership.leads(key) for r in ours)]
 
     async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
         """Wait until it holds; AssertionError if it takes too long."""

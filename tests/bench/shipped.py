@@ -50,7 +50,7 @@ class Shipped:
         clock = time.monotonic
         self.caches = caches
         self.committer = UnwrittenCommitter(
-            _NO_API, caches, clock=clock, now=time.time, leading=lambda: True, metrics=metrics
+            _NO_API, caches, clock=clock, now=time.time, leads=lambda _: True, metrics=metrics
         )
         recorder = EventRecorder(_NO_API, reporting_instance="bench", now=time.time)
         self.placer = Placer(

@@ -100,7 +100,7 @@ class VerbTarget(Target):
         self.api = StandInApi(world)
         await self.api.load()
         loop = asyncio.get_running_loop()
-        self.binder = _Binder(self.api, self.caches, clock=loop.time, is_leader=lambda: True)
+        self.binder = _Binder(self.api, self.caches, clock=loop.time, leads=lambda _: True)
         self.binder.taken = []
         self.pod_binder = PodBinder(self.api, self.caches, self.binder, knows_past=always)
         self.reactivator = Reactivator(self.api, self.caches, metrics=world.metrics)

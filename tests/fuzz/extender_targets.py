@@ -191,7 +191,7 @@ class ScheduleTarget(VerbTarget):
         succession = Succession(asyncio.get_running_loop().time)
         sources = Informers(self.api, self.caches, rng=random.Random(1), succession=succession).sources
         self.verb = ScheduleVerb(
-            self.caches, _Placer(self.caches), sources, leading=lambda: True, leader=lambda: "somebody"
+            self.caches, _Placer(self.caches), sources, leads=lambda _: True, leader=lambda _: "somebody"
         )
 
     async def run(self, data: bytes) -> str:

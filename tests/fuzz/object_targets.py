@@ -34,7 +34,8 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.kube.leader import LeaderElector, LeaseConfig
+from extender.kube.leader import LeaderElector
+from extender.kube.lease import LeaseConfig
 from extender.service.describe import describe_state
 from extender.service.informers import CacheSink
 from tests.fuzz.findings import Broken, outcome_of

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from extender.kube.api import LEASES, ApiError, Conflict
-from extender.kube.leader import LeaderElector, LeadStuck, LeaseConfig, new_identity
+from extender.kube.leader import Candidacy, LeaderElector, LeadStuck, new_identity
+from extender.kube.lease import LeaseConfig
 from tests.kube.fakes import StoreApi, wall
 
 pytestmark = pytest.mark.looptime
@@ -20,7 +21,12 @@ class Replica:
     def __init__(self, api: Any, identity: str, seed: int = 1, *, untouched: bool = True) -> None:
         rng = random.Random(seed)
         self.elector = LeaderElector(
-            api, LEASE, identity=identity, now=wall, rng=rng, untouched=lambda: untouched
+            api,
+            LEASE,
+            identity=identity,
+            now=wall,
+            rng=rng,
+            candidacy=Candidacy(untouched=lambda: untouched),
         )
         self.log: list[str] = []
         self.task = asyncio.create_task(self.elector.run(self.lead))

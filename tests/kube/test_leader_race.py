@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from extender.kube.leader import LeaderElector, LeaseConfig
+from extender.kube.leader import LeaderElector
+from extender.kube.lease import LeaseConfig
 from tests.support.service import World, wall
 
 pytestmark = pytest.mark.looptime

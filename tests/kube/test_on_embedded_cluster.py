@@ -8,7 +8,8 @@ import pytest
 
 from extender.kube.api import EVENTS, LEASES, NAMESPACES, ListOptions, Obj, PatchType, WatchEvent
 from extender.kube.events import EventRecorder, EventType, ObjectReference
-from extender.kube.leader import LeaderElector, LeaseConfig
+from extender.kube.leader import LeaderElector
+from extender.kube.lease import LeaseConfig
 from extender.kube.reflector import Reflector, ReflectorSettings
 from extender.sim.cluster import Cluster
 from tests.kube.fakes import wall

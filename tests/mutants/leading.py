@@ -134,8 +134,8 @@ LEADING = (
     Mutant(
         "an installed lease is free whatever is placed",
         _LEADER,
-        "return _is_new(self._seen) and not self._seen_held and self._untouched()",
-        "return _is_new(self._seen)",
+        "return is_new(self._seen) and not self._seen_held and self._candidacy.untouched()",
+        "return is_new(self._seen)",
         "it may have been applied again while its holder leads",
         (f"{_TEST}test_an_installed_lease_is_waited_for_where_a_leader_has_written_something",),
     ),

@@ -110,7 +110,7 @@ COMMITTER = (
     Mutant(
         "a new leader lowers ledgers at once",
         _COMMITTER,
-        "return self.alone() or key in batch.written or self._caches.vpods.latest(key) is None",
+        "return self.alone(pool) or key in batch.written or self._caches.vpods.latest(key) is None",
         "return True",
         "I2: a status of the leader before may still be under way",
         (f"{_ORDER}test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way",),

@@ -511,6 +511,6 @@ async def test_a_bind_that_was_done_is_success_where_another_replica_asks_and_wo
         lagging.pools.update(decode.pool_from(item))
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     clock = asyncio.get_running_loop().time
-    binder = SchedulerVReplicaBinder(world.api, lagging, clock=clock, is_leader=lambda: False)
+    binder = SchedulerVReplicaBinder(world.api, lagging, clock=clock, leads=lambda _: False)
     await PodBinder(world.api, lagging, binder, knows_past=always).bind(NS, "dispatcher-0", uid, "node-1")
     assert world.api.count("bind", "pods") == 1

@@ -424,7 +424,7 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
     clock = asyncio.get_running_loop().time
     scaler, recorder = Scaler(), Recorder()
     committer = Committer(
-        world.api, world.caches, clock=clock, now=wall, leading=lambda: True, metrics=world.metrics
+        world.api, world.caches, clock=clock, now=wall, leads=lambda _: True, metrics=world.metrics
     )
     placer = Placer(
         world.caches,

@@ -20,7 +20,7 @@ async def wakes_up_late(service: Service) -> None:
         return service.leading()
 
     await until(leads)
-    service._always_leads = False
+    service.leadership._always = False
 
 
 async def test_no_pool_status_is_written():
@@ -66,7 +66,7 @@ async def test_once_it_leads_again_all_of_that_is_done():
     async with world.serving() as service:
         await wakes_up_late(service)
         await asyncio.sleep(5)
-        service._always_leads = True
+        service.leadership._always = True
         await until(lambda: written(world, "patch", "adapterpools/status"))
         await until(lambda: written(world, "update", "statefulsets/scale"), timeout_s=120)
         assert await world.replicas() < 2

@@ -24,6 +24,7 @@ def a_scaler(world: World) -> PoolScaler:
     around = Surroundings(
         world.caches,
         ScaleCache(world.api, clock=asyncio.get_running_loop().time),
+        lambda _: world.api,
         world.recorder(),
         world.metrics,
         random.Random(1),

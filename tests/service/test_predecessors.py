@@ -33,7 +33,7 @@ class Setting:
         self.succession = Succession(asyncio.get_running_loop().time)
         self.listed = 0
         self.predecessors = Predecessors(
-            self.caches, self.succession, list_vpods=self._list, founded=lambda: founded
+            self.caches, self.succession, list_vpods=self._list, founded=lambda _: founded
         )
 
     async def _list(self) -> None:

@@ -20,7 +20,7 @@ def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
     queues = VPodQueues(clock)
     foreign = ForeignWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
     reconciler = Reconciler(
-        world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock
+        lambda _: world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock
     )
     return reconciler, queues
 

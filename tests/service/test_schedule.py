@@ -245,7 +245,7 @@ async def test_a_replica_that_does_not_lead_says_who_does():
         await other.informers.wait_synced()
 
         async def knows() -> bool:
-            return bool(other.elector and other.elector.leader_identity)
+            return bool(other.leadership.leader(f"{NS}/dispatcher"))
 
         await until(knows, timeout_s=5)
         async with aiohttp.ClientSession() as session:

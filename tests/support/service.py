@@ -425,7 +425,7 @@ class World:
     def binder(self, narrow_to: int = 0) -> SchedulerVReplicaBinder:
         clock = asyncio.get_running_loop().time
         return SchedulerVReplicaBinder(
-            self.api, self.caches, clock=clock, is_leader=lambda: self.leads, narrow_to=narrow_to
+            self.api, self.caches, clock=clock, leads=lambda _: self.leads, narrow_to=narrow_to
         )
 
     def pod_binder(self) -> PodBinder:
@@ -434,7 +434,7 @@ class World:
     def committer(self) -> Committer:
         clock = asyncio.get_running_loop().time
         return Committer(
-            self.api, self.caches, clock=clock, now=wall, leading=lambda: self.leads, metrics=self.metrics
+            self.api, self.caches, clock=clock, now=wall, leads=lambda _: self.leads, metrics=self.metrics
         )
 
     def recorder(self) -> EventRecorder:

@@ -128,51 +128,62 @@ class Mischief:
         self._soon(rng.uniform(0.5, PAUSE_MAX_S), resume)
         return True
 
-    async def _give_lease(self, holder: str) -> None:
+    def _lease(self) -> str:
+        """Name of one of those that the pools are led by."""
+        leases = self._scene.world.leases
+        return self._scene.rng.choice(leases) if len(leases) > 1 else LEASE
+
+    async def _give_lease(self, lease: str, holder: str) -> None:
         patch = {"spec": {"holderIdentity": holder}}
-        await self._scene.merge(LEASES, SYSTEM, LEASE, patch)
+        await self._scene.merge(LEASES, SYSTEM, lease, patch)
 
-    def _holder(self) -> str:
-        lease = self._scene.world.stored(LEASES).get((SYSTEM, LEASE), {})
-        return str(lease.get("spec", {}).get("holderIdentity") or "")
+    def _holder(self, lease: str) -> str:
+        found = self._scene.world.stored(LEASES).get((SYSTEM, lease), {})
+        return str(found.get("spec", {}).get("holderIdentity") or "")
 
-    def _other(self) -> str | None:
+    def _other(self, lease: str) -> str | None:
         """Identity of a replica that does not hold the Lease."""
         names = [replica.service.identity for replica in self._scene.world.replicas if not replica.rival]
-        others = [name for name in names if name != self._holder()]
+        others = [name for name in names if name != self._holder(lease)]
         return self._scene.rng.choice(others) if others else None
 
     async def _steal_lease(self) -> bool:
-        other = self._other()
-        if other is None or not self._holder():
+        lease = self._lease()
+        other = self._other(lease)
+        if other is None or not self._holder(lease):
             return False
-        await self._give_lease(other)
+        await self._give_lease(lease, other)
         return True
 
     async def _lease_there_and_back(self) -> bool:
-        first, other = self._holder(), self._other()
+        lease = self._lease()
+        first, other = self._holder(lease), self._other(lease)
         if other is None or not first:
             return False
-        await self._give_lease(other)
-        self._soon(self._scene.rng.uniform(0.1, 6.0), lambda: self._give_lease(first))
+        await self._give_lease(lease, other)
+        self._soon(self._scene.rng.uniform(0.1, 6.0), lambda: self._give_lease(lease, first))
         return True
 
     async def _delete_lease(self) -> bool:
-        if not self._holder():
+        lease = self._lease()
+        if not self._holder(lease):
             return False
-        await self._scene.world.cluster.delete(LEASES, SYSTEM, LEASE)
+        await self._scene.world.cluster.delete(LEASES, SYSTEM, lease)
         return True
 
     async def _empty_lease(self) -> bool:
-        if not self._holder():
+        lease = self._lease()
+        if not self._holder(lease):
             return False
-        await self._give_lease("")
+        await self._give_lease(lease, "")
         return True
 
     async def _reapply_lease(self) -> bool:
-        if not await self._delete_lease():
+        lease = self._lease()
+        if not self._holder(lease):
             return False
-        await self._scene.world.install_lease(LEASE)
+        await self._scene.world.cluster.delete(LEASES, SYSTEM, lease)
+        await self._scene.world.install_lease(lease)
         return True
 
     async def _start_rival(self) -> bool:

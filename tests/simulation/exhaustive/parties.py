@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 import orjson
 
 from extender.app import Service
+from extender.core.bucket import Bucket
 from extender.kube.api import (
     PODS,
     VPODS,
@@ -24,8 +25,10 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.kube.leader import LeaderElector, LeaseConfig
-from extender.service.config import Config
+from extender.kube.leader import LeaderElector
+from extender.kube.lease import LeaseConfig
+from extender.service.config import Config, LeaderElectionConfig
+from extender.service.leadership import Leadership
 from extender.sim.apiserver.store import Change
 from extender.sim.clock import wall_clock
 from extender.sim.cluster import Cluster
@@ -89,14 +92,29 @@ class Appointed(LeaderElector):
         self.is_leader, self.leading_since = False, float("inf")
 
 
+class AppointedLeadership(Leadership):
+    """By one Lease that is never asked for."""
+
+    def elector(
+        self,
+        api: Api,
+        config: LeaderElectionConfig,
+        bucket: Bucket,
+        *,
+        now: Callable[[], float],
+        rng: random.Random,
+    ) -> LeaderElector:
+        lease = LeaseConfig(namespace=config.resource_namespace)
+        return Appointed(api, lease, identity=self.identity, now=now, rng=rng)
+
+
 class AppointedService(Service):
     """The shipped service, which leads when it is told to."""
 
-    def _elector(
-        self, api: Api, _config: Config, now: Callable[[], float], rng: random.Random
-    ) -> LeaderElector:
-        lease = LeaseConfig(namespace="vreplica-system")
-        return Appointed(api, lease, identity=self.identity, now=now, rng=rng)
+    def _leadership(
+        self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
+    ) -> Leadership:
+        return AppointedLeadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
 
 
 class SteppedApi:
@@ -205,7 +223,7 @@ class Party:
     @property
     def elector(self) -> Appointed:
         """By which it leads or does not."""
-        elector = self.service.elector
+        elector = self.service.leadership.electors[0]
         assert isinstance(elector, Appointed)
         return elector
 

@@ -1,0 +1,78 @@
+"""A Lease as we read and write it: which one, what its record says, and what annotations of ours on it mean.
+
+- ``vreplica.dev/buckets``: in how many parts the pools are led (``core.bucket``), on the Lease that all replicas share; absent for one;
+- ``vreplica.dev/preferred-holder``: the replica that asks its holder for it, or that it was given up for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from extender.core.decode import mapping, text
+from extender.core.names import BUCKETS_ANNOTATION, LEASE_NAME, PREFERRED_HOLDER_ANNOTATION
+from extender.kube.api import Obj
+
+JITTER_FACTOR: Final = 1.2
+"""client-go's: renewDeadline must be longer than so many retry periods."""
+RELEASED_S: Final = 1
+"""leaseDurationSeconds of a lease that was released, client-go's and ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseConfig:
+    """Which Lease, and client-go's three times in seconds; ValueError where they do not go together."""
+
+    namespace: str
+    name: str = LEASE_NAME
+    duration_s: int = 15
+    """Others wait so long after the last renewal that they saw."""
+    renew_deadline_s: float = 10.0
+    """Not renewed for so long, the leader gives up: ``duration_s`` less the time that ``lead`` needs to stop."""
+    retry_period_s: float = 2.0
+    stop_timeout_s: float = 10.0
+    """How long ``lead`` may take to end once cancelled."""
+
+    def __post_init__(self) -> None:
+        if self.duration_s <= self.renew_deadline_s:
+            raise ValueError("duration_s must be greater than renew_deadline_s")
+        if self.renew_deadline_s <= JITTER_FACTOR * self.retry_period_s or self.retry_period_s <= 0:
+            raise ValueError("renew_deadline_s must be greater than retry_period_s * 1.2, and that than 0")
+
+
+def is_new(lease: Obj) -> bool:
+    """Whether nobody has ever held it: it is as it was installed."""
+    held = ("holderIdentity", "acquireTime", "renewTime", "leaseTransitions")
+    return not any(mapping(lease, "spec").get(name) for name in held)
+
+
+def transitions(lease: Obj) -> int:
+    """leaseTransitions, 0 where it does not say."""
+    value = mapping(lease, "spec").get("leaseTransitions")
+    return value if isinstance(value, int) else 0
+
+
+def micro_time(epoch_s: float) -> str:
+    """metav1.MicroTime of an epoch time."""
+    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='microseconds')[:-6]}Z"
+
+
+def asked_by(lease: Obj) -> str:
+    """Who asks for it; "" for nobody."""
+    return text(lease, "metadata", "annotations", PREFERRED_HOLDER_ANNOTATION)
+
+
+def buckets_said(lease: Obj) -> int:
+    """In how many parts the pools are led by whoever holds it."""
+    said = text(lease, "metadata", "annotations", BUCKETS_ANNOTATION)
+    return int(said) if said.isascii() and said.isdigit() and len(said) < 4 else 1
+
+
+def annotated(lease: Obj, notes: Mapping[str, str]) -> Obj:
+    """The Lease with these annotations of ours and no others."""
+    ours = {BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION}
+    known = mapping(lease, "metadata", "annotations")
+    if not notes and not ours & known.keys():
+        return lease
+    annotations = {name: value for name, value in known.items() if name not in ours}
+    return {**lease, "metadata": {**mapping(lease, "metadata"), "annotations": {**annotations, **notes}}}
