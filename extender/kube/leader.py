@@ -242,7 +242,7 @@ class LeaderElector:
             if left_s < TIMER_RESOLUTION_S or await self._try_within(left_s) is _Try.OTHER:
                 break
             asks, self._asked_by = self._asked_by, ""
-            if asks and self._candidacy.gives(asks):
+            if asks not in {"", self.identity} and self._candidacy.gives(asks):
                 self._heir = asks
                 _log.info("lease %s is given to %r, which leads less", self.lease_name, asks)
                 return
