@@ -5,8 +5,8 @@ pools. Everything about leading is asked for a pool. Whoever acts asks ``leads``
 
 **Replicas that count otherwise.** While a new number is rolled out, some replicas split the pools in one way and some in
 another. All compete for the first bucket's Lease, whatever the number; it says how its holder counts. The others' Leases
-are led by only while it says the same, as read less than a lease's duration ago; and who takes it from
-somebody who counted otherwise waits for that long. So no pool has two leaders.
+are led by only while it says the same, as read less than a renew deadline ago; and who takes it from
+somebody who counted otherwise waits for a lease's duration. So no pool has two leaders.
 
 **Sharing.** Every replica competes for every bucket, so the first one has them all. One that carries less than another asks for
 a bucket of it (an annotation on its Lease); the holder stops its loops, gives the Lease up, and leaves it to who has
@@ -57,6 +57,7 @@ class Leadership:
         self._never = config.mode is Mode.SHADOW
         self._total = election.buckets if election.leader_elect else 1
         self._duration_s = election.lease_duration_s
+        self._renew_deadline_s = election.renew_deadline_s
         self._always = False
         self._touched: dict[int, bool] = {}
         """Bucket -> whether something was placed there when we led it first."""
@@ -221,9 +222,12 @@ class Leadership:
         )
 
     def _others_count_alike(self) -> bool:
-        """Whether all that lead by the first bucket's Lease split the pools as we do, and have for the last moments."""
+        """Whether who holds the first bucket's Lease splits the pools as we do; no longer than we would lead by that one.
+
+        So loops have ended, too, before somebody who counts otherwise begins.
+        """
         first = self.electors[0]
-        fresh = asyncio.get_running_loop().time() < first.read_at + self._duration_s
+        fresh = asyncio.get_running_loop().time() < first.read_at + self._renew_deadline_s
         return fresh and first.buckets_said == self._total
 
     # -- sharing --------------------------------------------------------------------------------------------------
