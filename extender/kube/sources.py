@@ -71,10 +71,12 @@ class KindWatch:
             self.resource = served
             await self._watch(served)
 
-    async def relist(self, timeout_s: float) -> None:
-        """Wait, ``timeout_s`` at most, until a list begun from now on is in the sink: not complete until then."""
-        if (listing := self.read_again()) is not None:
-            await asyncio.wait({listing}, timeout=timeout_s)
+    async def relist(self, timeout_s: float) -> bool:
+        """Wait, ``timeout_s`` at most, until a list begun from now on is in the sink: not complete until then. Whether it is."""
+        if (listing := self.read_again()) is None:
+            return False
+        await asyncio.wait({listing}, timeout=timeout_s)
+        return listing.done() and not listing.cancelled() and listing.exception() is None
 
     def read_again(self) -> "asyncio.Task[None] | None":
         """List again, and be not complete until that list is in the sink; the task that ends then."""

@@ -73,7 +73,7 @@ class Committer:
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.refusals = WriteRefusals(metrics)
         self._untold = UntoldMoves()
-        self._status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
+        self.status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
         self._ledger_writer = LedgerWriter(
             api,
             caches,
@@ -165,7 +165,7 @@ class Committer:
         for key, decision in batch.decisions.items():
             if key in batch.failed or key in batch.stale:
                 continue
-            if self._status_doubts.hold(key):
+            if self.status_doubts.hold(key):
                 # What the status says is not known until it is seen again: its ledgers have to cover all it may say (I2).
                 batch.failed[key] = "what is published is in doubt"
                 continue
@@ -252,7 +252,8 @@ class Committer:
             if isinstance(error, OutcomeUnknown):
                 batch.unknown.add(key)
             if isinstance(error, (OutcomeUnknown, Conflict)):
-                self._status_doubts.note(batch.owner, decision.pool, vpod)
+                conflict = isinstance(error, Conflict)
+                self.status_doubts.note(batch.owner, decision.pool, vpod, conflict=conflict)
 
     def _status_write(self, batch: Batch, decision: Decision, vpod: VPod) -> StatusWrite | None:
         """What is to be written right now: nothing may be awaited between this look at the proofs and the write."""

@@ -239,6 +239,13 @@ class Informers:
         """Wait until a list of vpods that is begun from now on is in the cache."""
         await self._vpods.relist()
 
+    async def list_again(self, source: str) -> bool:
+        """Have a source's vpods ("": VPods) listed; whether a list that is begun from now on is in the cache."""
+        if source:
+            return await self.sources.list_again(source)
+        await self.list_vpods()
+        return True
+
     async def list_published(self) -> None:
         """Wait until all statuses as they are from now on are in the cache, those of foreign kinds included."""
         await self.list_vpods()

@@ -204,6 +204,13 @@ class ForeignSources:
                 tasks.create_task(watch.relist(CATCH_UP_TIMEOUT_S))
         self._tell_pools()
 
+    async def list_again(self, source: str) -> bool:
+        """Have one kind listed, by its source's key; whether it is, in time."""
+        running = self._running.get(source)
+        listed = running is not None and await running.watch.relist(CATCH_UP_TIMEOUT_S)
+        self._tell_pools()
+        return listed
+
     def _tell_pools(self) -> None:
         """Let each pool's state know which of its sources are complete."""
         complete = {source for source, running in self._running.items() if running.watch.complete}

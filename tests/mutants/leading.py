@@ -4,7 +4,9 @@ from tests.mutants.mutant import Mutant
 
 _LEADER = "extender/kube/leader.py"
 _INFORMERS = "extender/service/informers.py"
+_LEADERSHIP = "extender/service/leadership.py"
 _TEST = "tests/kube/test_leader.py::"
+_SHARED = "tests/service/test_leadership.py::"
 _INFORMED = "tests/service/test_informers.py::"
 _CATCHES_UP = "tests/service/test_taking_over.py::"
 
@@ -206,5 +208,64 @@ LEADING = (
         "",
         "a bind would give an ordinal what was published before its last ledger",
         (f"{_INFORMED}test_vpods_are_listed_after_pods",),
+    ),
+    Mutant(
+        "later buckets are led however others count",
+        _LEADERSHIP,
+        "return fresh and first.buckets_said == self._total",
+        "return True",
+        "while another number is rolled out a pool would have two leaders",
+        (f"{_SHARED}test_while_another_number_of_buckets_is_rolled_out_no_pool_has_two_leaders",),
+    ),
+    Mutant(
+        "how others count is believed for ever",
+        _LEADERSHIP,
+        "return fresh and first.buckets_said == self._total",
+        "return first.buckets_said == self._total",
+        "who cannot read the first bucket's Lease would lead beside one who counts otherwise",
+        (
+            f"{_SHARED}test_who_cannot_read_how_others_count_stops_before_one_who_counts_otherwise_begins",
+            f"{_SHARED}test_what_others_count_by_is_looked_at_when_it_acts_and_not_only_when_it_renews",
+        ),
+    ),
+    Mutant(
+        "who counts otherwise begins at once",
+        _LEADERSHIP,
+        "if first.buckets_before in {1, self._total}:",
+        "if first.buckets_before:",
+        "those who count as before lead for some seconds more",
+        (f"{_SHARED}test_who_cannot_read_how_others_count_stops_before_one_who_counts_otherwise_begins",),
+    ),
+    Mutant(
+        "a bucket is given to whoever asks",
+        _LEADERSHIP,
+        "return self._total > 1 and may_give(self._holders(), self._weights(), index, to)",
+        "return True",
+        "it would go to and fro",
+        (f"{_SHARED}test_who_does_not_give_takes_the_question_off_the_lease",),
+    ),
+    Mutant(
+        "a lease given up for one is anybody's",
+        _LEADER,
+        "        if self._is_kept():\n",
+        "        if self._is_kept() is None:\n",
+        "its former holder would take it again before the one that asked looks",
+        (f"{_SHARED}test_replicas_share_the_buckets_evenly_and_leave_it_at_that",),
+    ),
+    Mutant(
+        "whether it may lead is not asked when it acts",
+        _LEADER,
+        "            and self._candidacy.may()\n            and asyncio",
+        "            and asyncio",
+        "after a pause that its own Lease has outlasted another may lead",
+        (f"{_SHARED}test_what_others_count_by_is_looked_at_when_it_acts_and_not_only_when_it_renews",),
+    ),
+    Mutant(
+        "loops of a bucket run on while it is given away",
+        _LEADER,
+        "            await self._stop(leading, renewing)\n            if finished:",
+        "            self.is_leader = False\n            if finished:",
+        "two would run the same pool's loops",
+        (f"{_SHARED}test_while_a_bucket_changes_hands_the_others_are_led_on",),
     ),
 )

@@ -94,10 +94,29 @@ COMMITTER = (
     Mutant(
         "ledgers are lowered while the status is in doubt",
         _COMMITTER,
-        "if self._status_doubts.hold(key):",
+        "if self.status_doubts.hold(key):",
         "if not key:",
         "I2: the status may have been written after all",
         (f"{_PLACER}test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt",),
+    ),
+    Mutant(
+        "a doubt ends by itself",
+        "extender/service/status_doubts.py",
+        "        return doubt is not None\n",
+        "        return doubt is not None and self._clock() < doubt.list_tells_at + self._lasts_s\n",
+        "I2: that no newer version comes proves nothing while the watch is silent",
+        (
+            f"{_ORDER}test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes",
+            f"{_ORDER}test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long",
+        ),
+    ),
+    Mutant(
+        "a list settles what may still be under way",
+        "extender/service/status_doubts.py",
+        "if doubt.source == source and doubt.list_tells_at <= began:",
+        "if doubt.source == source:",
+        "I2: the write may arrive after it",
+        (f"{_ORDER}test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it",),
     ),
     Mutant(
         "another's reservation is lowered",

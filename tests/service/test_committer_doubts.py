@@ -78,14 +78,85 @@ async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_pub
     assert (await world.published(), list(failed)) == ({}, ["tenant/a"])
 
 
-def test_a_doubt_ends_when_no_request_lives_that_long():
+class Lists:
+    """Lists of vpods that are asked for, and are there when they are ``answered``."""
+
+    def __init__(self, doubts: StatusDoubts) -> None:
+        self.asked: list[tuple[str, asyncio.Future[bool]]] = []
+        doubts.list_again = self._list
+
+    async def _list(self, source: str) -> bool:
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.asked.append((source, answer))
+        return await answer
+
+    async def answered(self, *, there: bool = True) -> None:
+        self.asked[-1][1].set_result(there)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+async def held(doubts: StatusDoubts) -> bool:
+    holds = doubts.hold("tenant/a")
+    await asyncio.sleep(0)
+    return holds
+
+
+async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long():
     clock = Clock()
     doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
-    doubts.note(OWNER, POOL, a_vpod("a", 3))
+    lists = Lists(doubts)
+    doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     clock.at = 29.0
-    assert doubts.hold("tenant/a")
+    assert (await held(doubts), lists.asked) == (True, [])
     clock.at = 30.0
-    assert not doubts.hold("tenant/a")
+    assert await held(doubts)
+    clock.at = 600.0
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+    await lists.answered()
+    assert not await held(doubts)
+
+
+async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes():
+    """Seed 161002421: the watch was silent for longer than the reservation; what was published lost its ledger."""
+    clock = Clock()
+    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    lists = Lists(doubts)
+    doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
+    clock.at = 1.9
+    assert (await held(doubts), lists.asked) == (True, [])
+    clock.at = 2.0
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+    await lists.answered(there=False)
+    clock.at = 11.0
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+    clock.at = 12.0
+    assert (await held(doubts), len(lists.asked)) == (True, 2)
+    await lists.answered()
+    assert not await held(doubts)
+
+
+async def test_conflict_after_conflict_does_not_put_the_list_off():
+    clock = Clock()
+    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    lists = Lists(doubts)
+    for clock.at in (0.0, 1.0, 2.0):
+        doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+
+
+async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it():
+    clock = Clock()
+    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    lists = Lists(doubts)
+    doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
+    doubts.note(OWNER, POOL, a_vpod("b", 3), conflict=True)
+    clock.at = 5.0
+    assert doubts.hold("tenant/b")
+    await asyncio.sleep(0)
+    clock.at = 31.0
+    await lists.answered()
+    assert (await held(doubts), doubts.hold("tenant/b")) == (True, False)
 
 
 def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
@@ -96,7 +167,7 @@ def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
     pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=30.0)
     vpod = caches.vpods.latest("tenant/a")
     assert vpod is not None
-    doubts.note(OWNER, POOL, vpod)
+    doubts.note(OWNER, POOL, vpod, conflict=False)
     assert doubts.hold("tenant/a")
     caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="6"))
     assert not doubts.hold("tenant/a")

@@ -146,7 +146,10 @@ async def test_who_was_given_a_bucket_and_has_died_is_not_waited_for_long():
     one = Process(api, "one", 2)
     await asyncio.sleep(3)
     lease = api.objects["leases", NS, NAME]
-    noted = {**lease["metadata"], "annotations": {PREFERRED_HOLDER_ANNOTATION: "dead", BUCKETS_ANNOTATION: "2"}}
+    noted = {
+        **lease["metadata"],
+        "annotations": {PREFERRED_HOLDER_ANNOTATION: "dead", BUCKETS_ANNOTATION: "2"},
+    }
     api._store("update", ("leases", NS, NAME), {**lease, "metadata": noted})
     await asyncio.sleep(5)
     assert one.ended  # it carries two, and the one that asks carries none
@@ -162,7 +165,10 @@ async def test_who_does_not_give_takes_the_question_off_the_lease():
     assert [len(running) for running in before] == [1, 1]
     lease = api.objects["leases", NS, NAME]
     other = "two" if lease["spec"]["holderIdentity"] == "one" else "one"
-    noted = {**lease["metadata"], "annotations": {PREFERRED_HOLDER_ANNOTATION: other, BUCKETS_ANNOTATION: "2"}}
+    noted = {
+        **lease["metadata"],
+        "annotations": {PREFERRED_HOLDER_ANNOTATION: other, BUCKETS_ANNOTATION: "2"},
+    }
     api._store("update", ("leases", NS, NAME), {**lease, "metadata": noted})
     for _ in range(100):
         await asyncio.sleep(0.1)
@@ -273,7 +279,6 @@ async def test_under_random_outages_and_kills_no_pool_has_two_leaders_and_in_the
         process.api.down = False
     group.append(Process(api, "last", total))
     await asyncio.sleep(150)
-    print(f"seed {seed}: {len(group)} replicas, {total} buckets")
     assert_led_once(group, all_of_them=True)
 
 
