@@ -51,6 +51,8 @@ LATENING: Final = tuple(
 """Faults of calls and watches: each makes somebody look or write again, later."""
 PROMPT_S: Final = 5.0
 """A decision's age where no fault makes views or writes late: nothing but the network's milliseconds, and retries."""
+COUNTS_OTHERWISE: Final = 0.25
+"""Of the replicas, where pools are led in buckets."""
 LOUD: Final = frozenset({"leases", "events", "nodes"})
 """Kinds that are written all the time."""
 
@@ -186,7 +188,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
     pools = tuple({**pool, **trial.profile.pools} for pool in scale.pools)
-    scale = replace(scale, pools=pools, buckets=trial.profile.buckets)
+    scale = replace(scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE)
     rates, mischief = rates_of(trial, rng)
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.

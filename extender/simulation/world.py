@@ -71,8 +71,6 @@ DEADLINE_S: Final = 4.0
 SYNC_TIMEOUT_S: Final = 60.0
 CACHE_AGE_MAX_S: Final = 5.0
 VERSIONS_KEPT: Final = 4000
-COUNTS_OTHERWISE: Final = 0.25
-"""Share of the replicas that lead in another number of buckets than they should, where that is above 1."""
 
 T = TypeVar("T")
 
@@ -111,7 +109,9 @@ class Scale:
     """That every node declares."""
     pools: tuple[Mapping[str, Any], ...] = ({},)
     buckets: int = 1
-    """In how many the replicas lead the pools; above 1, every fourth replica counts otherwise, as in a rollout."""
+    """In how many the replicas lead the pools."""
+    counts_otherwise: float = 0.0
+    """Share of the replicas that lead in another number of buckets, as while that is rolled out."""
 
 
 class Trace:
@@ -404,7 +404,7 @@ class World:
         name = f"replica-{self._started}"
         api, rng = self.api(name, self.faults), self.rng(name)
         buckets = self.scale.buckets if lease == LEASE else 1
-        if buckets > 1 and self.rng(f"{name} counts").random() < COUNTS_OTHERWISE:
+        if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.counts_otherwise:
             buckets = 1 if buckets == 2 else 2
         replica = Replica(name, api, rng, lease=lease, buckets=buckets)
         replica.task.add_done_callback(self._ended)

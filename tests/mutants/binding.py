@@ -54,7 +54,7 @@ BINDING = (
     Mutant(
         "pending vreplicas given by any replica",
         _BINDER,
-        "with_planned=self._is_leader() and plans_at_bind(pool.profile)",
+        "with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile)",
         "with_planned=plans_at_bind(pool.profile)",
         "two replicas that bind would give away the same pending vreplicas",
         (f"{_TEST}test_only_the_leader_gives_a_binding_pod_what_is_still_pending",),

@@ -32,8 +32,8 @@ LEADING = (
     Mutant(
         "a lease that is held is taken",
         _LEADER,
-        "            return not self._is_ours() and not self._expired()\n        # Without",
-        "            return False\n        # Without",
+        "            return not self._is_ours() and not self._expired()\n        if self",
+        "            return False\n        if self",
         "two would lead",
         (f"{_TEST}test_of_two_candidates_one_leads_and_the_other_knows_who",),
     ),

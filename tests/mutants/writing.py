@@ -38,7 +38,7 @@ COMMITTER = (
     Mutant(
         "writes without leading",
         _COMMITTER,
-        "if not self._leading():",
+        "if not self._leads(pool):",
         "if not batch.decisions:",
         "a process that was paused for longer than its lease goes on writing",
         (f"{_TEST}test_who_no_longer_leads_writes_nothing_more",),
@@ -169,10 +169,12 @@ COMMITTER = (
     Mutant(
         "a doubt about a status never ends",
         "extender/service/status_doubts.py",
-        "if doubt is not None and doubt.until <= self._clock():",
+        "if doubt is not None and doubt.look_at <= self._clock():",
         "if doubt is not None and not vpod_key:",
         "I5: ledgers would stay too large for ever",
-        (f"{_ORDER}test_a_doubt_ends_when_no_request_lives_that_long",),
+        (
+            f"{_ORDER}test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long",
+        ),
     ),
     Mutant(
         "a doubt that has ended keeps its reservation",
@@ -292,7 +294,7 @@ LOOPS = (
     Mutant(
         "ledgers and statuses that differ are left alone",
         _RECONCILER,
-        "        await self._requeue_differences()\n",
+        "        await self._requeue_differences(bucket)\n",
         "",
         "no event will ever put that right",
         (f"{_ALONE}test_a_ledger_and_a_status_that_differ_are_decided_again",),

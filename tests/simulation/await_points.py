@@ -142,9 +142,9 @@ CHECKED: Final = (
     *(
         f"extender/service/{name}.py"
         for name in (
-            "autoscaler", "binder", "committer", "evictor", "informers", "ledger_writer", "placer", "pod_binder", "pool_moves",
+            "autoscaler", "binder", "committer", "evictor", "informers", "leadership", "ledger_writer", "placer", "pod_binder", "pool_moves",
             "pool_scaler", "pool_status", "predecessors", "queue", "reactivator", "reconciler", "rescheduler", "scale_cache", "schedule", "sources",
-            "verbs",
+            "status_doubts", "verbs",
         )
     ),
     "extender/kube/leader.py",
@@ -174,11 +174,20 @@ UNREACHED: Final = {
     ("reflector.py", "await following"): PAGES,
     ("reflector.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await asyncio.sleep(0)"): SLICES,
-    ("reconciler.py", "await self._requeue_differences()"): SLICES,
-    ("reconciler.py", "await self._foreign.begin()"): SLICES,
+    ("reconciler.py", "await self._requeue_differences(bucket)"): SLICES,
+    ("reconciler.py", "await self._foreign.begin(bucket)"): SLICES,
     ("reflector.py", 'await self._page(0, "")'): PAGES,
     ("reflector.py", "await stream.aclose()"): "a stream that ends without waiting for its connection",
     ("leader.py", "await self._release()"): "lead() that ends by itself, which the service's does not",
+    ("leadership.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
+    ("leadership.py", "await lead(WHOLE)"): "without an election",
+    (
+        "leadership.py",
+        "await asyncio.sleep(wait_s)",
+    ): "another number of buckets, which is rolled out in the simulation",
+    ("status_doubts.py", "await self.list_again(source)"): BEHIND,
+    ("informers.py", "await self.sources.list_again(source)"): BEHIND,
+    ("sources.py", "await running.watch.relist("): BEHIND,
     ("app.py", "await KubeApi.connect("): PROCESS_START,
     ("app.py", "await self.server.start()"): PROCESS_START,
     ("app.py", "await self.server.stop()"): PROCESS_START,

@@ -71,6 +71,11 @@ class Run:
         if not self._armed:
             await self.world.until(lambda: self.world.leader is not None, "a leader")
 
+    def join(self) -> None:
+        """Keep one more running."""
+        self._wanted += 1
+        self._start_one()
+
     def terminate(self, process: str) -> None:
         """SIGTERM."""
         self.processes[process].task.cancel()

@@ -22,6 +22,7 @@ from extender.kube.api import (
     Obj,
     Resource,
 )
+from extender.service.leadership import SHARE_AFTER_S
 from extender.sim.faults import CALM, FaultRates
 from extender.simulation.facts import PLACEMENTS
 from extender.simulation.world import NAME, NS, SYSTEM, TENANTS, Scale
@@ -156,6 +157,19 @@ async def _lease_taken(run: Run) -> None:
     await run.settled()
 
 
+async def _share(run: Run) -> None:
+    """A second replica comes, asks for one of two buckets and gets it; each places in its own."""
+    await run.start()
+    await run.vpods(3, 3, weights=(1,))
+    await run.settled()
+    run.arm()
+    run.join()
+    await asyncio.sleep(2 * SHARE_AFTER_S)
+    await run.resize(0, 5)
+    await run.resize(1, 1)
+    await run.settled()
+
+
 async def _repair(run: Run) -> None:
     """Pods slip past the webhook, and ledgers become unreadable: of a pod that holds nothing, and of one that does."""
     run.bypass_webhook()
@@ -280,6 +294,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         Scenario("stopped in doubt", _stopped_in_doubt),
         Scenario("no lease", _no_lease),
         Scenario("lease taken", _lease_taken),
+        Scenario("share", _share, Scale(nodes=3, slots_per_pod=5, replicas=0, pools=({},) * 3, buckets=2)),
         Scenario("repair", _repair, _scale(min_pods=3)),
         Scenario("reactivate", _reactivate),
         Scenario(
