@@ -33,6 +33,7 @@ BENCHES: Final[dict[str, Bench]] = {
     "simulation": _of("simulation"),
     "verbs": _of("verbs"),
     "cold-start": _of("cold_start"),
+    "replicas": _of("replicas"),
     "throughput": _of("throughput"),
     "end-to-end": _of("end_to_end"),
 }
