@@ -83,6 +83,7 @@ class Service:
         self.informers = Informers(api, self.caches, rng=rng, succession=succession)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.leadership = leadership = self._leadership(api, config, now, rng)
+        leadership.first_version = lambda: self.informers.first_version
         self.binder = SchedulerVReplicaBinder(
             api, self.caches, clock=clock, leads=leadership.leads, narrow_to=config.narrow_to
         )

@@ -21,7 +21,8 @@ even so is stopped by the API server: every write of ours is a compare-and-swap.
 **A missing Lease says nothing.** It may have been deleted a moment ago, and who led by it goes on until it looks. So whoever finds
 none waits as long as one would last, and so for one without a holder that nobody has released: a person has emptied it. That
 nobody has ever led is said by whoever installs us: a Lease that nobody has held (manifests/base/lease.yaml, an empty spec) is taken
-at once, as long as there is nothing yet that a leader would have written, and we have never seen it held.
+at once, as long as there is nothing yet that a leader would have written, we have never seen it held, and it was there before us: one
+that is younger than our first list may have been deleted and applied again, while somebody leads (seed 181000534).
 
 Differences from client-go: the renew deadline counts from the last renewal and not from the first failed try; seeing another holder
 ends leadership at once instead of at the deadline; after losing we compete again instead of exiting; a lease that somebody else
@@ -48,6 +49,7 @@ from extender.kube.lease import (
     asked_by,
     buckets_said,
     is_new,
+    is_newer,
     micro_time,
     transitions,
 )
@@ -85,6 +87,8 @@ class Candidacy:
 
     untouched: Callable[[], bool] = lambda: True
     """Whether nothing is there yet that a leader has written."""
+    began: Callable[[], str] = lambda: ""
+    """Version of what we have read first of all, of any kind; "" where that is not known."""
     may: Callable[[], bool] = lambda: True
     """Whether it may lead at all, asked again and again."""
     gives: Callable[[str], bool] = lambda _identity: False
@@ -329,7 +333,12 @@ class LeaderElector:
             return False
         if mapping(self._seen, "spec").get("leaseDurationSeconds") == RELEASED_S:
             return True
-        return is_new(self._seen) and not self._seen_held and self._candidacy.untouched()
+        return (
+            is_new(self._seen)
+            and not self._seen_held
+            and not is_newer(self._seen, self._candidacy.began())
+            and self._candidacy.untouched()
+        )
 
     def _is_kept(self) -> bool:
         """Whether it was given up for somebody else a moment ago."""

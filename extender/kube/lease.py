@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from extender.core.assume import parse_version
 from extender.core.decode import mapping, text
 from extender.core.names import BUCKETS_ANNOTATION, LEASE_NAME, PREFERRED_HOLDER_ANNOTATION
 from extender.kube.api import Obj
@@ -44,6 +45,12 @@ def is_new(lease: Obj) -> bool:
     """Whether nobody has ever held it: it is as it was installed."""
     held = ("holderIdentity", "acquireTime", "renewTime", "leaseTransitions")
     return not any(mapping(lease, "spec").get(name) for name in held)
+
+
+def is_newer(lease: Obj, than: str) -> bool:
+    """Whether it is of a later version than ``than``; of what is no version nobody can say so."""
+    version, before = parse_version(text(lease, "metadata", "resourceVersion")), parse_version(than)
+    return version is not None and before is not None and version > before
 
 
 def transitions(lease: Obj) -> int:

@@ -93,6 +93,8 @@ class Reflector:
         """Set once the first list is in the sink, and never cleared."""
         self.last_sync_version = ""
         """resourceVersion up to which the sink is complete."""
+        self.first_version = ""
+        """resourceVersion of the first list."""
         self.lists = 0
         self.watches = 0
         self.events = 0
@@ -174,6 +176,7 @@ class Reflector:
         self.lists += 1
         self._failures = 0
         self.last_sync_version = version
+        self.first_version = self.first_version or version
         self.synced.set()
 
     async def _read_into_sink(self) -> str:

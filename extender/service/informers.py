@@ -212,6 +212,11 @@ class Informers:
         return [self._pods, self._vpods, *self._others]
 
     @property
+    def first_version(self) -> str:
+        """Of the first list of all."""
+        return self._pods.first_version
+
+    @property
     def synced(self) -> bool:
         """Whether every kind has been listed."""
         return not self.not_synced()

@@ -53,6 +53,8 @@ class Leadership:
     ) -> None:
         election = config.leader_election
         self.identity = identity
+        self.first_version: Callable[[], str] = lambda: ""
+        """resourceVersion of what this replica has read first of all."""
         self._caches = caches
         self._never = config.mode is Mode.SHADOW
         self._total = election.buckets if election.leader_elect else 1
@@ -93,6 +95,7 @@ class Leadership:
             rng=rng,
             candidacy=Candidacy(
                 untouched=lambda: not self._is_touched(bucket),
+                began=self._began,
                 may=self._others_count_alike if bucket.index else lambda: True,
                 gives=partial(self._gives, bucket.index),
                 buckets=1 if bucket.index else bucket.total,
@@ -195,6 +198,9 @@ class Leadership:
             )
             await asyncio.sleep(wait_s)
         await lead(bucket)
+
+    def _began(self) -> str:
+        return self.first_version()
 
     def began(self, bucket: Bucket) -> None:
         """Leading it begins, with caches that have all that was written before."""

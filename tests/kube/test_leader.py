@@ -393,6 +393,28 @@ async def test_a_lease_that_nobody_has_held_is_taken_at_once_and_its_first_holde
     assert spec(api)["leaseTransitions"] == 0
 
 
+@pytest.mark.parametrize(("version", "at_once"), [("4", True), ("5", True), ("6", False)])
+async def test_an_installed_lease_that_is_younger_than_we_is_waited_for(version: str, at_once: bool):
+    """Seed 181000534: it was applied again just after its first holder had taken it, and another one took it at once."""
+    lease = installed()[KEY]
+    lease["metadata"]["resourceVersion"] = version
+    elector = LeaderElector(
+        StoreApi({KEY: lease}, delay_s=0.01),
+        LEASE,
+        identity="one",
+        now=wall,
+        rng=random.Random(1),
+        candidacy=Candidacy(began=lambda: "5"),
+    )
+    task = asyncio.create_task(elector.run(asyncio.Event().wait))  # type: ignore[arg-type]
+    await asyncio.sleep(14)
+    assert elector.is_leader is at_once
+    await asyncio.sleep(5)
+    assert elector.is_leader
+    task.cancel()
+    await asyncio.wait({task})
+
+
 async def test_an_installed_lease_is_waited_for_where_a_leader_has_written_something(api: StoreApi):
     one = Replica(api, "one", untouched=False)
     await asyncio.sleep(14)

@@ -136,10 +136,18 @@ LEADING = (
     Mutant(
         "an installed lease is free whatever is placed",
         _LEADER,
-        "return is_new(self._seen) and not self._seen_held and self._candidacy.untouched()",
-        "return is_new(self._seen)",
+        "            and self._candidacy.untouched()\n        )",
+        "        )",
         "it may have been applied again while its holder leads",
         (f"{_TEST}test_an_installed_lease_is_waited_for_where_a_leader_has_written_something",),
+    ),
+    Mutant(
+        "an installed lease is free however young it is",
+        _LEADER,
+        "            and not is_newer(self._seen, self._candidacy.began())\n",
+        "",
+        "it may have been applied again while its first holder leads",
+        (f"{_TEST}test_an_installed_lease_that_is_younger_than_we_is_waited_for",),
     ),
     Mutant(
         "what is to leave its pod waits for no closed one",

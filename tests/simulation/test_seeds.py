@@ -59,6 +59,8 @@ FOUND = [
             130002025,
             131001433,
             131001924,
+            161002421,
+            181000534,
         )
     ),
 ]
@@ -68,6 +70,14 @@ RIVALS = [
     Trial(seed, events=60, profile=FaultProfile({"rivalLeader": 0.05, "leaseDeleted": 0.02}))
     for seed in (1, 2, 3)
 ]
+
+
+BUCKETS = [Trial(seed, events=60, profile=FaultProfile(buckets=3)) for seed in range(1, 9)]
+
+
+def test_replicas_share_pools_in_buckets_and_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in BUCKETS]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(BUCKETS)
 
 
 def test_a_rival_leads_beside_the_leader_and_i1_holds():
