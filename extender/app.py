@@ -213,7 +213,7 @@ class Service:
         if self.leadership.electors:
             await self.informers.catch_up()
         self.leadership.began(bucket)
-        lease = bucket.lease_name("vreplica-scheduler")
+        lease = self.leadership.lease_name(bucket)
         log.info("%s leads by %s", self.identity, lease)
         self.metrics.leader.labels(lease).set(1)
         try:

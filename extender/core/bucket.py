@@ -4,8 +4,8 @@ Knative's controllers split what they reconcile in the same way and by the same 
 pool belongs to one bucket for ever, by a hash of its key, whether the pool exists or not; each bucket has a Lease, and who
 holds it runs the loops of its pools. So at any time a pool has one leader at the most, as with a single Lease.
 
-Sharing: a replica that carries less asks the one that carries most for a bucket, and gets it where that makes the
-larger of the two loads smaller. Every such step makes the loads more even, so it ends.
+Sharing: a replica asks one that carries more for a bucket, and gets it where that makes the larger of the two loads smaller.
+Every such step makes the loads more even, so it ends.
 """
 
 from collections import Counter
@@ -48,21 +48,17 @@ def weights_of(pools: Sequence[str], total: int) -> list[int]:
 
 
 def bucket_to_ask_for(holders: Sequence[str], weights: Sequence[int], me: str) -> int | None:
-    """Of whoever carries most, the bucket that brings me nearest to it; None where none does.
+    """The largest bucket that its holder may give me, of whoever carries most; None where there is none.
 
     ``holders``: identity by bucket, "" for nobody.
     """
     loads = _loads(holders, weights)
-    others = sorted(holder for holder in loads if holder != me)
-    if not others:
-        return None
-    richest = max(others, key=loads.__getitem__)
     asked = [
         index
         for index, holder in enumerate(holders)
-        if holder == richest and weights[index] < loads[richest] - loads[me]
+        if holder not in {"", me} and weights[index] < loads[holder] - loads[me]
     ]
-    return max(asked, key=lambda index: (weights[index], -index), default=None)
+    return max(asked, key=lambda index: (weights[index], loads[holders[index]], -index), default=None)
 
 
 def may_give(holders: Sequence[str], weights: Sequence[int], index: int, to: str) -> bool:

@@ -34,6 +34,7 @@ import logging
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -94,7 +95,7 @@ class Candidacy:
     gives: Callable[[str], bool] = lambda _identity: False
     """Whether to give the Lease up for another replica that asks for it."""
     buckets: int = 1
-    """What is said on the Lease while we hold it: in how many buckets the pools are led."""
+    """In how many buckets the pools are led, which is said on the Lease while we hold it; of a later bucket's Lease 1."""
 
 
 class LeaderElector:
@@ -131,9 +132,13 @@ class LeaderElector:
         """Whether we have ever seen that somebody else held the Lease."""
         self._candidacy = candidacy or Candidacy()
         self.buckets_before = 1
-        """In how many buckets the pools were led when we took the Lease."""
-        self._began_at = self.read_at = float("-inf")
-        """Monotonic times at which the last try began, and the last one that has told what the Lease says."""
+        """In how many buckets the pools were led when we took the Lease; what we say once nobody can lead by that any more."""
+        self.leading_since = self.acts_since = float("inf")
+        """Monotonic times at which we became leader, and from which nobody else leads by whatever number of buckets; infinite
+        while we do not lead."""
+        self._began_at = self.read_at = (float("-inf"), float("-inf"))
+        """When the last try began, and the last one that has told what the Lease says: by the monotonic clock, and by the
+        wall clock, which goes on while a machine is suspended."""
         self._asked_by = self._heir = ""
         """Who has asked us for the Lease and was not answered yet, and for whom it is given up."""
         self._missing_since: float | None = None
@@ -141,8 +146,6 @@ class LeaderElector:
         self._fenced_until_wall = 0.0
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
         """renewTime of our own last writes, those included of which we do not know whether they have arrived."""
-        self.leading_since = float("inf")
-        """Monotonic time at which we became leader; infinite while we are not."""
         self.founded = False
         """Whether nobody but us has ever held the Lease: no other leader can ever have written anything."""
         self._unanswered = False
@@ -209,7 +212,7 @@ class LeaderElector:
     async def _stop(self, leading: "asyncio.Future[None]", renewing: "asyncio.Task[None]") -> None:
         """Stop acting as leader: first in name, then in deed."""
         self.is_leader = False
-        self.leading_since = float("inf")
+        self.leading_since = self.acts_since = float("inf")
         renewing.cancel()
         leading.cancel()
         _, stuck = await asyncio.wait({leading, renewing}, timeout=self._lease.stop_timeout_s)
@@ -228,7 +231,12 @@ class LeaderElector:
             await asyncio.sleep(period_s * (1.0 + ACQUIRE_JITTER_FACTOR * self._rng.random()))
         self._heir = self._asked_by = ""
         self.is_leader = True
-        self.leading_since = asyncio.get_running_loop().time()
+        self.leading_since = self.acts_since = asyncio.get_running_loop().time()
+        if self._is_unsettled():
+            self.acts_since += self._lease.duration_s
+            _log.info(
+                "pools were led in other buckets: waiting for %d s until nobody does", self._lease.duration_s
+            )
         self.transitions += 1
         _log.info("leading as %s", self.identity)
 
@@ -245,6 +253,8 @@ class LeaderElector:
                 return
             if left_s < TIMER_RESOLUTION_S or await self._try_within(left_s) is _Try.OTHER:
                 break
+            if self._is_unsettled() and loop.time() >= self.acts_since:
+                self.buckets_before = self._candidacy.buckets  # and the next renewal says so
             asks, self._asked_by = self._asked_by, ""
             if asks not in {"", self.identity} and self._candidacy.gives(asks):
                 self._heir = asks
@@ -269,7 +279,7 @@ class LeaderElector:
 
     async def _try(self) -> _Try:
         """One try to get or renew the lease."""
-        self._began_at = asyncio.get_running_loop().time()
+        self._began_at = (asyncio.get_running_loop().time(), self._now())
         if self.still_leading() and self.leader_identity == self.identity:
             try:
                 await self._write(self._seen)
@@ -365,7 +375,8 @@ class LeaderElector:
         sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
         stamp = micro_time(sent_at_wall)
         self._stamps.append(stamp)
-        buckets_before = self.buckets_before if self.is_leader else self.buckets_said
+        if not self.is_leader:
+            self.buckets_before = 1 if is_new(self._seen) else self.buckets_said
         spec: dict[str, Any] = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": self._lease.duration_s,
@@ -384,7 +395,6 @@ class LeaderElector:
             self._stamps.remove(stamp)  # it has not been written, and never will be
             raise
         self.founded = self.founded or (current is not None and is_new(current) and not self._seen_held)
-        self.buckets_before = buckets_before
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s
@@ -410,12 +420,20 @@ class LeaderElector:
         return stored
 
     def _notes(self, spec: Obj) -> dict[str, str]:
-        """What else the Lease says. Released, it says in how many buckets we have led: others may lead by that still."""
-        buckets = self._candidacy.buckets
-        notes = {BUCKETS_ANNOTATION: str(buckets)} if buckets > 1 else {}
+        """What else the Lease says. Released, it says in how many buckets we have led: others may lead by that still.
+
+        Until nobody can lead any more by what it said before, it says a number that nobody leads by. Whoever takes it from us
+        then, or we ourselves after an answer that was lost, begin to wait anew.
+        """
+        buckets = 0 if self._is_unsettled() else self._candidacy.buckets
+        notes = {BUCKETS_ANNOTATION: str(buckets)} if buckets != 1 else {}
         if self._heir and not spec["holderIdentity"]:
             notes[PREFERRED_HOLDER_ANNOTATION] = self._heir
         return notes
+
+    def _is_unsettled(self) -> bool:
+        """Whether others may lead by what the Lease said before us. Who leads all pools leads them by this Lease alone."""
+        return self.buckets_before not in {1, self._candidacy.buckets}
 
     async def ask(self) -> None:
         """Ask the holder to give the Lease up for us. Raises ApiError: Conflict where it was just renewed."""
@@ -424,7 +442,7 @@ class LeaderElector:
         if text(found, "spec", "holderIdentity") in {"", self.identity}:
             return
         notes = {PREFERRED_HOLDER_ANNOTATION: self.identity}
-        if (said := buckets_said(found)) > 1:
+        if (said := buckets_said(found)) != 1:
             notes[BUCKETS_ANNOTATION] = str(said)
         await self._api.update(LEASES, lease.namespace, lease.name, annotated(found, notes))
 
@@ -432,9 +450,12 @@ class LeaderElector:
         """Give the lease up, so that the next one need not wait for it to run out (ReleaseOnCancel)."""
         try:
             async with asyncio.timeout(self._lease.duration_s - self._lease.renew_deadline_s):
-                if self._unanswered:
-                    # A write that was cancelled on its way may have arrived: the lease may be ours, or newer.
-                    self._observe(await self._api.get(LEASES, self._lease.namespace, self._lease.name))
+                if not self._unanswered:
+                    with suppress(Conflict):
+                        await self._put_released()
+                        return
+                # A write that was cancelled on its way may have arrived: the lease may be ours, or newer. Or somebody asks for it.
+                self._observe(await self._api.get(LEASES, self._lease.namespace, self._lease.name))
                 await self._put_released()
         except (ApiError, TimeoutError) as error:
             _log.warning("lease not released, it will run out: %r", error)

@@ -1,6 +1,7 @@
 """A Lease as we read and write it: which one, what its record says, and what annotations of ours on it mean.
 
-- ``vreplica.dev/buckets``: in how many parts the pools are led (``core.bucket``), on the Lease that all replicas share; absent for one;
+- ``vreplica.dev/buckets``: in how many parts the pools are led (``core.bucket``), on the Lease that all replicas share; absent
+  for one, and 0 while nobody but its holder may lead;
 - ``vreplica.dev/preferred-holder``: the replica that asks its holder for it, or that it was given up for.
 """
 

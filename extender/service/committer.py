@@ -63,7 +63,8 @@ class Committer:
         self._caches = caches
         self._clock = clock
         self._now = now
-        self._leads = leads
+        self.leads = leads
+        """Whether we may act for a pool, now."""
         self.alone: Callable[[str], bool] = lambda _pool: True
         """Whether nothing that another leader of a pool has sent can still be under way."""
         self.leads_since: Callable[[str], float] = lambda _pool: float("-inf")
@@ -103,7 +104,7 @@ class Committer:
             batch.published[key] = self._published(key, pool)
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
-                if not self._leads(pool):
+                if not self.leads(pool):
                     # Paused for longer than the lease lasts: somebody else decides by now.
                     batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
                     break
@@ -163,9 +164,11 @@ class Committer:
         downs: dict[str, dict[str, Share]] = {}
         pool = self._caches.state.pool(pool_key)
         for key, decision in batch.decisions.items():
+            # Asked for what has failed, too: it is what has vpods listed again.
+            doubtful = self.status_doubts.hold(key)
             if key in batch.failed or key in batch.stale:
                 continue
-            if self.status_doubts.hold(key):
+            if doubtful:
                 # What the status says is not known until it is seen again: its ledgers have to cover all it may say (I2).
                 batch.failed[key] = "what is published is in doubt"
                 continue

@@ -160,6 +160,16 @@ class _CacheListing(Generic[T]):
         return self._take(self._decoded, self._unread, resource_version)
 
 
+class CaughtUp:
+    """How often all that was written has been waited for; one at a ``turn``."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.begun = 0
+        self.done = 0
+        """Number of the last one that has come to its end."""
+
+
 class OwnVPods:
     """The cache of vpods as the reflector of VPods may see it: a list of them says nothing about foreign kinds."""
 
@@ -204,6 +214,7 @@ class Informers:
             reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools)),
         ]
         self._caches = caches
+        self._caught_up = CaughtUp()
         self.sources = ForeignSources(api, caches, rng=rng)
 
     @property
@@ -236,9 +247,18 @@ class Informers:
             await reflector.synced.wait()
 
     async def catch_up(self) -> None:
-        """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes."""
-        await self._reach_pods()
-        await self.list_published()
+        """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes.
+
+        Who waits while another one's is going on shares the next with all that wait: of many buckets, each wants one.
+        """
+        wanted = self._caught_up.begun + 1
+        async with self._caught_up.turn:
+            if self._caught_up.done >= wanted:
+                return
+            self._caught_up.begun += 1
+            await self._reach_pods()
+            await self.list_published()
+            self._caught_up.done = self._caught_up.begun
 
     async def list_vpods(self) -> None:
         """Wait until a list of vpods that is begun from now on is in the cache."""

@@ -5,8 +5,9 @@ pools. Everything about leading is asked for a pool. Whoever acts asks ``leads``
 
 **Replicas that count otherwise.** While a new number is rolled out, some replicas split the pools in one way and some in
 another. All compete for the first bucket's Lease, whatever the number; it says how its holder counts. The others' Leases
-are led by only while it says the same, as read less than a renew deadline ago; and who takes it from
-somebody who counted otherwise waits for a lease's duration. So no pool has two leaders.
+are led by only while it says the same, as read less than a renew deadline ago. Who takes it from somebody who counted
+otherwise says 0 on it, by which nobody leads, and waits for a lease's duration before it leads and says its own number. So no pool
+has two leaders.
 
 **Sharing.** Every replica competes for every bucket, so the first one has them all. One that carries less than another asks for
 a bucket of it (an annotation on its Lease); the holder stops its loops, gives the Lease up, and leaves it to who has
@@ -58,7 +59,8 @@ class Leadership:
         self._caches = caches
         self._never = config.mode is Mode.SHADOW
         self._total = election.buckets if election.leader_elect else 1
-        self._duration_s = election.lease_duration_s
+        self._now = now
+        self._lease_name = election.resource_name
         self._renew_deadline_s = election.renew_deadline_s
         self._always = False
         self._touched: dict[int, bool] = {}
@@ -126,7 +128,7 @@ class Leadership:
 
     def leads_since(self, pool: str) -> float:
         """The event loop's time at which leading it has begun, seconds."""
-        return self.electors[self._index(pool)].leading_since if self.electors else float("-inf")
+        return self.electors[self._index(pool)].acts_since if self.electors else float("-inf")
 
     def leader(self, pool: str) -> str:
         """Who leads a pool, as far as we know; "" for nobody."""
@@ -139,7 +141,7 @@ class Leadership:
         elector = self.electors[self._index(pool)]
         if self.founded(pool) and elector.transitions == 1:
             return True
-        return asyncio.get_running_loop().time() >= elector.leading_since + UNDER_WAY_S
+        return asyncio.get_running_loop().time() >= elector.acts_since + UNDER_WAY_S
 
     def founded(self, pool: str) -> bool:
         """Whether no other process has ever led it, so that nobody but us can have sent what we do not know.
@@ -156,6 +158,10 @@ class Leadership:
         # Of a later bucket's pools the Lease cannot tell: another number of buckets has had another one for them.
         index = self._index(pool)
         return not index and self.electors[0].founded and not self._touched.get(0, True)
+
+    def lease_name(self, bucket: Bucket) -> str:
+        """Of a bucket's Lease."""
+        return bucket.lease_name(self._lease_name)
 
     def describe(self) -> list[dict[str, object]]:
         """What ``/state.json`` says of each bucket's Lease."""
@@ -192,10 +198,8 @@ class Leadership:
             tasks.create_task(self._share(), name="bucket sharing")
 
     async def _lead(self, bucket: Bucket, lead: Lead) -> None:
-        if not bucket.index and (wait_s := self._settles_in_s()) > 0.0:
-            log.info(
-                "pools were led in %d buckets: waiting until nobody does", self.electors[0].buckets_before
-            )
+        elector = self.electors[bucket.index]
+        if (wait_s := elector.acts_since - asyncio.get_running_loop().time()) > 0.0:
             await asyncio.sleep(wait_s)
         await lead(bucket)
 
@@ -208,14 +212,8 @@ class Leadership:
             self._touched[bucket.index] = self._is_touched(bucket)
 
     def _leads_bucket(self, index: int) -> bool:
-        return self.electors[index].still_leading() and (index > 0 or self._settles_in_s() <= 0.0)
-
-    def _settles_in_s(self) -> float:
-        """Seconds until nobody leads any more who splits the pools as the holder of the first Lease before us did."""
-        first = self.electors[0]
-        if first.buckets_before in {1, self._total}:
-            return 0.0
-        return first.leading_since + self._duration_s - asyncio.get_running_loop().time()
+        elector = self.electors[index]
+        return elector.still_leading() and asyncio.get_running_loop().time() >= elector.acts_since
 
     def _index(self, pool: str) -> int:
         return bucket_of(pool, self._total) if self._total > 1 else 0
@@ -233,7 +231,8 @@ class Leadership:
         So loops have ended, too, before somebody who counts otherwise begins.
         """
         first = self.electors[0]
-        fresh = asyncio.get_running_loop().time() < first.read_at + self._renew_deadline_s
+        now = (asyncio.get_running_loop().time(), self._now())
+        fresh = all(at < read + self._renew_deadline_s for at, read in zip(now, first.read_at, strict=True))
         return fresh and first.buckets_said == self._total
 
     # -- sharing --------------------------------------------------------------------------------------------------

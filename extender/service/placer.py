@@ -83,6 +83,7 @@ class Placer:
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
+        self._forget_callers(bucket)
         for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
             self.activation.add_all(pool)
         running: set[str] = set()
@@ -178,8 +179,9 @@ class Placer:
         The vpod counts for its pool from now on; one that wants nothing and publishes nothing is forgotten. Raises
         NotCommitted: with nothing written, or a part that the next call finds.
         """
+        since = self._committer.leads_since(vpod.pool)
         async with self._lock(vpod.pool):
-            self._know(vpod)
+            self._know(vpod, since)
             pool = self._caches.state.pool(vpod.pool)
             allowed = self._caches.state.selects(vpod.pool, vpod)
             # Its caller has to publish a move, so what stands on a pod to be emptied moves when the caller asks.
@@ -196,7 +198,16 @@ class Placer:
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
 
-    def _know(self, vpod: VPod) -> None:
+    def _forget_callers(self, bucket: Bucket) -> None:
+        """What callers have asked of us before another led says nothing any more: ledgers do, until they ask again."""
+        for vpod in [vpod for vpod in self._callers.values() if bucket.has(vpod.pool)]:
+            del self._callers[vpod.key]
+            self._caches.state.vpod_changed(vpod, None)
+
+    def _know(self, vpod: VPod, since: float) -> None:
+        """``since``: as which leader it was asked of us; in between the caller may have asked another one."""
+        if not self._committer.leads(vpod.pool) or self._committer.leads_since(vpod.pool) != since:
+            raise NotCommitted(f"vpod {vpod.key} was not decided: this replica no longer leads")
         known = self._callers.get(vpod.key)
         if known is None and len(self._callers) >= CALLERS_VPODS_MAX:
             raise NotCommitted(f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known")

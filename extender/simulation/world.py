@@ -249,6 +249,7 @@ class World:
         self._processes: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
         """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
+        self._led_twice: set[str] = set()
         self._started = 0
         self._rivals_until = 0.0
         self._scheduler: asyncio.Task[None] | None = None
@@ -332,7 +333,20 @@ class World:
         self._scheduler = self._run(scheduler.run(), "kube-scheduler")
         self._tasks.append(self._scheduler)
 
+    def _check_leaders(self) -> None:
+        """A pool has one leader at the most, rivals aside."""
+        if self.two_lead():
+            return
+        for pool in self.pools:
+            key = f"{NS}/{pool}"
+            leaders = [r.name for r in self.replicas if not r.api.crashed and r.service.leadership.leads(key)]
+            if len(leaders) > 1 and key not in self._led_twice:
+                self._led_twice.add(key)
+                now = asyncio.get_running_loop().time()
+                self.problems.append(f"at {now:.3f} s: {key} is led by {' and '.join(leaders)}")
+
     def _on_change(self, kind: tuple[str, str], change: Change) -> None:
+        self._check_leaders()
         now = asyncio.get_running_loop().time()
         self._versions.append((now, change.version))
         if len(self._versions) > 2 * VERSIONS_KEPT:

@@ -7,6 +7,7 @@ _INFORMERS = "extender/service/informers.py"
 _LEADERSHIP = "extender/service/leadership.py"
 _TEST = "tests/kube/test_leader.py::"
 _SHARED = "tests/service/test_leadership.py::"
+_BUCKETS = "tests/service/test_buckets.py::"
 _INFORMED = "tests/service/test_informers.py::"
 _CATCHES_UP = "tests/service/test_taking_over.py::"
 
@@ -80,8 +81,8 @@ LEADING = (
     Mutant(
         "the lease is not released",
         _LEADER,
-        "                await self._put_released()\n",
-        "                pass\n",
+        "                        await self._put_released()\n                        return\n",
+        "                        return\n",
         "SIGTERM would leave nobody leading for 15 s",
         (f"{_TEST}test_a_cancelled_leader_stops_first_and_then_gives_the_lease_up",),
     ),
@@ -104,8 +105,8 @@ LEADING = (
     Mutant(
         "a lease that was perhaps written is not looked for",
         _LEADER,
-        "if self._unanswered:",
-        "if self._unanswered is None:",
+        "                if not self._unanswered:\n                    with suppress(Conflict):\n",
+        "                if self._stamps:\n                    with suppress(Conflict):\n",
         "a write cancelled on its way may have arrived: nobody would lead for 15 s",
         (f"{_TEST}test_cancelled_while_its_acquiring_write_is_on_the_way_it_gives_up_what_it_got",),
     ),
@@ -188,16 +189,16 @@ LEADING = (
     Mutant(
         "catching up does not list vpods",
         _INFORMERS,
-        "        await self._reach_pods()\n        await self.list_published()\n",
-        "        await self._reach_pods()\n",
+        "            await self._reach_pods()\n            await self.list_published()\n",
+        "            await self._reach_pods()\n",
         "stale read: statuses of the leader before",
         (f"{_CATCHES_UP}test_a_new_leader_waits_until_it_knows_what_was_published_before",),
     ),
     Mutant(
         "catching up does not wait for pods",
         _INFORMERS,
-        "        await self._reach_pods()\n        await self.list_published()\n",
-        "        await self.list_published()\n",
+        "            await self._reach_pods()\n            await self.list_published()\n",
+        "            await self.list_published()\n",
         "stale read: ledgers of the leader before",
         (f"{_CATCHES_UP}test_a_new_leader_waits_until_the_watch_of_pods_is_not_behind",),
     ),
@@ -238,11 +239,63 @@ LEADING = (
     ),
     Mutant(
         "who counts otherwise begins at once",
-        _LEADERSHIP,
-        "if first.buckets_before in {1, self._total}:",
-        "if first.buckets_before:",
+        _LEADER,
+        "            self.acts_since += self._lease.duration_s\n",
+        "",
         "those who count as before lead for some seconds more",
         (f"{_SHARED}test_who_cannot_read_how_others_count_stops_before_one_who_counts_otherwise_begins",),
+    ),
+    Mutant(
+        "who waits says its own number already",
+        _LEADER,
+        "buckets = 0 if self._is_unsettled() else self._candidacy.buckets",
+        "buckets = self._candidacy.buckets",
+        "those who count alike would lead at once by Leases of later buckets, and who follows would not wait",
+        (
+            f"{_SHARED}test_a_rollback_to_buckets_whose_leases_were_released_long_ago_gives_no_pool_two_leaders",
+            f"{_SHARED}test_who_counts_otherwise_waits_also_where_the_answer_to_its_first_write_was_lost",
+            f"{_SHARED}test_who_follows_one_that_ended_while_it_waited_waits_itself",
+        ),
+    ),
+    Mutant(
+        "what others may have under way is counted from the Lease alone",
+        _LEADERSHIP,
+        "return asyncio.get_running_loop().time() >= elector.acts_since + UNDER_WAY_S",
+        "return asyncio.get_running_loop().time() >= elector.leading_since + UNDER_WAY_S",
+        "who led by another number of buckets led until later (I2)",
+        (f"{_SHARED}test_who_led_by_another_number_may_have_something_under_way_for_as_long_as_any_leader",),
+    ),
+    Mutant(
+        "a question keeps a lease from being released",
+        _LEADER,
+        "                    with suppress(Conflict):\n                        await self._put_released()\n                        return\n",
+        "                    await self._put_released()\n                    return\n",
+        "its buckets would have no leader for 15 s",
+        (f"{_SHARED}test_who_ends_just_after_it_was_asked_for_a_bucket_releases_its_lease",),
+    ),
+    Mutant(
+        "what callers asked of us before another led is decided again",
+        "extender/service/placer.py",
+        "        self._forget_callers(bucket)\n",
+        "",
+        "ledgers would go below what the caller publishes by now (I2)",
+        (f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",),
+    ),
+    Mutant(
+        "what fails is not asked whether it is in doubt",
+        "extender/service/committer.py",
+        "doubtful = self.status_doubts.hold(key)",
+        "doubtful = key not in batch.failed and self.status_doubts.hold(key)",
+        "a silent watch would cost minutes",
+        (f"{_BUCKETS}test_a_status_that_is_refused_again_and_again_has_vpods_listed",),
+    ),
+    Mutant(
+        "every bucket waits for pods by itself",
+        "extender/service/informers.py",
+        "            if self._caught_up.done >= wanted:\n                return\n",
+        "",
+        "a replica that takes many would read all pods as often",
+        (f"{_BUCKETS}test_however_many_buckets_are_taken_at_once_pods_are_read_a_few_times",),
     ),
     Mutant(
         "a bucket is given to whoever asks",

@@ -38,7 +38,7 @@ COMMITTER = (
     Mutant(
         "writes without leading",
         _COMMITTER,
-        "if not self._leads(pool):",
+        "if not self.leads(pool):",
         "if not batch.decisions:",
         "a process that was paused for longer than its lease goes on writing",
         (f"{_TEST}test_who_no_longer_leads_writes_nothing_more",),
@@ -94,8 +94,8 @@ COMMITTER = (
     Mutant(
         "ledgers are lowered while the status is in doubt",
         _COMMITTER,
-        "if self.status_doubts.hold(key):",
-        "if not key:",
+        "            if doubtful:\n",
+        "            if not key:\n",
         "I2: the status may have been written after all",
         (f"{_PLACER}test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt",),
     ),

@@ -203,6 +203,7 @@ UNREACHED: Final = {
     ("binder.py", "await self._api.get(PODS"): READ_BACK,
     ("leader.py", "await self._api.get(LEASES, self._lease.namespace, self._lease.name)"): READ_BACK,
     ("informers.py", "await self.list_published()"): BEHIND,
+    ("informers.py", "self._caught_up.turn"): "many buckets that are taken at once, and a slow list",
     ("informers.py", "await self.list_vpods()"): BEHIND,
     ("informers.py", "await self.sources.catch_up()"): BEHIND,
     ("informers.py", "await self._pods.relist()"): BEHIND,

@@ -86,10 +86,12 @@ class Appointed(LeaderElector):
     def appoint(self, *, since: float) -> None:
         """Lead from now on, or as if since an earlier time of the loop."""
         self.is_leader, self.leading_since = True, since
+        self.acts_since = since
 
     def depose(self) -> None:
         """Lead no more; what was sent is under way all the same."""
         self.is_leader, self.leading_since = False, float("inf")
+        self.acts_since = float("inf")
 
 
 class AppointedLeadership(Leadership):
