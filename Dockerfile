@@ -3,7 +3,7 @@ FROM python:3.12-slim AS build
 WORKDIR /src
 COPY requirements/run.txt requirements/run.txt
 RUN python -m venv /opt/vreplica && /opt/vreplica/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY extender extender
 COPY webhook webhook
 COPY manifests manifests

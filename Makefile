@@ -69,8 +69,22 @@ soak: $(VENV)/stamp-test ## Hours with faults: nothing may grow (MINUTES=N, ARGS
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
 .PHONY: bench
-bench: $(VENV)/stamp-test ## Measure, each figure beside its peer (ONLY=engine,verbs SHORT=1 FORMAT=json)
-	@$(BIN)/python -m tests.bench --only "$(ONLY)" $(if $(SHORT),--short) --format $(or $(FORMAT),table)
+bench: $(VENV)/stamp-test $(if $(filter 1,$(WITH_COMPILED)),$(COMPILED)/stamp) ## Measure, each figure beside its peer (ONLY=engine,verbs SHORT=1 FORMAT=json WITH_COMPILED=1)
+	@$(if $(filter 1,$(WITH_COMPILED)),cd $(COMPILED) && ../../)$(BIN)/python -m tests.bench --only "$(ONLY)" $(if $(SHORT),--short) --format $(or $(FORMAT),table)
+
+# The same tree with the core compiled; whatever is run in it takes the extensions.
+COMPILED := build/compiled
+$(COMPILED)/stamp: $(VENV)/stamp-dev hatch_build.py $(shell find extender webhook tests manifests -name '*.py' -o -name '*.yaml')
+	@rm -rf $(COMPILED) && mkdir -p $(COMPILED)
+	@cp -r extender webhook $(COMPILED)/
+	@$(BIN)/python hatch_build.py $(COMPILED)
+	@cp -r tests manifests docs pyproject.toml hatch_build.py $(COMPILED)/
+	@touch $@
+
+.PHONY: compiled
+compiled: $(COMPILED)/stamp ## The core compiled by mypyc under build/compiled, held to the source (needs a C compiler)
+	@$(BIN)/python -m tests.compiled . $(COMPILED) $(ARGS)
+	@cd $(COMPILED) && CASES=$(abspath $(CASES)) ../../$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/core tests/service
 
 .PHONY: bench-guard
 bench-guard: $(VENV)/stamp-test ## Fail where a ratio is much worse than in tests/bench/baseline.json, twice in a row
@@ -97,7 +111,7 @@ image: ## The container image that the Deployments name (IMAGE=NAME; needs docke
 
 .PHONY: lock
 lock: ## Resolve dependencies anew into requirements/ (needs uv)
-	@for what in "run:--group build" "test:--group build --group test" "dev:--group build --group test --group lint"; do \
+	@for what in "run:--group build" "test:--group build --group test" "dev:--group build --group test --group lint --group compile"; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	    --no-header pyproject.toml $${what#*:} -o requirements/$${what%%:*}.txt; done
 
