@@ -84,7 +84,8 @@ $(COMPILED)/stamp: $(VENV)/stamp-dev hatch_build.py $(shell find extender webhoo
 .PHONY: compiled
 compiled: $(COMPILED)/stamp ## The core compiled by mypyc under build/compiled, held to the source (needs a C compiler)
 	@$(BIN)/python -m tests.compiled . $(COMPILED) $(ARGS)
-	@cd $(COMPILED) && CASES=$(abspath $(CASES)) ../../$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/core tests/service
+	@cd $(COMPILED) && ../../$(BIN)/python -m tests.conformance $(abspath $(CASES))
+	@cd $(COMPILED) && ../../$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/core tests/service
 
 .PHONY: bench-guard
 bench-guard: $(VENV)/stamp-test ## Fail where a ratio is much worse than in tests/bench/baseline.json, twice in a row
