@@ -250,6 +250,7 @@ class World:
         self.problems: list[str] = []
         """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
         self._led_twice: set[str] = set()
+        self._reapplied_until = 0.0
         self._started = 0
         self._rivals_until = 0.0
         self._scheduler: asyncio.Task[None] | None = None
@@ -335,7 +336,7 @@ class World:
 
     def _check_leaders(self) -> None:
         """A pool has one leader at the most, rivals aside."""
-        if self.two_lead():
+        if self.two_lead() or asyncio.get_running_loop().time() < self._reapplied_until:
             return
         for pool in self.pools:
             key = f"{NS}/{pool}"
@@ -427,6 +428,13 @@ class World:
         self._processes.append(replica.task)
         self.trace(f"{name} started{' as a rival' if replica.rival else ''}")
         return replica
+
+    def lease_reapplied(self) -> None:
+        """Somebody has deleted a Lease and applied it again.
+
+        Where its first holder has written nothing yet, one that starts just then takes it at once (docs/reliability.md).
+        """
+        self._reapplied_until = asyncio.get_running_loop().time() + LeaderElectionConfig().lease_duration_s
 
     def two_lead(self) -> bool:
         """Whether a rival is there, or may still have something under way: then I1 alone is promised."""

@@ -184,6 +184,7 @@ class Mischief:
             return False
         await self._scene.world.cluster.delete(LEASES, SYSTEM, lease)
         await self._scene.world.install_lease(lease)
+        self._scene.world.lease_reapplied()
         return True
 
     async def _start_rival(self) -> bool:
