@@ -60,6 +60,11 @@ class StatusDoubts:
 
         ``conflict``: it has not; something else has.
         """
+        latest = self._caches.vpods.latest(vpod.key)
+        if latest is None or latest.resource_version != vpod.resource_version:
+            # A newer version has come while it was under way: there is no doubt any more (seed 200003442).
+            self._caches.state.release(owner, pool, vpod.key)
+            return
         now = self._clock()
         tells_at = now if conflict else now + self._lasts_s
         known = self._doubts.get(vpod.key)

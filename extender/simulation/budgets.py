@@ -65,6 +65,7 @@ class Budgets:
         self._ledger_failed_at = circumstances.ledger_failed_at
         self._limits: dict[str, list[tuple[float, Limits]]] = {}
         self._periods: dict[tuple[str, str], _Periods] = {}
+        self._changed_at = -inf
         self._ahead: dict[str, tuple[float, float]] = {}
         """Actor -> by how much its clock is ahead, and since when it is known to be."""
 
@@ -76,6 +77,7 @@ class Budgets:
     def leader_changed(self) -> None:
         """Who leads from now on begins with a budget of its own."""
         self._periods.clear()
+        self._changed_at = self._clock()
 
     def wrote(self, actor: str) -> None:
         """It is there, and shows its clock."""
@@ -94,6 +96,9 @@ class Budgets:
             return []
         found = self._too_soon(actor, pool, old, new, limited)
         at, count = self._clock(), sum(move.vreplicas for move in limited)
+        if at - self._changed_at < self._lasts_s:
+            # Begun under the leadership before, perhaps, and only told now: nobody has it in this one's budget.
+            return found
         periods = self._periods.setdefault((actor, pool.name), _Periods(unsure=self._unsure()))
         if periods.unsure != self._unsure():
             # What was spent before this is not known to the leader either.

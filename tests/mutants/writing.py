@@ -100,6 +100,14 @@ COMMITTER = (
         (f"{_PLACER}test_a_ledger_covers_what_a_status_may_say_while_that_is_in_doubt",),
     ),
     Mutant(
+        "a doubt about a version that is over already",
+        "extender/service/status_doubts.py",
+        "if latest is None or latest.resource_version != vpod.resource_version:",
+        "if latest is None:",
+        "I4: what was decided for it stays reserved, and the vpod is placed by that",
+        (f"{_ORDER}test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt",),
+    ),
+    Mutant(
         "a doubt ends by itself",
         "extender/service/status_doubts.py",
         "        return doubt is not None\n",

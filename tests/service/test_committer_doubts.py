@@ -78,6 +78,13 @@ async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_pub
     assert (await world.published(), list(failed)) == ({}, ["tenant/a"])
 
 
+def knowing(*names: str) -> Caches:
+    caches = Caches()
+    for name in names:
+        caches.vpods.update(a_vpod(name, 3))
+    return caches
+
+
 class Lists:
     """Lists of vpods that are asked for, and are there when they are ``answered``."""
 
@@ -104,7 +111,7 @@ async def held(doubts: StatusDoubts) -> bool:
 
 async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long():
     clock = Clock()
-    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
     lists = Lists(doubts)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     clock.at = 29.0
@@ -120,7 +127,7 @@ async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once
 async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes():
     """Seed 161002421: the watch was silent for longer than the reservation; what was published lost its ledger."""
     clock = Clock()
-    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
     lists = Lists(doubts)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
     clock.at = 1.9
@@ -138,7 +145,7 @@ async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_lo
 
 async def test_conflict_after_conflict_does_not_put_the_list_off():
     clock = Clock()
-    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
     lists = Lists(doubts)
     for clock.at in (0.0, 1.0, 2.0):
         doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
@@ -147,7 +154,7 @@ async def test_conflict_after_conflict_does_not_put_the_list_off():
 
 async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it():
     clock = Clock()
-    doubts = StatusDoubts(Caches(), clock, lasts_s=30.0)
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
     lists = Lists(doubts)
     doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
     doubts.note(OWNER, POOL, a_vpod("b", 3), conflict=True)
@@ -157,6 +164,22 @@ async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it()
     clock.at = 31.0
     await lists.answered()
     assert (await held(doubts), doubts.hold("tenant/b")) == (True, False)
+
+
+@pytest.mark.parametrize("conflict", [True, False])
+def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt(conflict: bool):
+    """Seed 200003442: what was decided for the older one stayed reserved, and the vpod grew again elsewhere (I4)."""
+    caches = Caches()
+    caches.vpods.update(a_vpod("a", 1, uid="uid", resource_version="5"))
+    vpod = caches.vpods.latest("tenant/a")
+    assert vpod is not None
+    doubts = StatusDoubts(caches, lambda: 0.0, lasts_s=30.0)
+    pool = caches.state.pool(POOL)
+    pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
+    caches.vpods.update(a_vpod("a", 2, uid="uid", resource_version="6"))
+    doubts.note(OWNER, POOL, vpod, conflict=conflict)
+    assert not doubts.hold("tenant/a")
+    assert pool.placed_of("tenant/a") == {}
 
 
 def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
