@@ -72,10 +72,16 @@ class Reconciler:
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
     def _pod_changed(self, _old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if new is not None and self._needs_repair(new):
-            for bucket, wake in self._running.items():
-                if bucket.has(new.pool):
-                    wake.set()
+        if new is None:
+            return
+        broken = self._needs_repair(new)
+        if not broken and new.uid not in self._broken:
+            return
+        for bucket, wake in self._running.items():
+            if bucket.has(new.pool):
+                # Also where it is put right now, perhaps by the placer while our own repair fails: that is to be told.
+                wake.set()
+                if broken:
                     self._broken[new.uid] = new
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import VPODS, PatchType
+from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.kube.api import VPODS, Conflict, PatchType
 from extender.service.foreign_writes import ForeignWrites
 from extender.service.own_writes import OwnWrites
 from extender.service.queue import VPodQueues
@@ -68,3 +69,20 @@ async def test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_publis
     reconciler, _ = a_reconciler(world)
     await reconciler.reconcile()
     assert await world.ledger(0) == {"tenant/a": 3}
+
+
+async def test_a_pod_that_another_has_put_right_while_our_repair_failed_is_told_at_once():
+    """Seen on the real control plane: the placer was faster, and the event came with the next period, a minute later."""
+    world = await World.create()
+    await world.pod(0, node="node-0", slots=None)
+    await world.sync()
+    reconciler, _ = a_reconciler(world)
+    world.api.fail("patch", "pods", before=Conflict(409, "Conflict", "another was faster"))
+    running = asyncio.create_task(reconciler.run())
+    await asyncio.sleep(1)
+    await world.annotate(0, **{SLOTS_ANNOTATION: "20", PLACEMENTS_ANNOTATION: "{}"})
+    await world.sync("pods")
+    await asyncio.sleep(1)
+    assert 'repairs_total{kind="WebhookBypassed"} 1.0' in world.metrics.render().decode()
+    running.cancel()
+    await asyncio.wait({running})
