@@ -1,8 +1,9 @@
 """A ``State`` from ordinary manifests, for ``vreplica plan``: the same objects as a cluster has, read from files. Pure.
 
 What files usually leave out is filled in: a namespace is ``default``; a pod without our label belongs to the pool whose
-StatefulSet its name comes from; a node that no file shows is taken as healthy; a namespace without one has no labels
-but its name. Ledgers on pods count as reservations, exactly as in a cluster.
+StatefulSet its name comes from, and is controlled by that; a node that no file shows is taken as healthy; a namespace without one has no labels
+but its name. Ledgers on pods count as reservations, exactly as in a cluster. Objects of a kind that a pool declares as a
+source are its vpods; where several pools could have one, the first by name does.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +24,8 @@ from extender.core.model import (
 from extender.core.names import API_VERSION, POOL_LABEL, UNKNOWN_ZONE
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.reading import refuse_strange
+from extender.core.reading import labels_of, refuse_strange
+from extender.core.sources.translate import PlacementTranslator
 from extender.core.state import State
 
 Json = Mapping[str, object]
@@ -42,7 +44,10 @@ LIST_DEPTH_MAX: Final = 4
 
 @dataclass(slots=True)
 class Manifests:
-    """What was read, by kind. ``skipped``: ``kind name`` of what plays no part."""
+    """What was read, by kind. ``others``: what may be of a foreign kind that a pool declares, or plays no part.
+
+    ``lenient``: objects of foreign kinds that cannot be read are left out, and told in ``left_out``, as a service does.
+    """
 
     stateful_sets: list[StatefulSet] = field(default_factory=list)
     pods: list[Json] = field(default_factory=list)
@@ -50,7 +55,27 @@ class Manifests:
     namespaces: list[Namespace] = field(default_factory=list)
     pools: list[AdapterPool] = field(default_factory=list)
     vpods: list[VPod] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
+    others: list[Json] = field(default_factory=list)
+    lenient: bool = False
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def skipped(self) -> list[str]:
+        """``kind name`` of what plays no part."""
+        declared = self._declared_kinds()
+        return [
+            f"{decode.text(obj, 'kind')} {decode.text(obj, 'metadata', 'name')}"
+            for obj in self.others
+            if _kind_of(obj) not in declared
+        ]
+
+    def _declared(self) -> list[Json]:
+        """The objects of foreign kinds that a pool declares."""
+        declared = self._declared_kinds()
+        return [obj for obj in self.others if _kind_of(obj) in declared]
+
+    def _declared_kinds(self) -> set[tuple[str, str]]:
+        return {(source.group, source.kind) for pool in self.pools for source in pool.sources}
 
     def add(self, document: object, source: str) -> None:
         """Read one document, or all items of a List. Raises InvalidObject, which names ``source`` or the object."""
@@ -60,7 +85,7 @@ class Manifests:
     def _add_object(self, obj: Json, source: str) -> None:
         kind, name = decode.text(obj, "kind"), decode.text(obj, "metadata", "name")
         if KINDS.get(kind) != decode.text(obj, "apiVersion"):
-            self.skipped.append(f"{kind} {name}")
+            self.others.append(obj)
             return
         if not name:
             raise InvalidObject(source, "metadata.name", f"is required for a {kind}")
@@ -87,6 +112,8 @@ class Manifests:
         for obj in self.pods:
             pod = decode.pod_from(obj)
             by_name = owners.get(object_key(pod.namespace, pod.name.rpartition("-")[0]))
+            if by_name is not None and not pod.owner:
+                pod = replace(pod, owner=pod.name.rpartition("-")[0])
             if decode.text(obj, "metadata", "labels", POOL_LABEL):
                 yield pod
             elif by_name is not None:
@@ -110,7 +137,8 @@ class Manifests:
         for node in [*self.nodes, *(Node(name=name, zone=UNKNOWN_ZONE) for name in unseen)]:
             state.node_changed(None, node)
         known = {namespace.name for namespace in self.namespaces}
-        tenants = sorted({vpod.namespace for vpod in self.vpods} - known)
+        foreign = {decode.text(_with_namespace(obj), "metadata", "namespace") for obj in self._declared()}
+        tenants = sorted(({vpod.namespace for vpod in self.vpods} | foreign) - known)
         implied = [Namespace(name=name, labels={"kubernetes.io/metadata.name": name}) for name in tenants]
         for namespace in [*self.namespaces, *implied]:
             state.namespace_changed(None, namespace)
@@ -120,9 +148,40 @@ class Manifests:
             state.adapter_pool_changed(None, pool)
         for pod in pods:
             state.pod_changed(None, pod)
-        for vpod in self.vpods:
+        for vpod in [*self.vpods, *self._foreign_vpods(state)]:
             state.vpod_changed(None, vpod)
         return state
+
+    def _foreign_vpods(self, state: State) -> Iterator[VPod]:
+        """Objects of the kinds that pools declare, each of the first pool that selects it and its namespace."""
+        seen: set[str] = set()
+        for pool in sorted(self.pools, key=lambda pool: pool.key):
+            for source in pool.sources:
+                translator = PlacementTranslator(source)
+                for obj in self._declared():
+                    labels = labels_of(decode.mapping(obj, "metadata", "labels"))
+                    if _kind_of(obj) != (source.group, source.kind) or not source.selector.matches(labels):
+                        continue
+                    vpod = self._translated(translator, obj, pool.key)
+                    if vpod is not None and vpod.key not in seen and state.allows(pool, vpod.namespace):
+                        seen.add(vpod.key)
+                        yield vpod
+
+    def _translated(self, translator: PlacementTranslator, obj: Json, pool: str) -> VPod | None:
+        try:
+            refuse_strange(obj, translator.source.kind)
+            return translator.to_vpod(_with_namespace(obj), pool)
+        except InvalidObject as error:
+            if not self.lenient:
+                raise
+            self.left_out.append(str(error))
+            return None
+
+
+def _kind_of(obj: Json) -> tuple[str, str]:
+    """Group and kind."""
+    group, slash, _ = decode.text(obj, "apiVersion").partition("/")
+    return (group if slash else "", decode.text(obj, "kind"))
 
 
 def _items(document: object, source: str, depth: int) -> Iterator[Json]:

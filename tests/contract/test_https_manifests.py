@@ -18,7 +18,14 @@ def document(path: Path) -> Any:
     return found
 
 
-DEPLOYMENT = document(COMPONENT / "deployment.yaml")["spec"]["template"]["spec"]
+def patch(kind: str) -> Any:
+    """What the component changes of the base's object of that kind."""
+    patches = yaml.safe_load_all((COMPONENT / "patches.yaml").read_text())
+    [found] = [obj for obj in patches if obj["kind"] == kind]
+    return found
+
+
+DEPLOYMENT = patch("Deployment")["spec"]["template"]["spec"]
 [EXTENDER] = [each for each in DEPLOYMENT["containers"] if each["name"] == "extender"]
 [HTTPS] = document(MANIFESTS / "kube-scheduler" / "config-https.yaml")["extenders"]
 
@@ -40,10 +47,11 @@ def test_certificates_are_where_the_secret_is_mounted():
     told = (COMPONENT / "kustomization.yaml").read_text()
     assert volume["secret"]["secretName"] in told
     assert all(f"--from-file={Path(name).name}" in told for name in files)
+    assert {item["path"] for item in volume["secret"]["items"]} == {Path(name).name for name in files}
 
 
 def test_kube_scheduler_calls_the_name_and_port_that_the_service_has():
-    service = document(COMPONENT / "service.yaml")
+    service = patch("Service")
     metadata = service["metadata"]
     [port] = [each for each in service["spec"]["ports"] if "$patch" not in each]
     host = f"{metadata['name']}.{metadata['namespace']}.svc"
@@ -73,6 +81,7 @@ def test_probes_ask_where_no_client_certificate_is_needed():
 
 
 def test_it_stops_within_the_pods_grace():
-    base = next(yaml.safe_load_all((MANIFESTS / "base" / "scheduler.yaml").read_text()))
+    objects = yaml.safe_load_all((MANIFESTS / "base" / "scheduler.yaml").read_text())
+    [base] = [obj for obj in objects if obj["kind"] == "Deployment"]
     grace_s = base["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert CONFIG.server.shutdown_delay_s + 10 + 2 < grace_s, "delay, drain, events"

@@ -108,3 +108,53 @@ def test_an_error_names_the_source_where_the_object_has_no_name():
     with pytest.raises(InvalidObject) as caught:
         read({**POOL, "metadata": {}})
     assert (caught.value.subject, caught.value.field) == ("f.yaml", "metadata.name")
+
+
+STREAMS = {
+    "group": "example.dev",
+    "version": "v1",
+    "resource": "streams",
+    "kind": "Stream",
+    "paths": {"vreplicas": "spec.parallelism", "placements": "status.placements"},
+}
+
+
+def a_stream(name: str, wanted: object = 3, **metadata: object) -> dict[str, object]:
+    return {
+        "apiVersion": "example.dev/v1",
+        "kind": "Stream",
+        "metadata": {"name": name, "namespace": "t", **metadata},
+        "spec": {"parallelism": wanted},
+    }
+
+
+def a_pool_of_streams(name: str = "d", **source: object) -> dict[str, object]:
+    spec = {"statefulSet": "d-set", "slotsPerPod": 4, "sources": [{**STREAMS, **source}]}
+    return {**POOL, "metadata": {"name": name}, "spec": spec}
+
+
+def test_an_object_of_a_kind_that_a_pool_declares_is_a_vpod_of_it():
+    # The object comes first: files have any order.
+    manifests = read(a_stream("a"), a_pool_of_streams())
+    assert manifests.skipped == []
+    assert manifests.state().pool("default/d").vpods["t/a@stream.example.dev"].vreplicas == 3
+
+
+def test_of_two_pools_the_first_has_it():
+    state = read(a_pool_of_streams("e"), a_pool_of_streams("d"), a_stream("a")).state()
+    assert (len(state.pool("default/d").vpods), len(state.pool("default/e").vpods)) == (1, 0)
+
+
+def test_only_objects_with_the_labels_that_are_asked_for():
+    pool = a_pool_of_streams(labelSelector={"matchLabels": {"tier": "gold"}})
+    manifests = read(pool, a_stream("a"), a_stream("b", labels={"tier": "gold"}))
+    assert list(manifests.state().pool("default/d").vpods) == ["t/b@stream.example.dev"]
+
+
+def test_one_that_cannot_be_read_is_an_error_in_a_file_and_left_out_of_a_cluster():
+    manifests = read(a_pool_of_streams(), a_stream("a", "many"), a_stream("b"))
+    with pytest.raises(InvalidObject, match=r"Stream t/a: spec\.parallelism"):
+        manifests.state()
+    manifests.lenient = True
+    assert list(manifests.state().pool("default/d").vpods) == ["t/b@stream.example.dev"]
+    assert len(manifests.left_out) == 1

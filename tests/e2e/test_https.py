@@ -1,5 +1,6 @@
 """kube-scheduler calls the extender over HTTPS with the shipped config-https.yaml, as the cluster's own would."""
 
+import shutil
 import ssl
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import yaml
 from tests.e2e.backend import Backend
 from tests.e2e.objects import MANIFESTS, extender_at, load, write_json
 from tests.e2e.processes import VENV_BIN, Probe, free_port
+from tests.e2e.real import RealBackend
 from tests.e2e.replica import Replica
 from tests.e2e.scenario import SLOTS_PER_POD, System
+from tests.e2e.waiting import NotYet, eventually
 from tests.service.authority import Authority, client_context
 
 CONFIG = MANIFESTS / "kube-scheduler" / "config-https.yaml"
@@ -47,6 +50,8 @@ class HttpsSystem(System):
         super().__init__(backend, directory)
         self.authority = Authority(directory, "extender-ca")
         self.service_url = f"https://127.0.0.1:{free_port()}"
+        self.clients_trusted = directory / "clients-trusted.crt"
+        self.clients_trusted.write_bytes(self.authority.pem)
         self.client = self.authority.issue(CLIENT_NAME)
         self.tls = client_context(self.authority, self.client)
 
@@ -72,7 +77,7 @@ class HttpsSystem(System):
             "tls": {
                 "certFile": certificate,
                 "keyFile": key,
-                "clientCAFile": str(self.authority.file),
+                "clientCAFile": str(self.clients_trusted),
                 "allowedClients": [CLIENT_NAME],
             },
         }
@@ -108,6 +113,55 @@ async def test_pods_are_bound_with_their_vreplicas_over_https_and_strangers_are_
         await system.want(tenant, "source-0", 8 + SLOTS_PER_POD)
         await system.settled(pods=3)
         assert (await system.requests())["bind"] >= 3
+
+
+async def test_kube_schedulers_client_certificate_and_its_ca_are_replaced_without_restarting_it(
+    real: RealBackend, tmp_path: Path
+):
+    """It reads its certificate anew for each connection, and what it had is trusted no more once its CA is taken away."""
+    async with HttpsSystem(real, tmp_path) as system:
+        await real.add_nodes(3)
+        await system.pool()
+        tenant = await system.vpods(5, 8)
+        await system.settled(pods=2)
+        old = client_context(system.authority, system.client)
+        other = tmp_path / "other"
+        other.mkdir()
+        authority = Authority(other, "other-ca")
+        certificate = authority.issue(CLIENT_NAME)
+        system.clients_trusted.write_bytes(system.authority.pem + authority.pem)
+        # Its connection ends with the service; the next one is made with the new certificate.
+        assert system.service.process is not None
+        await system.service.process.kill()
+        for new, file in zip(certificate, system.client, strict=True):
+            shutil.copy(new, file)
+        system.tls = client_context(system.authority, certificate)
+        assert isinstance(system.service, TlsReplica)
+        system.service.tls = system.tls
+        await system.start(system.service)
+        assert await _is_served(system, old)
+        system.clients_trusted.write_bytes(authority.pem)
+        await eventually(lambda: _is_refused(system, old), 20.0, "the old CA is trusted no more")
+        await system.want(tenant, "source-0", 8 + SLOTS_PER_POD)
+        await system.settled(pods=3)
+        assert (await system.requests())["bind"] >= 1
+
+
+async def _is_served(system: HttpsSystem, tls: ssl.SSLContext) -> bool:
+    try:
+        async with (
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+            session.get(f"{system.service_url}/livez", ssl=tls) as reply,
+        ):
+            return reply.status == 200
+    except aiohttp.ClientError:
+        return False
+
+
+async def _is_refused(system: HttpsSystem, tls: ssl.SSLContext) -> bool:
+    if await _is_served(system, tls):
+        raise NotYet("still served")
+    return True
 
 
 async def _strangers(system: HttpsSystem) -> None:

@@ -26,7 +26,7 @@ def granted(account: str) -> set[Right]:
     for obj in objects:
         if any(subject["name"] == account for subject in obj.get("subjects", [])):
             role = roles.get((obj["roleRef"]["kind"], obj["roleRef"]["name"]))
-            rights |= set(_rights(role["rules"])) if role else set()
+            rights |= set(_rights(role.get("rules", ()))) if role else set()
     return rights
 
 

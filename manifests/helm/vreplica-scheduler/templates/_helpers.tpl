@@ -1,0 +1,223 @@
+{{/* On every object. What only a Helm release has (instance, chart, managed-by) is left out of the kustomize base. */}}
+{{- define "vreplica.labels" -}}
+app.kubernetes.io/part-of: vreplica-scheduler
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") | quote }}
+{{- end -}}
+
+{{/* "true" where the service writes; "" in shadow mode, where it needs to read only. */}}
+{{- define "vreplica.active" -}}
+{{- if ne .Values.config.mode "shadow" }}true{{ end -}}
+{{- end -}}
+
+{{/* Where the kube-scheduler is that calls the extender: sidecar, deployment, existing; none in shadow mode. */}}
+{{- define "vreplica.schedulerMode" -}}
+{{- if include "vreplica.active" . }}{{ .Values.kubeScheduler.mode }}{{ else }}none{{ end -}}
+{{- end -}}
+
+{{/* "true" where the extender listens beyond loopback, with TLS both ways. */}}
+{{- define "vreplica.https" -}}
+{{- if has (include "vreplica.schedulerMode" .) (list "deployment" "existing") }}true{{ end -}}
+{{- end -}}
+
+{{/* "true" where the webhook runs. */}}
+{{- define "vreplica.webhook" -}}
+{{- if and .Values.webhook.enabled (include "vreplica.active" .) }}true{{ end -}}
+{{- end -}}
+
+{{/* The Secret with the webhook's certificate: its own, or cert-manager's, which must not be taken for each other. */}}
+{{- define "vreplica.webhookSecret" -}}
+{{- .Values.certManager.enabled | ternary "vreplica-webhook-tls" "vreplica-webhook-certificate" -}}
+{{- end -}}
+
+{{/* An image from .repository, .tag or .digest, and a tag to fall back on: (dict "image" .. "tag" ..). */}}
+{{- define "vreplica.image" -}}
+{{- if .image.digest -}}
+{{ printf "%s@%s" .image.repository .image.digest }}
+{{- else -}}
+{{ printf "%s:%s" .image.repository (.image.tag | default .tag) }}
+{{- end -}}
+{{- end -}}
+
+{{/* kube-scheduler as old as the cluster: v1.33.4 of v1.33.4-eks-1234 or v1.33.4-gke.100. */}}
+{{- define "vreplica.kubeSchedulerImage" -}}
+{{- $tag := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
+{{- include "vreplica.image" (dict "image" .Values.kubeScheduler.image "tag" $tag) -}}
+{{- end -}}
+
+{{/* The whole VReplicaSchedulerConfiguration: the user's part, and what follows from the rest of the values. */}}
+{{- define "vreplica.config" -}}
+{{- $config := deepCopy .Values.config -}}
+{{- $_ := set $config "apiVersion" "config.vreplica.dev/v1alpha1" -}}
+{{- $_ := set $config "kind" "VReplicaSchedulerConfiguration" -}}
+{{- $server := $config.server | default dict -}}
+{{- $_ := set $server "port" 10261 -}}
+{{- if include "vreplica.https" . -}}
+{{- $_ := set $server "host" "0.0.0.0" -}}
+{{- $_ := set $server "healthPort" 10262 -}}
+{{- if not (hasKey $server "shutdownDelaySeconds") }}{{ $_ := set $server "shutdownDelaySeconds" 5 }}{{ end -}}
+{{- $tls := dict "certFile" "/etc/vreplica-tls/tls.crt" "keyFile" "/etc/vreplica-tls/tls.key" "clientCAFile" "/etc/vreplica-tls/client-ca.crt" -}}
+{{- $_ := set $tls "allowedClients" .Values.extender.tls.allowedClients -}}
+{{- $_ := set $server "tls" $tls -}}
+{{- else -}}
+{{- $_ := set $server "host" "127.0.0.1" -}}
+{{- end -}}
+{{- if .Values.metrics.enabled -}}
+{{- $_ := set $server "healthPort" 10262 -}}
+{{- $_ := set $server "healthHost" "0.0.0.0" -}}
+{{- end -}}
+{{- $_ := set $config "server" $server -}}
+{{- $election := deepCopy $config.leaderElection -}}
+{{- $_ := set $election "resourceNamespace" .Release.Namespace -}}
+{{- $_ := set $election "resourceName" "vreplica-scheduler" -}}
+{{- $_ := set $config "leaderElection" $election -}}
+{{- range $name := list "profiles" "schedulerNames" "filter" "logging" }}
+{{- if not (get $config $name) }}{{ $_ := unset $config $name }}{{ end -}}
+{{- end -}}
+{{- toYaml $config -}}
+{{- end -}}
+
+{{/* A probe of the extender: (dict "port" .. "path" .. "metrics" ..). exec where the kubelet cannot reach the pod's loopback. */}}
+{{- define "vreplica.probe" -}}
+{{- if .metrics -}}
+httpGet: {path: {{ .path }}, port: http-metrics}
+{{- else -}}
+exec:
+  command:
+    - python3
+    - -I
+    - -c
+    - |
+      import http.client, sys
+      c = http.client.HTTPConnection("127.0.0.1", {{ .port }}, timeout=4)
+      c.request("GET", "{{ .path }}")
+      sys.exit(c.getresponse().status != 200)
+{{- end -}}
+{{- end -}}
+
+{{/* What the pod security standard "restricted" asks of a pod. */}}
+{{- define "vreplica.podSecurityContext" -}}
+runAsNonRoot: true
+{{- range $name := list "runAsUser" "runAsGroup" "fsGroup" }}
+{{- with get $.Values.identity $name }}
+{{ $name }}: {{ int . }}
+{{- end }}
+{{- end }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{/* The same of a container, with nothing to write to but what is mounted. */}}
+{{- define "vreplica.securityContext" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* Where pods may run and how they spread: (dict "name" app name, "values" the workload's part, "root" $). */}}
+{{- define "vreplica.placement" -}}
+{{- $selector := dict "matchLabels" (dict "app.kubernetes.io/name" .name) -}}
+{{- with .root.Values.priorityClass }}
+{{- if .name }}
+priorityClassName: {{ .name }}
+{{- end }}
+{{- end }}
+{{- with .root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .values.topologySpreadConstraints }}
+topologySpreadConstraints:
+  {{- range . }}
+  {{- $constraint := deepCopy . }}
+  {{- if not (hasKey $constraint "labelSelector") }}{{ $_ := set $constraint "labelSelector" $selector }}{{ end }}
+  - {{ toYaml $constraint | nindent 4 | trim }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* A PodDisruptionBudget, where there is more than one: (dict "name" .. "values" .. "root" $). */}}
+{{- define "vreplica.budget" -}}
+{{- if gt (int .values.replicas) 1 }}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .name }}
+  namespace: {{ .root.Release.Namespace }}
+  labels:
+    {{- include "vreplica.labels" .root | nindent 4 }}
+spec:
+  minAvailable: 1
+  unhealthyPodEvictionPolicy: AlwaysAllow
+  selector:
+    matchLabels:
+      app.kubernetes.io/name: {{ .name }}
+{{- end }}
+{{- end -}}
+
+{{/* The container kube-scheduler, beside the extender or alone. */}}
+{{- define "vreplica.kubeSchedulerContainer" -}}
+- name: kube-scheduler
+  image: {{ include "vreplica.kubeSchedulerImage" . }}
+  imagePullPolicy: {{ .Values.kubeScheduler.image.pullPolicy }}
+  command:
+    - kube-scheduler
+    - --config=/etc/kube-scheduler/config.yaml
+    - --authentication-kubeconfig=/etc/kube-scheduler/kubeconfig.yaml
+    - --authorization-kubeconfig=/etc/kube-scheduler/kubeconfig.yaml
+    - --secure-port=10259
+  ports:
+    - {name: https-metrics, containerPort: 10259, protocol: TCP}
+  startupProbe:
+    httpGet: {path: /livez, port: https-metrics, scheme: HTTPS}
+    periodSeconds: 2
+    timeoutSeconds: 5
+    failureThreshold: 30
+  livenessProbe:
+    httpGet: {path: /livez, port: https-metrics, scheme: HTTPS}
+    periodSeconds: 10
+    timeoutSeconds: 15
+    failureThreshold: 8
+  readinessProbe:
+    httpGet: {path: /readyz, port: https-metrics, scheme: HTTPS}
+    periodSeconds: 10
+    timeoutSeconds: 5
+  resources:
+    {{- toYaml .Values.kubeScheduler.resources | nindent 4 }}
+  securityContext:
+    {{- include "vreplica.securityContext" . | nindent 4 }}
+  volumeMounts:
+    - {name: kube-scheduler-config, mountPath: /etc/kube-scheduler, readOnly: true}
+    {{- if eq (include "vreplica.schedulerMode" .) "sidecar" }}
+    - {name: kube-scheduler-token, mountPath: /etc/kube-scheduler-token, readOnly: true}
+    {{- else }}
+    - {name: kube-scheduler-tls, mountPath: /etc/kube-scheduler-tls, readOnly: true}
+    {{- end }}
+{{- end -}}
+
+{{/* Annotations of a pod template: the user's, and what has pods replaced when a file of theirs changes:
+     (dict "values" .. "root" $ "files" (list template names)). */}}
+{{- define "vreplica.podAnnotations" -}}
+{{- $root := .root -}}
+{{- $text := "" -}}
+{{- range .files }}{{ $text = print $text (include (print $root.Template.BasePath "/" .) $root) }}{{ end -}}
+checksum/config: {{ sha256sum $text }}
+{{- with .values.podAnnotations }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
