@@ -1,30 +1,35 @@
-"""Where the certificates are kept, how several replicas agree on them, and how they get into the TLS server.
+"""The certificate that the webhook serves, as one of two kinds: its own authority's, or what is in files.
 
-Every replica runs the same loop and none is special: load the stored bundle, ask ``x509.renewal_of`` whether it will
-do, and if not store a better one under the condition that nobody else has stored one meanwhile. Who loses that race
-loads the winner's. So all replicas serve certificates of the same authority, whoever made it, and the caBundle in the
-webhook configurations is right for all of them.
+``CertificateManager`` is the first kind. Every replica runs the same loop and none is special: load the stored bundle, ask
+``webhook.rotation`` for the next step, store its result under the condition that nobody else has stored one meanwhile, and
+look again until no step is left. Who loses that race loads the winner's. So all replicas serve certificates of authorities
+of one bundle, and the caBundle in the webhook configurations, which is that bundle's ``ca.crt``, is right for all of them.
 
-A TLS context is loaded again in place: connections that exist go on, new ones get the new certificate.
+``FileCertificates`` is the second: cert-manager or a person renews the files, and we only notice.
+
+Either way a new certificate is a new TLS context behind the one that the server has (``extender.kube.serving_tls``):
+connections and handshakes that have begun go on.
 """
 
 import asyncio
-import base64
-import contextlib
-import fcntl
-import hashlib
 import logging
-import os
 import ssl
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from extender.core.errors import VReplicaError
-from extender.kube.api import SECRETS, AlreadyExists, Api, Conflict, NotFound, Obj
-from webhook.x509 import FILE_NAMES, Bundle, renewal_of
+from extender.kube.serving_tls import (
+    RELOAD_PERIOD_S,
+    CertificateFiles,
+    ServingCertificate,
+    SwitchedContext,
+    server_context,
+)
+from webhook.rotation import STEPS_MAX, Bundle, is_usable, next_step
+from webhook.stores import CertificateStore
+from webhook.x509 import served_form
 
 _log: Final = logging.getLogger(__name__)
 RACES_MAX: Final = 8
@@ -32,182 +37,155 @@ RACES_MAX: Final = 8
 
 
 class CertificateError(VReplicaError):
-    """There is no usable certificate, and why."""
+    """There is no usable certificate, or it could not be renewed, and why."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What a store holds. ``version`` is what a save is compared with; "" means nothing is stored at all."""
+class Certificates(Protocol):
+    """What the server and the upkeep need; called by one task."""
 
-    bundle: Bundle | None
-    version: str
-
-
-class CertificateStore(Protocol):
-    """Holds one bundle, shared by all replicas. Called by one task of each replica, once a minute."""
-
-    async def load(self) -> Stored:
-        """What is stored; bundle None where there is nothing or not all of it."""
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For the server; always the same one, usable once ``served_pem`` is not empty."""
         ...
 
-    async def save(self, bundle: Bundle, version: str) -> bool:
-        """Store, if ``version`` is still what is stored; False, and nothing changed, if it is not."""
+    @property
+    def served_pem(self) -> bytes:
+        """The certificate in use, with what links it to its authority; b"" before there is one."""
         ...
 
+    def expiry(self) -> Mapping[str, float]:
+        """When what is in use ends, epoch seconds, by what it is for."""
+        ...
 
-class DirectoryStore:
-    """Four files in a directory. An advisory lock makes load and save whole for processes on this machine."""
+    async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:
+        """Renew what is due, and use what is new. The bundle whose authorities belong into every caBundle; None: not ours to say.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-
-    async def load(self) -> Stored:
-        """Raises OSError where the directory cannot be made or read."""
-        return await asyncio.to_thread(self._load)
-
-    async def save(self, bundle: Bundle, version: str) -> bool:
-        """Raises OSError where the directory cannot be written."""
-        return await asyncio.to_thread(self._save, bundle, version)
-
-    def _load(self) -> Stored:
-        with self._locked():
-            return self._read()
-
-    def _save(self, bundle: Bundle, version: str) -> bool:
-        with self._locked():
-            if self._read().version != version:
-                return False
-            for name, content in bundle.files().items():
-                self._write(name, content)
-            return True
-
-    def _read(self) -> Stored:
-        files = {name: path.read_bytes() for name in FILE_NAMES if (path := self._directory / name).exists()}
-        if not files:
-            return Stored(None, "")
-        digest = hashlib.sha256(b"\0".join(name.encode() + files.get(name, b"") for name in FILE_NAMES))
-        return Stored(Bundle.from_files(files), digest.hexdigest())
-
-    def _write(self, name: str, content: bytes) -> None:
-        # Replaced in one step: a crash in between leaves whole files that do not go together, which is noticed.
-        handle, temporary = tempfile.mkstemp(dir=self._directory, prefix=f".{name}-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-            Path(temporary).chmod(0o644 if name.endswith(".crt") else 0o600)
-            Path(temporary).replace(self._directory / name)
-        except OSError:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with (self._directory / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-
-class SecretStore:
-    """Four keys of a Secret; created and updated optimistically. RBAC: get, create, update of that one Secret."""
-
-    def __init__(self, api: Api, namespace: str, name: str) -> None:
-        self._api = api
-        self._namespace = namespace
-        self._name = name
-        self._type = "kubernetes.io/tls"
-
-    async def load(self) -> Stored:
-        """Raises ApiError, except where there is no Secret: that is nothing stored."""
-        try:
-            secret = await self._api.get(SECRETS, self._namespace, self._name)
-        except NotFound:
-            return Stored(None, "")
-        self._type = str(secret.get("type") or "Opaque")  # immutable: what a person chose has to stay
-        return Stored(
-            Bundle.from_files(_decoded(secret.get("data"))), str(secret["metadata"]["resourceVersion"])
-        )
-
-    async def save(self, bundle: Bundle, version: str) -> bool:
-        """Raises ApiError, except where another replica was faster: that is False."""
-        secret: Obj = {
-            "apiVersion": SECRETS.api_version,
-            "kind": SECRETS.kind,
-            "metadata": {
-                "namespace": self._namespace,
-                "name": self._name,
-                "labels": {"app.kubernetes.io/name": "vreplica-webhook"},
-            },
-            "type": self._type,
-            "data": {name: base64.b64encode(content).decode() for name, content in bundle.files().items()},
-        }
-        try:
-            if version:
-                secret["metadata"]["resourceVersion"] = version
-                await self._api.update(SECRETS, self._namespace, self._name, secret)
-            else:
-                await self._api.create(SECRETS, self._namespace, secret)
-        except (AlreadyExists, Conflict, NotFound) as error:
-            _log.info("Secret %s/%s was written by another replica: %s", self._namespace, self._name, error)
-            return False
-        return True
-
-
-def _decoded(data: object) -> Mapping[str, bytes]:
-    """The keys of a Secret that are base64; a person may have put anything there."""
-    decoded: dict[str, bytes] = {}
-    for name, value in data.items() if isinstance(data, dict) else ():
-        with contextlib.suppress(ValueError, TypeError):
-            decoded[str(name)] = base64.b64decode(value, validate=True)
-    return decoded
+        ``published``: fingerprints of authorities that may sign by now. Raises ApiError, CertificateError, OSError; the
+        certificate in use stays in use then.
+        """
+        ...
 
 
 class CertificateManager:
-    """Keeps a bundle good and a server's TLS context loaded with it. ``now`` is wall-clock time, epoch seconds."""
+    """Keeps a bundle good. ``now`` is wall-clock time, epoch seconds; ``early`` is this replica's share of the jitter, 0 to 1."""
 
-    def __init__(self, store: CertificateStore, hosts: Sequence[str], *, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        store: CertificateStore,
+        hosts: Sequence[str],
+        *,
+        now: Callable[[], float],
+        early: float = 0.0,
+    ) -> None:
         self._store = store
         self._hosts = tuple(hosts)
         self._now = now
+        self._early = early
         self._current: Bundle | None = None
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        """For the server; usable once ``ensure`` has returned."""
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._switch = SwitchedContext()
 
     @property
-    def not_after(self) -> float:
-        """When the certificate in use ends, epoch seconds; 0 before there is one."""
-        return 0.0 if self._current is None else self._current.not_after()
+    def context(self) -> ssl.SSLContext:
+        """See ``Certificates``."""
+        return self._switch.front
 
-    async def ensure(self) -> Bundle:
-        """Load or make the bundle, and use it. Call it again from time to time: that is the rotation.
+    @property
+    def served_pem(self) -> bytes:
+        """See ``Certificates``."""
+        return b"" if self._current is None else self._current.cert_pem
 
-        Raises CertificateError, or what the store raises; the certificate in use stays in use then.
-        """
-        for _ in range(RACES_MAX):
+    def expiry(self) -> Mapping[str, float]:
+        """``serving`` and ``authority``, the one that signs."""
+        return {} if self._current is None else self._current.expiry()
+
+    async def ensure(self, published: Collection[bytes] = ()) -> Bundle:
+        """See ``Certificates``."""
+        races = steps = 0
+        while races < RACES_MAX and steps < STEPS_MAX:
             stored = await self._store.load()
             # Key generation and signature checks take milliseconds: not on the event loop.
-            renewal = await asyncio.to_thread(renewal_of, stored.bundle, self._hosts, now_s=self._now())
-            bundle = stored.bundle
-            if renewal is not None:
-                _log.info("new certificate: %s", renewal.reason)
-                bundle = renewal.bundle if await self._store.save(renewal.bundle, stored.version) else None
-            if bundle is not None:
-                await self._use(bundle)
-                return bundle
-        raise CertificateError(f"lost {RACES_MAX} races for the certificate against other replicas")
+            step = await asyncio.to_thread(
+                next_step,
+                stored.bundle,
+                self._hosts,
+                now_s=self._now(),
+                published=published,
+                early=self._early,
+            )
+            if stored.bundle is not None:
+                await self._use_if_usable(stored.bundle)
+                if step is None:
+                    return stored.bundle
+            assert step is not None
+            if await self._store.save(step.bundle, stored.version):
+                _log.info("certificates: %s, because %s", step.name, step.reason)
+                steps += 1
+            else:
+                races += 1
+        raise CertificateError(
+            f"the certificate was written {races} times by other replicas and {steps} times by this one, "
+            "and is still not right: is somebody else writing it?"
+        )
 
-    async def _use(self, bundle: Bundle) -> None:
-        if bundle != self._current:
-            await asyncio.to_thread(_load_into, self.context, bundle)
-            self._current = bundle
+    async def _use_if_usable(self, bundle: Bundle) -> None:
+        """What is stored is served even while it cannot be renewed, and even if that is all that can be done."""
+        if bundle == self._current:
+            return
+        if not await asyncio.to_thread(is_usable, bundle, self._hosts, now_s=self._now()):
+            return
+        try:
+            context = await asyncio.to_thread(_context_of, bundle)
+        except ssl.SSLError as error:
+            raise CertificateError(
+                f"the TLS library does not take tls.crt and tls.key as they are: {error}"
+            ) from error
+        self._switch.use(context)
+        self._current = bundle
 
 
-def _load_into(context: ssl.SSLContext, bundle: Bundle) -> None:
-    """Load the serving certificate; ``ssl`` reads files only, so they exist for a moment, for this user alone."""
+class FileCertificates:
+    """A certificate that somebody else renews by replacing its files; the caBundle is theirs, too."""
+
+    def __init__(self, cert_file: str, key_file: str, *, now: Callable[[], float]) -> None:
+        self._certificate = ServingCertificate(CertificateFiles(cert_file, key_file), now=now)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """See ``Certificates``."""
+        return self._certificate.context
+
+    @property
+    def served_pem(self) -> bytes:
+        """See ``Certificates``."""
+        return self._certificate.cert_pem
+
+    def expiry(self) -> Mapping[str, float]:
+        """``serving``."""
+        return self._certificate.expiry()
+
+    async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:  # noqa: ARG002
+        """See ``Certificates``."""
+        if not self.served_pem:
+            await asyncio.to_thread(self._certificate.load)
+        elif self._certificate.problem:
+            raise CertificateError(self._certificate.problem)
+        return None
+
+    async def run(self) -> None:
+        """Follow the files, for ever; once ``ensure`` has loaded them."""
+        while True:
+            await asyncio.to_thread(self._certificate.reload_if_changed)
+            await asyncio.sleep(RELOAD_PERIOD_S)
+
+
+def _context_of(bundle: Bundle) -> ssl.SSLContext:
+    """A context that serves it; ``ssl`` reads files only, so they exist for a moment, for this user alone."""
+    context = server_context()
     with tempfile.TemporaryDirectory(prefix="vreplica-webhook-") as directory:
         certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
-        certificate.write_bytes(bundle.cert_pem)
+        serving = served_form(bundle.serving)
+        certificate.write_bytes(serving.cert_pem)
         key.touch(mode=0o600)
-        key.write_bytes(bundle.key_pem)
+        key.write_bytes(serving.key_pem)
         context.load_cert_chain(certificate, key)
+    return context

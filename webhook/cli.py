@@ -1,7 +1,7 @@
 """``vreplica-webhook``: reads the settings, wires the parts together, and stops them in order.
 
-    reflectors --> caches --> server  <-- TLS context <-- certificate manager <-- directory or Secret
-                                                              `--> caBundle in both webhook configurations
+    reflectors --> caches --> server  <-- TLS context <-- certificates <-- Secret, directory, or files of somebody else's
+                                                               `--> upkeep --> caBundle in both webhook configurations
 
 The server listens as soon as there is a certificate; caches fill meanwhile (``/readyz`` says when). Certificates and
 registration are looked after once a minute: rotation, a Secret that another replica renewed, manifests applied anew.
@@ -21,23 +21,22 @@ from typing import Final
 
 import uvloop
 
+from extender import tracing
 from extender.core.errors import VReplicaError
-from extender.kube.api import Api, ApiError
+from extender.kube.api import Api
 from extender.kube.client import KubeApi
-from extender.kube.one_line import OneLineFormatter
+from extender.kube.first_errors import told
+from extender.kube.logs import set_up
 from extender.kube.reflector import Reflector
 from webhook.caches import WebhookCaches
-from webhook.certs import CertificateError, CertificateManager, DirectoryStore, SecretStore
-from webhook.registration import CONFIGURATION_NAME, register
+from webhook.certs import CertificateManager, FileCertificates
+from webhook.registration import Registration
 from webhook.server import WebhookServer
 from webhook.settings import Settings, SettingsError, parser, settings_from
+from webhook.stores import DirectoryStore, SecretStore
+from webhook.upkeep import Upkeep
 
 _log: Final = logging.getLogger("webhook")
-UPKEEP_PERIOD_S: Final = 60.0
-RETRY_PERIOD_S: Final = 5.0
-"""Until the next try when certificates or registration failed."""
-START_ATTEMPTS_MAX: Final = 24
-"""Tries to get a first certificate: two minutes in which the API server may come up."""
 
 
 class Webhook:
@@ -46,11 +45,12 @@ class Webhook:
     def __init__(self, settings: Settings, api: Api) -> None:
         self._settings = settings
         self._api = api
-        self._certificates = CertificateManager(
-            SecretStore(api, *settings.secret)
-            if settings.secret
-            else DirectoryStore(Path(settings.cert_dir)),
-            settings.hosts,
+        rng = random.Random()
+        self._certificates = certificates_for(settings, api, early=rng.random())
+        self._upkeep = Upkeep(
+            self._certificates,
+            Registration(api, url=settings.url, monotonic=time.monotonic),
+            rng=rng,
             now=time.time,
         )
         self._caches = WebhookCaches()
@@ -58,9 +58,10 @@ class Webhook:
             self._caches,
             settings.rules,
             tls=self._certificates.context,
-            not_after=lambda: self._certificates.not_after,
             scheduler_name=settings.scheduler_name,
         )
+        self._server.metrics.add_process()
+        self._server.metrics.add_upkeep(self._certificates.expiry, lambda: self._upkeep.failures)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set. Raises CertificateError, OSError (the port is taken)."""
@@ -72,10 +73,12 @@ class Webhook:
                 for resource, sink in self._caches.sinks.items()
             ]
             try:
-                if await self._first_certificate(stop):
+                if await self._upkeep.first_certificate(stop):
                     port = await self._server.start(self._settings.host, self._settings.port)
                     _log.info("serving on https://%s:%d", self._settings.host, port)
-                    loops.append(tasks.create_task(self._upkeep(), name="upkeep"))
+                    loops.append(tasks.create_task(self._upkeep.run(), name="upkeep"))
+                    if isinstance(self._certificates, FileCertificates):
+                        loops.append(tasks.create_task(self._certificates.run(), name="certificate files"))
                     await stop.wait()
                     _log.info("shutting down")
                     self._server.draining = True
@@ -85,44 +88,13 @@ class Webhook:
                 for loop in loops:
                     loop.cancel()
 
-    async def _first_certificate(self, stop: asyncio.Event) -> bool:
-        for attempt in range(1, START_ATTEMPTS_MAX + 1):
-            try:
-                await self._certificates.ensure()
-            except (ApiError, CertificateError) as error:
-                if attempt == START_ATTEMPTS_MAX:
-                    raise CertificateError(f"no certificate after {attempt} tries: {error}") from error
-                _log.warning("no certificate yet: %s", error)
-            else:
-                return True
-            if await _set_within(stop, RETRY_PERIOD_S):
-                break
-        return False
 
-    async def _upkeep(self) -> None:
-        """Certificates and registration, for ever: once a minute, sooner after a failure."""
-        told = ""
-        while True:
-            problem = ""
-            try:
-                bundle = await self._certificates.ensure()
-                if missing := await register(self._api, bundle.ca_pem, url=self._settings.url):
-                    problem = f"no {' and no '.join(missing)} {CONFIGURATION_NAME} yet: apply the manifests"
-            except (ApiError, CertificateError, OSError) as error:
-                problem = str(error)
-            if problem != told:
-                _log.warning("certificate and registration: %s", problem or "all well again")
-            told = problem
-            await asyncio.sleep(RETRY_PERIOD_S if problem else UPKEEP_PERIOD_S)
-
-
-async def _set_within(event: asyncio.Event, timeout_s: float) -> bool:
-    try:
-        async with asyncio.timeout(timeout_s):
-            await event.wait()
-    except TimeoutError:
-        return False
-    return True
+def certificates_for(settings: Settings, api: Api, *, early: float) -> CertificateManager | FileCertificates:
+    """The kind of certificate that is configured."""
+    if settings.cert_files:
+        return FileCertificates(*settings.cert_files, now=time.time)
+    store = SecretStore(api, *settings.secret) if settings.secret else DirectoryStore(Path(settings.cert_dir))
+    return CertificateManager(store, settings.hosts, now=time.time, early=early)
 
 
 async def serve(settings: Settings) -> None:
@@ -151,13 +123,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as error:
         print(f"vreplica-webhook: {error}", file=sys.stderr)
         return 2
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=settings.log_level, handlers=[handler])
+    set_up(settings.log_level, settings.log_format)
+    tracing.start("vreplica-webhook")
     try:
         uvloop.run(serve(settings))
     except (VReplicaError, OSError) as error:
-        print(f"vreplica-webhook: {error}", file=sys.stderr)
+        print(f"vreplica-webhook: {told(error)}", file=sys.stderr)
         return 1
     except BaseExceptionGroup as errors:
         # Out of the task group. What is not ours in it is a defect, and goes on with its traceback.
@@ -165,8 +136,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if others is not None:
             raise
         for leaf in _leaves(ours):
-            print(f"vreplica-webhook: {leaf}", file=sys.stderr)
+            print(f"vreplica-webhook: {told(leaf)}", file=sys.stderr)
         return 1
+    finally:
+        tracing.stop()
     return 0
 
 

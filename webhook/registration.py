@@ -1,43 +1,188 @@
-"""Keeps the caBundle (and for development the URL) in both webhook configurations right.
+"""Keeps the caBundle (and for development the URL) in both webhook configurations right, and knows how long it has been so.
 
-The configurations are made by whoever installs the manifests; we only ever fill in what they cannot know. Each patch
-tests that the list of webhooks is still in the order that we read, so that it can never give one webhook the other's
-address; if it is not, we read again. Installing the manifests anew may take the caBundle out, hence the repetition.
+The configurations are made by whoever installs the manifests; we only ever fill in what they cannot know, and may have to do it
+again after they were applied anew. A configuration that cert-manager fills in (an annotation ``cert-manager.io/inject-..``) is
+left alone.
+
+Two replicas may write at the same time, one of them with an older bundle. So each reads the configuration first, then the
+stored bundle, and patches under the condition that the configuration is still the one it has read. Whoever overwrites a newer
+caBundle would have read the configuration before that was written, and then the condition fails: what is published only ever
+goes forward.
+
+An authority may sign once it has been in every caBundle for ``PUBLISHED_BEFORE_USE_S``, as far as this replica has seen: by then
+every API server has it. A restart begins to count anew; authorities wait for months, so that costs nothing.
 """
 
 import base64
+import binascii
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from extender.core.names import SCHEDULER_NAME
-from extender.kube.api import MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, Api, Invalid, NotFound, Obj, PatchType
+from extender.kube.api import (
+    MUTATING_WEBHOOKS,
+    VALIDATING_WEBHOOKS,
+    Api,
+    ApiError,
+    Conflict,
+    Invalid,
+    NotFound,
+    Obj,
+    PatchType,
+    Resource,
+)
+from webhook.certs import Certificates
+from webhook.x509 import certificates_in, fingerprint, is_linked
 
 _log: Final = logging.getLogger(__name__)
 CONFIGURATION_NAME: Final = SCHEDULER_NAME
 ATTEMPTS_MAX: Final = 5
 """Times that somebody else may change a configuration between our read and our patch."""
+PUBLISHED_BEFORE_USE_S: Final = 600.0
+"""An API server follows webhook configurations by a watch: milliseconds, or as long as its watch takes to be made anew."""
+INJECTOR_PREFIX: Final = "cert-manager.io/inject-"
+"""Of the annotations by which cert-manager is told to fill in the caBundle."""
+RESOURCES: Final = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
-def registration_ops(configuration: Mapping[str, Any], ca_pem: bytes, url: str) -> list[Obj]:
+def registration_ops(configuration: Mapping[str, Any], ca_pem: bytes | None, url: str) -> list[Obj]:
     """The JSON patch that a webhook configuration needs; empty if it is right.
 
-    ``url`` "" leaves the address alone; else (``https://host:port``) every webhook is called at that address and the
-    path of the service or URL that it has.
+    ``ca_pem`` None leaves the caBundles alone, as an injector's annotation does. ``url`` "" leaves the address alone; else
+    (``https://host:port``) every webhook is called at that address and the path of the service or URL that it has.
     """
-    ca_bundle = base64.b64encode(ca_pem).decode()
     ops: list[Obj] = []
     for index, webhook in enumerate(configuration.get("webhooks") or ()):
         present = webhook.get("clientConfig") or {}
-        wanted: Obj = {**present, "caBundle": ca_bundle}
+        wanted: Obj = dict(present)
         if url:
-            wanted = {"url": url.rstrip("/") + _path_of(present), "caBundle": ca_bundle}
+            wanted = {"url": url.rstrip("/") + _path_of(present)}
+            wanted |= {"caBundle": present["caBundle"]} if "caBundle" in present else {}
+        if ca_pem is not None and not injector_of(configuration):
+            wanted["caBundle"] = base64.b64encode(ca_pem).decode()
         if wanted != present:
-            at = f"/webhooks/{index}"
-            ops.append({"op": "test", "path": f"{at}/name", "value": webhook.get("name")})
-            ops.append({"op": "add", "path": f"{at}/clientConfig", "value": wanted})
+            ops.append({"op": "add", "path": f"/webhooks/{index}/clientConfig", "value": wanted})
+    if ops:
+        version = (configuration.get("metadata") or {}).get("resourceVersion")
+        ops.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
     return ops
+
+
+def injector_of(configuration: Mapping[str, Any]) -> str:
+    """The annotation that has somebody else fill in the caBundle; "" if there is none."""
+    annotations = (configuration.get("metadata") or {}).get("annotations") or {}
+    return next((str(key) for key in annotations if str(key).startswith(INJECTOR_PREFIX)), "")
+
+
+def ca_bundles(configuration: Mapping[str, Any]) -> list[bytes]:
+    """The caBundle of every webhook in it, PEM; b"" where it is absent or no base64."""
+    return [
+        _decoded((webhook.get("clientConfig") or {}).get("caBundle"))
+        for webhook in configuration.get("webhooks") or ()
+    ]
+
+
+class Registration:
+    """Looks after both configurations. ``monotonic`` is seconds of a clock that only goes forward."""
+
+    def __init__(
+        self, api: Api, *, url: str = "", name: str = CONFIGURATION_NAME, monotonic: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._url = url
+        self._name = name
+        self._monotonic = monotonic
+        self._seen_since: dict[bytes, float] = {}
+
+    def published(self) -> frozenset[bytes]:
+        """Fingerprints of the authorities that may sign by now."""
+        now = self._monotonic()
+        return frozenset(
+            each for each, since in self._seen_since.items() if now - since >= PUBLISHED_BEFORE_USE_S
+        )
+
+    async def reconcile(self, certificates: Certificates) -> list[str]:
+        """Renew certificates, publish their authorities; the reply says what is not right and why.
+
+        Raises ApiError, CertificateError, OSError; Invalid after ``ATTEMPTS_MAX`` changes by somebody else.
+        """
+        attempts = 0
+        while True:
+            attempts += 1
+            # Before the bundle is read: see the module's text.
+            try:
+                found = {resource: await self._read(resource) for resource in RESOURCES}
+            except ApiError:
+                await certificates.ensure()  # whoever may not look at the registration can renew all the same
+                raise
+            self._note(found.values())
+            bundle = await certificates.ensure(self.published())
+            try:
+                for resource, configuration in found.items():
+                    ca_pem = None if bundle is None else bundle.ca_pem
+                    found[resource] = await self._write(resource, configuration, ca_pem)
+            except (Invalid, Conflict, NotFound):
+                if attempts == ATTEMPTS_MAX:
+                    raise
+            else:
+                self._note(found.values())
+                return self._problems(found, certificates, ours=bundle is not None)
+
+    async def _read(self, resource: Resource) -> Obj:
+        """{} where there is none."""
+        try:
+            return await self._api.get(resource, "", self._name)
+        except NotFound:
+            return {}
+
+    async def _write(self, resource: Resource, configuration: Obj, ca_pem: bytes | None) -> Obj:
+        ops = registration_ops(configuration, ca_pem, self._url)
+        if not ops:
+            return configuration
+        written = await self._api.patch(resource, "", self._name, ops, patch_type=PatchType.JSON)
+        _log.info("%s %s: caBundle%s written", resource.kind, self._name, " and url" if self._url else "")
+        return written
+
+    def _note(self, configurations: Collection[Obj]) -> None:
+        """Count from now for what has come into every caBundle; forget what is missing in one."""
+        published = [
+            {fingerprint(each) for each in certificates_in(pem)}
+            for configuration in configurations
+            for pem in ca_bundles(configuration)
+        ]
+        everywhere = set.intersection(*published) if published else set()
+        now = self._monotonic()
+        self._seen_since = {each: self._seen_since.get(each, now) for each in everywhere}
+
+    def _problems(
+        self, found: Mapping[Resource, Obj], certificates: Certificates, *, ours: bool
+    ) -> list[str]:
+        missing = [resource.kind for resource, configuration in found.items() if not configuration]
+        problems = [f"no {' and no '.join(missing)} {self._name} yet: apply the manifests"] if missing else []
+        for resource, configuration in found.items():
+            if problem := _problem(configuration, certificates.served_pem, ours=ours):
+                problems.append(f"{resource.kind} {self._name}: {problem}")
+        return problems
+
+
+def _problem(configuration: Obj, served_pem: bytes, *, ours: bool) -> str:
+    """Why an API server would not take the certificate that is served."""
+    if not configuration:
+        return ""
+    injector = injector_of(configuration)
+    if ours and injector:
+        return (
+            f"the annotation {injector} leaves its caBundle to cert-manager, but this webhook makes its own certificate: "
+            "remove the annotation, or serve cert-manager's with --tls-cert-file and --tls-private-key-file"
+        )
+    bundles = ca_bundles(configuration)
+    if injector and not all(bundles):
+        return f"cert-manager has not filled in its caBundle yet (annotation {injector})"
+    if not all(is_linked(served_pem, bundle) for bundle in bundles if bundle):
+        return "its caBundle does not hold the authority of the certificate that is served"
+    return ""
 
 
 def _path_of(client_config: Mapping[str, Any]) -> str:
@@ -47,24 +192,8 @@ def _path_of(client_config: Mapping[str, Any]) -> str:
     return urlsplit(str(client_config.get("url") or "")).path
 
 
-async def register(api: Api, ca_pem: bytes, *, url: str = "", name: str = CONFIGURATION_NAME) -> list[str]:
-    """Patch both configurations where they need it. The reply names the kinds that do not exist (yet).
-
-    Raises ApiError; Invalid after ``ATTEMPTS_MAX`` changes by somebody else.
-    """
-    missing = []
-    for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                ops = registration_ops(await api.get(resource, "", name), ca_pem, url)
-                if ops:
-                    await api.patch(resource, "", name, ops, patch_type=PatchType.JSON)
-                    _log.info("%s %s: caBundle%s written", resource.kind, name, " and url" if url else "")
-            except NotFound:
-                missing.append(resource.kind)
-            except Invalid:
-                if attempt == ATTEMPTS_MAX:
-                    raise
-                continue
-            break
-    return missing
+def _decoded(value: object) -> bytes:
+    try:
+        return base64.b64decode(str(value or ""), validate=True)
+    except (binascii.Error, ValueError):
+        return b""

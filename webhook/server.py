@@ -16,20 +16,12 @@ import ssl
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
-from prometheus_client import (
-    CONTENT_TYPE_LATEST,
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
 
 from extender.core.names import SCHEDULER_NAME
+from extender.exposition import CONTENT_TYPE
 from extender.kube.bodies import (
     ArrivalLimits,
     BodiesTooLarge,
@@ -39,12 +31,13 @@ from extender.kube.bodies import (
     BodyTooSlow,
 )
 from extender.kube.serving import ConnectionLimits, Listener
+from extender.tracing import TRACEPARENT, span
 from webhook import mutate, validate
-from webhook.caches import ObjectCache, WebhookCaches
+from webhook.caches import WebhookCaches
+from webhook.metrics import Metrics
 from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
 
 _log: Final = logging.getLogger(__name__)
-_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,56 +54,6 @@ class Limits:
     shutdown_timeout_s: float = 3.0
 
 
-class Metrics:
-    """Counters of one server, in a registry of its own."""
-
-    def __init__(self, caches: WebhookCaches, not_after: Callable[[], float]) -> None:
-        self.registry = CollectorRegistry()
-        self.duration = Histogram(
-            "vreplica_webhook_request_duration_seconds",
-            "Time to answer a review, from its last byte to the answer.",
-            ["path"],
-            buckets=_BUCKETS_S,
-            registry=self.registry,
-        )
-        self.requests = Counter(
-            "vreplica_webhook_requests",
-            "Requests by path and result: allowed, patched, denied, refused (no AdmissionReview).",
-            ["path", "result"],
-            registry=self.registry,
-        )
-        objects = Gauge(
-            "vreplica_webhook_cache_objects", "Objects in a cache.", ["kind"], registry=self.registry
-        )
-        unreadable = Gauge(
-            "vreplica_webhook_cache_unreadable_objects",
-            "Objects that could not be decoded since the start.",
-            ["kind"],
-            registry=self.registry,
-        )
-        for resource, cache in caches.sinks.items():
-            objects.labels(resource.kind).set_function(partial(_count_of, cache))
-            unreadable.labels(resource.kind).set_function(partial(_unreadable_of, cache))
-        Gauge(
-            "vreplica_webhook_caches_synced",
-            "1 once every cache has had its first list.",
-            registry=self.registry,
-        ).set_function(lambda: float(caches.synced))
-        Gauge(
-            "vreplica_webhook_certificate_not_after_timestamp_seconds",
-            "When the serving certificate ends.",
-            registry=self.registry,
-        ).set_function(not_after)
-
-
-def _count_of(cache: ObjectCache[Any]) -> float:
-    return float(len(cache.objects))
-
-
-def _unreadable_of(cache: ObjectCache[Any]) -> float:
-    return float(cache.undecodable)
-
-
 class WebhookServer:
     """The server. ``tls`` None serves plain HTTP, for tests."""
 
@@ -120,7 +63,6 @@ class WebhookServer:
         rules: validate.Rules,
         *,
         tls: ssl.SSLContext | None,
-        not_after: Callable[[], float] = lambda: 0.0,
         limits: Limits | None = None,
         scheduler_name: str = SCHEDULER_NAME,
     ) -> None:
@@ -131,7 +73,7 @@ class WebhookServer:
         self._limits = limits or Limits()
         self._bodies = BodyBudget(self._limits.bodies_bytes_max, self._limits.arrivals)
         self._listener = Listener(ConnectionLimits(shutdown_timeout_s=self._limits.shutdown_timeout_s))
-        self.metrics = Metrics(caches, not_after)
+        self.metrics = Metrics(caches)
         self.draining = False
         """Set before shutdown: ``/readyz`` says no, reviews are still answered."""
 
@@ -165,12 +107,16 @@ class WebhookServer:
 
     async def _review(self, http: web.Request, decide: Callable[[AdmissionRequest], Verdict]) -> web.Response:
         try:
-            with self._bodies.share() as share:
+            with (
+                self._bodies.share() as share,
+                span("review", traceparent=http.headers.get(TRACEPARENT, ""), path=http.path) as present,
+            ):
                 body = await self._body(http, share)
                 # Not the loop's clock: uvloop's has steps of 1 ms, longer than an answer takes.
                 started = time.perf_counter()
                 request = decode_review(body)
                 verdict = decide(request)
+                present.set("allowed", verdict.allowed)
                 answer = encode_review(request.uid, verdict)
         except ReviewError as error:
             return self._refused(http, error.status, str(error))
@@ -228,6 +174,4 @@ class WebhookServer:
         return web.Response(status=200 if all(checks.values()) else 503, text="\n".join(lines) + "\n")
 
     async def _metrics(self, _http: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(self.metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+        return web.Response(body=self.metrics.render(), headers={"Content-Type": CONTENT_TYPE})

@@ -1,19 +1,20 @@
 """What ``vreplica-webhook`` is told: its command line and, of the service's configuration file, the parts it shares."""
 
 import argparse
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-import yaml
-
-from extender.core.errors import VReplicaError
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND, SCHEDULER_NAME
+from extender.config.document import open_document
+from extender.config.model import Config
+from extender.config.reading import config_of
+from extender.core.errors import InvalidObject, VReplicaError
+from extender.core.names import CONFIG_KIND, SCHEDULER_NAME
+from extender.kube.logs import LogFormat
 from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
-
-_CONFIG_BYTES_MAX: Final = 1024 * 1024
 
 
 class SettingsError(VReplicaError):
@@ -33,12 +34,15 @@ class Settings:
     port: int = 8443
     cert_dir: str = ""
     secret: tuple[str, str] | None = None
+    cert_files: tuple[str, str] | None = None
+    """Certificate and key that somebody else renews."""
     service: tuple[str, str] = ("vreplica-system", "vreplica-webhook")
     url: str = ""
     rules: Rules = DEFAULT_RULES
     scheduler_name: str = SCHEDULER_NAME
     shutdown_delay_s: float = 0.0
     log_level: str = "INFO"
+    log_format: LogFormat = LogFormat.TEXT
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -62,16 +66,23 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--config",
         metavar="FILE",
-        help=f"{CONFIG_KIND}: takes clientConnection and the names of profiles from it",
+        help=f"{CONFIG_KIND}: takes clientConnection, logging and the names of profiles from it",
     )
     add("--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)")
     add("--host", default=_DEFAULTS.host, help="address to listen on (default: %(default)s)")
     add("--port", type=int, default=_DEFAULTS.port, help="port to listen on, 0: any (default: %(default)s)")
     where = result.add_mutually_exclusive_group(required=True)
-    where.add_argument("--cert-dir", metavar="DIR", help="keep authority and certificate in this directory")
+    where.add_argument("--cert-dir", metavar="DIR", help="keep authority and certificate in this directory; "
+        "one that cannot be written, as a mounted Secret, holds somebody else's tls.crt and tls.key")  # fmt: skip
     where.add_argument(
         "--secret", metavar="NAMESPACE/NAME", help="keep them in this Secret, shared by replicas"
     )
+    where.add_argument(
+        "--tls-cert-file",
+        metavar="FILE",
+        help="serve this certificate, which somebody else (cert-manager) makes, renews and has put into the caBundle",
+    )
+    add("--tls-private-key-file", metavar="FILE", help="its key")
     add("--service", metavar="NAMESPACE/NAME", default="/".join(_DEFAULTS.service),
         help="Service that the certificate is for (default: %(default)s)")  # fmt: skip
     add("--url", metavar="https://HOST:PORT", default="",
@@ -85,69 +96,68 @@ def parser() -> argparse.ArgumentParser:
     add("--shutdown-delay-seconds", type=float, default=_DEFAULTS.shutdown_delay_s, metavar="S",
         help="keep answering for so long after SIGTERM (default: %(default)s)")  # fmt: skip
     add("--log-level", default=_DEFAULTS.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
+    add("--log-format", default=str(_DEFAULTS.log_format), choices=[str(form) for form in LogFormat],
+        help="json: an object a line (default: %(default)s)")  # fmt: skip
     return result
 
 
 def settings_from(options: argparse.Namespace) -> Settings:
     """Check the options and read the configuration file. Raises SettingsError."""
-    config = _config(options.config) if options.config else {}
-    client = _section(config, "clientConnection")
+    config, given = _config(options.config) if options.config else (Config(), {})
+    client = config.client_connection
     writers = frozenset(_username(account) for account in options.service_account) or DEFAULT_WRITERS
     if options.url and urlsplit(options.url).scheme != "https":
         raise SettingsError(
             f"--url {options.url}: expected https://HOST:PORT, the API server calls nothing else"
         )
-    try:
-        qps, burst = float(client.get("qps") or _DEFAULTS.qps), int(client.get("burst") or _DEFAULTS.burst)
-    except (TypeError, ValueError) as error:
-        raise SettingsError(f"{options.config}: clientConnection: {error}") from error
+    files = _cert_files(options)
     return Settings(
-        kubeconfig=options.kubeconfig or str(client.get("kubeconfig") or ""),
-        context=str(client.get("context") or ""),
-        qps=qps,
-        burst=burst,
+        kubeconfig=options.kubeconfig or client.kubeconfig,
+        context=client.context,
+        # Where the file says nothing, the webhook's own defaults: it asks for little.
+        qps=client.qps if given.get("qps") is not None else _DEFAULTS.qps,
+        burst=client.burst if given.get("burst") is not None else _DEFAULTS.burst,
         host=options.host,
         port=options.port,
-        cert_dir=options.cert_dir or "",
+        cert_dir="" if files else options.cert_dir or "",
+        cert_files=files,
         secret=_pair("--secret", options.secret) if options.secret else None,
         service=_pair("--service", options.service),
         url=options.url,
-        rules=Rules(writers=writers, profiles=DEFAULT_PROFILES | _profiles(config)),
+        rules=Rules(
+            writers=writers, profiles=DEFAULT_PROFILES | {str(one.get("name")) for one in config.profiles}
+        ),
         scheduler_name=options.scheduler_name,
         shutdown_delay_s=max(0.0, options.shutdown_delay_seconds),
-        log_level=options.log_level,
+        log_level=config.log_level.upper() or options.log_level,
+        log_format=LogFormat(config.log_format or options.log_format),
     )
 
 
-def _config(path: str) -> Mapping[str, Any]:
+def _cert_files(options: argparse.Namespace) -> tuple[str, str] | None:
+    """Certificate and key of somebody else's; None where the webhook makes its own."""
+    if bool(options.tls_cert_file) != bool(options.tls_private_key_file):
+        raise SettingsError("--tls-cert-file and --tls-private-key-file go together")
+    if options.tls_cert_file:
+        return options.tls_cert_file, options.tls_private_key_file
+    directory = Path(options.cert_dir) if options.cert_dir else None
+    if directory is not None and directory.is_dir() and not os.access(directory, os.W_OK):
+        return str(directory / "tls.crt"), str(directory / "tls.key")
+    return None
+
+
+def _config(path: str) -> tuple[Config, Mapping[str, object]]:
+    """The service's configuration, read as the service does, and what of clientConnection the file itself says."""
     try:
-        content = Path(path).read_bytes()
-        if len(content) > _CONFIG_BYTES_MAX:
-            raise SettingsError(f"{path}: longer than {_CONFIG_BYTES_MAX} bytes")
-        config = yaml.safe_load(content)
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: {error}") from error
-    if not isinstance(config, dict) or (config.get("apiVersion"), config.get("kind")) != (
-        CONFIG_API_VERSION,
-        CONFIG_KIND,
-    ):
-        raise SettingsError(f"{path}: expected kind {CONFIG_KIND} of apiVersion {CONFIG_API_VERSION}")
-    return config
+        document = open_document(path)
+        return config_of(document), _given(document.value)
+    except InvalidObject as error:
+        raise SettingsError(str(error)) from error
 
 
-def _profiles(config: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the profiles that the file adds to the built-in ones; the service reads the rest of them."""
-    profiles = config.get("profiles") or []
-    if not isinstance(profiles, list) or not all(isinstance(profile, dict) for profile in profiles):
-        raise SettingsError("profiles: expected a list of mappings")
-    return frozenset(str(profile.get("name")) for profile in profiles)
-
-
-def _section(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    section = config.get(name) or {}
-    if not isinstance(section, dict):
-        raise SettingsError(f"{name}: expected a mapping")
-    return section
+def _given(value: object) -> Mapping[str, object]:
+    section = value.get("clientConnection") if isinstance(value, Mapping) else None
+    return section if isinstance(section, Mapping) else {}
 
 
 def _pair(option: str, value: str) -> tuple[str, str]:

@@ -1,133 +1,168 @@
-"""The webhook's own small certificate authority: what a good bundle is, and how a better one is made. Pure.
+"""Keys and certificates of the webhook's own small authority: made, and read with suspicion. Pure.
 
-    bundle    ca.crt   certificates to trust, newest first (the API server's caBundle)
-              ca.key   key of the first of them
-              tls.crt  serving certificate, signed by any of them
-              tls.key  its key
-
-Rotation never needs the API server and the webhook to switch at the same moment. A new authority is first only added
-to ca.crt, a year before the old one ends; the serving certificate goes on and is signed by the new one at its own
-next renewal, weeks later, when every caBundle has long had both. Only a bundle that is absent, broken or expired is
-replaced as a whole.
+What is read comes from a Secret or a directory, where anybody may have put anything. So nothing here raises for strange
+content: a certificate that cannot be read is not there, and there are limits to how much is looked at.
 """
 
 import ipaddress
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InternalError, InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-CA_LIFETIME: Final = timedelta(days=3650)
-CA_RENEWED_BEFORE_END: Final = timedelta(days=365)
+AUTHORITY_LIFETIME: Final = timedelta(days=730)
 SERVING_LIFETIME: Final = timedelta(days=90)
-SERVING_RENEWED_BEFORE_END: Final = timedelta(days=30)
-_BACKDATED: Final = timedelta(minutes=5)
-"""For API servers whose clock is behind ours."""
+CLOCK_SKEW: Final = timedelta(hours=1)
+"""By which the clocks of replicas and API servers may differ: certificates are valid from so long before they were made."""
+AUTHORITIES_MAX: Final = 8
+"""Certificates that are read of one bundle; two is usual, three or four while one replaces another."""
+PEM_BYTES_MAX: Final = 64 * 1024
+"""Of one part; ours are shorter than 1 KiB a certificate."""
 
-FILE_NAMES: Final = ("ca.crt", "ca.key", "tls.crt", "tls.key")
-"""Names of the parts, as files in a directory and as keys in a Secret."""
+_BLOCK: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]{1,65536}-----END CERTIFICATE-----")
+_UNREADABLE: Final = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    InternalError,  # a key whose length is not that of its kind
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """Authority and serving certificate, each part PEM."""
+class Pair:
+    """A certificate and its key, both PEM."""
 
-    ca_pem: bytes
-    ca_key_pem: bytes
     cert_pem: bytes
     key_pem: bytes
 
-    @classmethod
-    def from_files(cls, files: Mapping[str, bytes]) -> "Bundle | None":
-        """The bundle in these named parts; None where one is missing."""
-        if not all(files.get(name) for name in FILE_NAMES):
-            return None
-        return cls(*(files[name] for name in FILE_NAMES))
 
-    def files(self) -> dict[str, bytes]:
-        """The parts by name."""
-        return dict(zip(FILE_NAMES, (self.ca_pem, self.ca_key_pem, self.cert_pem, self.key_pem), strict=True))
-
-    def not_after(self) -> float:
-        """When the serving certificate ends, epoch seconds."""
-        return x509.load_pem_x509_certificate(self.cert_pem).not_valid_after_utc.timestamp()
+def certificates_in(pem: bytes) -> list[x509.Certificate]:
+    """The certificates that can be read, in order, each once, ``AUTHORITIES_MAX`` at the most; other text is passed over."""
+    found: dict[bytes, x509.Certificate] = {}
+    for block in _BLOCK.finditer(pem[:PEM_BYTES_MAX]):
+        if len(found) == AUTHORITIES_MAX:
+            break
+        if certificate := _certificate(block.group()):
+            found.setdefault(fingerprint(certificate), certificate)
+    return list(found.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """A bundle to use from now on, and why the old one was not good enough."""
-
-    bundle: Bundle
-    reason: str
-
-
-def renewal_of(bundle: Bundle | None, hosts: Sequence[str], *, now_s: float) -> Renewal | None:
-    """The renewal that ``bundle`` needs at ``now_s`` (epoch seconds); None if it serves ``hosts`` well for long.
-
-    ``hosts`` are DNS names and IP addresses that clients connect to. Generates keys, so it takes milliseconds.
-    """
-    now = datetime.fromtimestamp(now_s, UTC)
-    if bundle is None:
-        return Renewal(_new_bundle(hosts, now), "there is none yet")
-    if problem := _authority_problem(bundle, now):
-        return Renewal(_new_bundle(hosts, now), problem)
-    reasons = []
-    newest = x509.load_pem_x509_certificate(bundle.ca_pem)
-    if newest.not_valid_after_utc - now < CA_RENEWED_BEFORE_END:
-        bundle = _with_new_authority(bundle, now)
-        reasons.append(f"the authority ends at {newest.not_valid_after_utc.isoformat()}")
-    if problem := _serving_problem(bundle, hosts, now):
-        bundle = _with_new_serving(bundle, hosts, now)
-        reasons.append(problem)
-    return Renewal(bundle, "; ".join(reasons)) if reasons else None
-
-
-def _authority_problem(bundle: Bundle, now: datetime) -> str:
+def _certificate(pem: bytes) -> x509.Certificate | None:
     try:
-        newest = x509.load_pem_x509_certificate(bundle.ca_pem)
-        key = serialization.load_pem_private_key(bundle.ca_key_pem, None)
-    except (ValueError, TypeError) as error:
-        return f"the authority is unreadable: {error}"
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != newest.public_key():
-        return "the authority's key does not belong to its certificate"
-    if newest.not_valid_after_utc <= now:
-        return f"the authority ended at {newest.not_valid_after_utc.isoformat()}"
-    return ""
+        certificate = x509.load_pem_x509_certificate(pem)
+        # The rest of it is only read when it is asked for, and not all of it may be readable.
+        certificate.public_key()
+        _ = (certificate.subject, certificate.issuer, certificate.extensions)
+        _ = (certificate.not_valid_before_utc, certificate.not_valid_after_utc)
+    except _UNREADABLE:
+        return None
+    return certificate
 
 
-def _serving_problem(bundle: Bundle, hosts: Sequence[str], now: datetime) -> str:
+def key_in(pem: bytes) -> ec.EllipticCurvePrivateKey | None:
+    """The private key, None where it cannot be read or is of another kind than ours."""
     try:
-        certificate = x509.load_pem_x509_certificate(bundle.cert_pem)
-        key = serialization.load_pem_private_key(bundle.key_pem, None)
-    except (ValueError, TypeError) as error:
-        return f"the serving certificate is unreadable: {error}"
-    if key.public_key() != certificate.public_key():
-        return "the serving key does not belong to its certificate"
-    trusted = x509.load_pem_x509_certificates(bundle.ca_pem)
-    if not any(_is_issued_by(certificate, ca) and ca.not_valid_after_utc > now for ca in trusted):
-        return "the serving certificate is not signed by a valid authority of ours"
-    if missing := set(hosts) - _hosts_of(certificate):
-        return f"the serving certificate is not for {', '.join(sorted(missing))}"
-    if certificate.not_valid_after_utc - now < SERVING_RENEWED_BEFORE_END:
-        return f"the serving certificate ends at {certificate.not_valid_after_utc.isoformat()}"
-    return ""
+        key = serialization.load_pem_private_key(pem[:PEM_BYTES_MAX], None)
+    except _UNREADABLE:
+        return None
+    return key if isinstance(key, ec.EllipticCurvePrivateKey) else None
 
 
-def _is_issued_by(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+def fingerprint(certificate: x509.Certificate) -> bytes:
+    """What tells one certificate from all others: its SHA-256."""
+    return certificate.fingerprint(hashes.SHA256())
+
+
+def is_valid(certificate: x509.Certificate, now: datetime) -> bool:
+    """Whether it has begun and not ended."""
+    return certificate.not_valid_before_utc <= now < certificate.not_valid_after_utc
+
+
+def signer(certificates: Sequence[x509.Certificate], key_pem: bytes) -> x509.Certificate | None:
+    """The certificate of the authority whose key that is; None where it is not there, or may not sign."""
+    key = key_in(key_pem)
+    if key is None:
+        return None
+    of_key = (each for each in certificates if each.public_key() == key.public_key())
+    return next((each for each in of_key if _is_authority(each)), None)
+
+
+def _is_authority(certificate: x509.Certificate) -> bool:
     try:
-        certificate.verify_directly_issued_by(ca)
-    except (ValueError, TypeError, InvalidSignature):
+        return certificate.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except x509.ExtensionNotFound:
+        return False
+
+
+def issuer_of(
+    certificate: x509.Certificate, authorities: Sequence[x509.Certificate]
+) -> x509.Certificate | None:
+    """The one of these that has signed it."""
+    return next((each for each in authorities if _is_issued_by(certificate, each)), None)
+
+
+def _is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (*_UNREADABLE, InvalidSignature):
         return False
     return True
 
 
-def _hosts_of(certificate: x509.Certificate) -> set[str]:
+def is_linked(chain_pem: bytes, trusted_pem: bytes) -> bool:
+    """Whether the first certificate of a chain leads, over the others of it, to one of the trusted ones."""
+    trusted = certificates_in(trusted_pem)
+    between = certificates_in(chain_pem)
+    link = between[0] if between else None
+    while link is not None:
+        if link in trusted or issuer_of(link, trusted):
+            return True
+        between.remove(link)
+        link = issuer_of(link, between)
+    return False
+
+
+def serving_problem(
+    pair: Pair, trusted: Sequence[x509.Certificate], hosts: Collection[str], now: datetime
+) -> str:
+    """Why a client that trusts these authorities would not take the certificate for one of ``hosts``; "" if it would."""
+    certificate = next(iter(certificates_in(pair.cert_pem)), None)
+    if certificate is None:
+        return "there is no serving certificate that can be read"
+    key = key_in(pair.key_pem)
+    if key is None or key.public_key() != certificate.public_key():
+        return "the serving certificate's key is not there"
+    if not is_valid(certificate, now):
+        begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        return f"the serving certificate is valid from {begin.isoformat()} to {end.isoformat()} only"
+    issuer = issuer_of(certificate, trusted)
+    if issuer is None or not is_valid(issuer, now):
+        return "the serving certificate is not signed by a valid authority of ours"
+    if missing := set(hosts) - hosts_of(certificate):
+        return f"the serving certificate is not for {', '.join(sorted(missing))}"
+    return ""
+
+
+def served_form(pair: Pair) -> Pair:
+    """The same without what is neither certificate nor key, which the TLS library would not pass over. Raises ValueError."""
+    key = key_in(pair.key_pem)
+    if key is None:
+        raise ValueError("the serving certificate's key cannot be used")
+    return Pair(b"".join(map(pem_of, certificates_in(pair.cert_pem))), _key_pem(key))
+
+
+def hosts_of(certificate: x509.Certificate) -> set[str]:
+    """DNS names and IP addresses that it is for."""
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -137,71 +172,62 @@ def _hosts_of(certificate: x509.Certificate) -> set[str]:
     }
 
 
-def _new_bundle(hosts: Sequence[str], now: datetime) -> Bundle:
-    ca_pem, ca_key_pem = _new_authority(now)
-    return _with_new_serving(Bundle(ca_pem, ca_key_pem, b"", b""), hosts, now)
-
-
-def _with_new_authority(bundle: Bundle, now: datetime) -> Bundle:
-    ca_pem, ca_key_pem = _new_authority(now)
-    still_valid = [
-        _pem(ca) for ca in x509.load_pem_x509_certificates(bundle.ca_pem) if ca.not_valid_after_utc > now
-    ]
-    return replace(bundle, ca_pem=b"".join([ca_pem, *still_valid]), ca_key_pem=ca_key_pem)
-
-
-def _new_authority(now: datetime) -> tuple[bytes, bytes]:
+def new_authority(now: datetime) -> Pair:
+    """A self-signed authority with a new key."""
     key = ec.generate_private_key(ec.SECP256R1())
     # The serial in the name keeps two authorities of ours apart for clients that look them up by subject.
     serial = x509.random_serial_number()
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"vreplica-webhook-ca-{serial % 10**9:09d}")])
     certificate = (
-        _builder(name, name, key, now, CA_LIFETIME)
+        _builder(name, name, key, now - CLOCK_SKEW, now + AUTHORITY_LIFETIME)
         .serial_number(serial)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(sign_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return _pem(certificate), _key_pem(key)
+    return Pair(pem_of(certificate), _key_pem(key))
 
 
-def _with_new_serving(bundle: Bundle, hosts: Sequence[str], now: datetime) -> Bundle:
-    ca = x509.load_pem_x509_certificate(bundle.ca_pem)
-    ca_key = serialization.load_pem_private_key(bundle.ca_key_pem, None)
-    if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-        raise TypeError("the authority's key is of another kind than ours")
+def new_serving(authority: x509.Certificate, key_pem: bytes, hosts: Sequence[str], now: datetime) -> Pair:
+    """A serving certificate with a new key, which does not outlive its authority. Raises ValueError for a key that is not its."""
+    authority_key = key_in(key_pem)
+    if authority_key is None:
+        raise ValueError("the authority's key cannot be used")
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vreplica-webhook")])
+    begin = max(now - CLOCK_SKEW, authority.not_valid_before_utc)
+    end = min(now + SERVING_LIFETIME, authority.not_valid_after_utc)
     certificate = (
-        _builder(name, ca.subject, key, now, SERVING_LIFETIME)
+        _builder(name, authority.subject, key, begin, end)
         .serial_number(x509.random_serial_number())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
         .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key()), critical=False
         )
-        .sign(ca_key, hashes.SHA256())
+        .sign(authority_key, hashes.SHA256())
     )
-    return replace(bundle, cert_pem=_pem(certificate), key_pem=_key_pem(key))
+    return Pair(pem_of(certificate), _key_pem(key))
+
+
+def pem_of(certificate: x509.Certificate) -> bytes:
+    """PEM, ending with a line break."""
+    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePrivateKey,
-    now: datetime,
-    lifetime: timedelta,
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, begin: datetime, end: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
-        .not_valid_before(now - _BACKDATED)
-        .not_valid_after(now + lifetime)
+        .not_valid_before(begin)
+        .not_valid_after(end)
     )
 
 
@@ -224,10 +250,6 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
         return x509.DNSName(host)
-
-
-def _pem(certificate: x509.Certificate) -> bytes:
-    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

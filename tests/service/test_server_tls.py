@@ -1,15 +1,16 @@
-"""Who may connect to the extender: TLS versions, client certificates, names; and certificates replaced while it runs."""
+"""Who may connect to the extender: TLS versions, client certificates, names; and what is told of their ends."""
 
-import asyncio
+import ssl
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
 import pytest
 from cryptography import x509
 
-from extender.service import tls
-from extender.service.config import TlsConfig
-from extender.service.tls import ServingCertificate, _context
+from extender.kube import serving_tls
+from extender.kube.serving_tls import server_context
+from extender.service.config import ServerConfig, TlsConfig
 from tests.service.authority import Authority, client_context, only_old_tls
 from tests.service.test_server import NODES, serving
 from tests.support.service import World, filter_args
@@ -63,6 +64,20 @@ async def test_of_the_clients_of_the_ca_only_those_on_the_list_are_served(
         assert ("allowedClients" in text) is (status == 403)
 
 
+async def test_a_list_of_clients_that_changes_at_work_holds_for_connections_that_are_open(tmp_path: Path):
+    authority = Authority(tmp_path, "ca")
+    world = await World.create()
+    await world.pod(0)
+    body = filter_args(await world.pod_object(0), NODES)
+    context = client_context(authority, authority.issue("kube-scheduler"))
+    config = closed_to_all_but(authority, "kube-scheduler")
+    async with serving(world, tls=config) as it:
+        assert (await it.post("filter", body, ssl=context))[0] == 200
+        for allowed, status in (("somebody", 403), ("kube-scheduler", 200)):
+            it.server.reconfigure(ServerConfig(port=0, tls=replace(config, allowed_clients=(allowed,))))
+            assert (await it.post("filter", body, ssl=context))[0] == status
+
+
 @pytest.mark.parametrize("refuses", [False, True])
 async def test_tls_1_1_is_refused(tmp_path: Path, refuses: bool, monkeypatch: pytest.MonkeyPatch):
     """The control shows that the client can: it is served where the minimum is lowered."""
@@ -70,7 +85,7 @@ async def test_tls_1_1_is_refused(tmp_path: Path, refuses: bool, monkeypatch: py
     client = only_old_tls(client_context(authority, authority.issue("kube-scheduler")))
     world = await World.create()
     if not refuses:
-        monkeypatch.setattr(tls, "_context", lambda config: only_old_tls(_context(config)))
+        monkeypatch.setattr(serving_tls, "server_context", lambda: only_old_tls(server_context()))
     async with serving(world, tls=closed_to_all_but(authority, "kube-scheduler")) as it:
         asked = it.session.get(f"{it.server.url}/livez", ssl=client)
         if refuses:
@@ -81,42 +96,63 @@ async def test_tls_1_1_is_refused(tmp_path: Path, refuses: bool, monkeypatch: py
                 assert reply.status == 200
 
 
-def copy(source: str, target: str) -> None:
-    Path(target).write_bytes(Path(source).read_bytes())
+def end_of(file: str) -> float:
+    return x509.load_pem_x509_certificate(Path(file).read_bytes()).not_valid_after_utc.timestamp()
 
 
-def remove(name: str) -> None:
-    Path(name).unlink()
-
-
-async def test_a_certificate_that_is_replaced_is_served_and_half_of_one_changes_nothing(tmp_path: Path):
+async def test_the_ends_of_the_certificates_in_use_are_metrics_kube_schedulers_too(tmp_path: Path):
     authority = Authority(tmp_path, "ca")
-    cert_file, key_file = authority.issue("serving")
-    certificate = ServingCertificate(TlsConfig(cert_file=cert_file, key_file=key_file))
-    server = await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0, ssl=certificate.context)
-    port = server.sockets[0].getsockname()[1]
-
-    async def served() -> int:
-        _, writer = await asyncio.open_connection(
-            "127.0.0.1", port, ssl=client_context(authority, None), server_hostname="localhost"
+    world = await World.create()
+    client = authority.issue("kube-scheduler")
+    tls_config = closed_to_all_but(authority, "kube-scheduler", "another")
+    async with serving(world, tls=tls_config) as it:
+        name = "vreplica_scheduler_client_certificate_expiry_timestamp_seconds"
+        url = f"{it.server.url}/metrics"
+        async with it.session.get(url, ssl=client_context(authority, authority.issue("stranger"))) as reply:
+            assert reply.status == 403
+        async with it.session.get(url, ssl=client_context(authority, client)) as reply:
+            text = await reply.text()
+    ends = {line.split()[0]: float(line.split()[1]) for line in text.splitlines() if line.startswith(name)}
+    assert ends == {f'{name}{{client="kube-scheduler"}}': end_of(client[0])}
+    ours = "vreplica_scheduler_certificate_expiry_timestamp_seconds"
+    for certificate, file in (("serving", tls_config.cert_file), ("client_ca", tls_config.client_ca_file)):
+        (line,) = (
+            each for each in text.splitlines() if each.startswith(f'{ours}{{certificate="{certificate}"')
         )
-        raw = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-        writer.close()
-        return x509.load_der_x509_certificate(raw).serial_number
+        assert float(line.split()[1]) == end_of(file)
 
-    first = await served()
-    assert not certificate.reload_if_changed()
-    other_cert, other_key = authority.issue("other")
-    copy(other_cert, cert_file)
-    assert not certificate.reload_if_changed(), "the key is still the old one"
-    assert await served() == first
-    copy(other_key, key_file)
-    assert certificate.reload_if_changed()
-    assert await served() not in {first, 0}
-    remove(cert_file)
-    assert not certificate.reload_if_changed(), "gone for a moment"
-    server.close()
-    await server.wait_closed()
+
+async def test_a_client_ca_that_is_taken_away_is_trusted_no_more_and_connections_that_exist_go_on(
+    tmp_path: Path,
+):
+    old, new = Authority(tmp_path, "old"), Authority(tmp_path, "new")
+    trusted = tmp_path / "clients.crt"
+    trusted.write_bytes(old.pem + new.pem)
+    cert_file, key_file = old.issue("serving")
+    config = TlsConfig(cert_file=cert_file, key_file=key_file, client_ca_file=str(trusted))
+    of_old, of_new = (client_context(old, each.issue(f"{each.name}-client")) for each in (old, new))
+    world = await World.create()
+    async with serving(world, tls=config) as it:
+        url = f"{it.server.url}/livez"
+
+        async def is_served(context: ssl.SSLContext) -> bool:
+            connector = aiohttp.TCPConnector(force_close=True)
+            async with aiohttp.ClientSession(connector=connector) as session:
+                try:
+                    async with session.get(url, ssl=context) as reply:
+                        return reply.status == 200
+                except aiohttp.ClientError:
+                    return False
+
+        assert (await is_served(of_old), await is_served(of_new)) == (True, True)
+        async with it.session.get(url, ssl=of_old) as reply:
+            assert reply.status == 200
+        trusted.write_bytes(new.pem)
+        assert it.server.certificate is not None
+        it.server.certificate.look()
+        assert (await is_served(of_old), await is_served(of_new)) == (False, True)
+        async with it.session.get(url, ssl=of_old) as reply:  # the connection that it has
+            assert reply.status == 200
 
 
 async def test_beyond_loopback_without_tls_it_warns_loudly(caplog: pytest.LogCaptureFixture):
@@ -143,3 +179,18 @@ async def test_probes_without_a_certificate_find_health_and_metrics_on_loopback_
         "/metrics",
     ]
     assert found["/v1/bind"] == 404
+
+
+async def test_health_and_metrics_are_served_where_a_scraper_is_to_find_them_and_the_verbs_stay_on_loopback(
+    unused_tcp_port: int,
+):
+    world = await World.create()
+    async with serving(world, health_port=unused_tcp_port, health_host="127.0.0.2") as it:
+        assert it.server.health_url == f"http://127.0.0.2:{unused_tcp_port}"
+        async with it.session.get(it.server.health_url + "/metrics") as reply:
+            assert reply.status == 200
+        async with it.session.post(it.server.health_url + "/v1/bind", json={}) as reply:
+            assert reply.status == 404
+        assert it.server.url.startswith("http://127.0.0.1:")
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await it.session.get(f"http://127.0.0.1:{unused_tcp_port}/metrics")

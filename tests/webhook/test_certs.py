@@ -8,18 +8,12 @@ from typing import Any
 
 import pytest
 
-from extender.kube.api import SECRETS, OutcomeUnknown
+from extender.kube.api import SECRETS, Forbidden, OutcomeUnknown
 from tests.webhook.builders import ObjectsApi
-from webhook.certs import (
-    RACES_MAX,
-    CertificateError,
-    CertificateManager,
-    CertificateStore,
-    DirectoryStore,
-    SecretStore,
-    Stored,
-)
-from webhook.x509 import Bundle
+from webhook.certs import RACES_MAX, CertificateError, CertificateManager, FileCertificates
+from webhook.rotation import Bundle
+from webhook.stores import CertificateStore, DirectoryStore, SecretStore, Stored
+from webhook.x509 import PEM_BYTES_MAX
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -61,7 +55,7 @@ async def test_it_is_renewed_before_it_ends_by_whoever_looks_first(store):
     assert renewed.cert_pem != first.cert_pem
     assert renewed.ca_pem == first.ca_pem
     assert await one.ensure() == renewed
-    assert one.not_after == NOW + (61 + 90) * DAY
+    assert one.expiry() == {"serving": NOW + (61 + 90) * DAY, "authority": NOW + 730 * DAY}
 
 
 async def test_a_save_under_an_old_version_changes_nothing(store, tmp_path):
@@ -84,16 +78,20 @@ async def test_a_half_written_directory_is_made_whole(tmp_path):
     (tmp_path / "tls.key").unlink()
     repaired = await manager(DirectoryStore(tmp_path)).ensure()
     assert repaired != bundle
+    assert repaired.ca_pem == bundle.ca_pem
     assert (await DirectoryStore(tmp_path).load()).bundle == repaired
 
 
 async def test_a_secret_that_a_person_made_is_filled_and_keeps_its_type():
     api = ObjectsApi()
-    junk = {"tls.crt": "%%%", "tls.key": base64.b64encode(b"junk").decode(), "note": 7}
-    api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "certificate"}, "type": "Opaque", "data": junk})
+    junk = {"tls.crt": "%%%", "tls.key": base64.b64encode(b"junk").decode(), "ca.key": 7, "ca.crt": None}
+    metadata = {"namespace": "ns", "name": "certificate", "annotations": {"mine": "x"}, "labels": {"a": "b"}}
+    api.put(SECRETS, {"metadata": metadata, "type": "Opaque", "data": junk})
     bundle = await manager(secret_store(api)).ensure()
     stored = api.named(SECRETS, "ns", "certificate")
     assert stored["type"] == "Opaque"
+    assert stored["metadata"]["annotations"] == {"mine": "x"}
+    assert stored["metadata"]["labels"] == {"a": "b", "app.kubernetes.io/name": "vreplica-webhook"}
     assert (await secret_store(api).load()).bundle == bundle
 
 
@@ -112,7 +110,48 @@ async def test_an_api_server_that_does_not_answer_leaves_the_certificate_in_use(
     api.down = True
     with pytest.raises(OutcomeUnknown):
         await keeper.ensure()
-    assert keeper.not_after == NOW + 90 * DAY
+    assert keeper.expiry()["serving"] == NOW + 90 * DAY
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 7, {}, {"tls.crt": ["x"]}, {"ca.crt": "A" * 2_000_000}])
+async def test_a_secret_whose_data_is_no_map_of_texts_is_filled(data: Any):
+    api = ObjectsApi()
+    api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "certificate"}, "data": data})
+    bundle = await manager(secret_store(api)).ensure()
+    assert (await secret_store(api).load()).bundle == bundle
+    assert all(len(part) <= PEM_BYTES_MAX for part in bundle.files().values())
+
+
+async def test_what_is_stored_is_served_even_where_it_may_not_be_renewed():
+    class ReadOnly(ObjectsApi):
+        may_write = True
+
+        async def update(self, *args, **kwargs):
+            if not self.may_write:
+                raise Forbidden(403, "Forbidden", "secrets is forbidden")
+            return await super().update(*args, **kwargs)
+
+    api = ReadOnly()
+    bundle = await manager(secret_store(api)).ensure()
+    api.may_write = False
+    restarted = manager(secret_store(api), now=lambda: NOW + 70 * DAY)
+    with pytest.raises(Forbidden):
+        await restarted.ensure()
+    assert restarted.served_pem == bundle.cert_pem
+
+
+async def test_a_writer_who_undoes_every_step_is_told_and_not_fought_for_ever(tmp_path):
+    class Undone(DirectoryStore):
+        async def save(self, bundle: Bundle, version: str) -> bool:
+            assert await super().save(bundle, version)
+            (await self._undo())
+            return True
+
+        async def _undo(self) -> None:
+            await asyncio.to_thread((tmp_path / "tls.crt").write_bytes, b"")
+
+    with pytest.raises(CertificateError, match="is somebody else writing it"):
+        await manager(Undone(tmp_path)).ensure()
 
 
 async def test_losing_every_race_ends_with_an_error():
@@ -127,7 +166,7 @@ async def test_losing_every_race_ends_with_an_error():
             return False
 
     store = Unlucky()
-    with pytest.raises(CertificateError, match="lost"):
+    with pytest.raises(CertificateError, match="8 times by other replicas and 0 times by this one"):
         await manager(store).ensure()
     assert store.tries == RACES_MAX
 
@@ -161,3 +200,43 @@ async def test_a_running_server_serves_the_new_certificate_without_a_restart(tmp
 
 def test_tls_older_than_1_2_is_not_spoken(tmp_path):
     assert manager(DirectoryStore(tmp_path)).context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+class TestFiles:
+    def files(self, folder) -> tuple[str, str]:
+        return str(folder / "tls.crt"), str(folder / "tls.key")
+
+    async def test_a_certificate_of_somebody_elses_is_served_and_nothing_is_written(self, tmp_path):
+        await manager(DirectoryStore(tmp_path)).ensure()
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        ours = FileCertificates(*self.files(tmp_path), now=lambda: NOW)
+        assert ours.served_pem == b""
+        assert await ours.ensure() is None
+        assert ours.served_pem == before["tls.crt"]
+        assert ours.expiry() == {"serving": NOW + 90 * DAY}
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+    async def test_files_that_are_not_there_yet_are_asked_for_again(self, tmp_path):
+        ours = FileCertificates(*self.files(tmp_path), now=lambda: NOW)
+        with pytest.raises(FileNotFoundError):
+            await ours.ensure()
+        await manager(DirectoryStore(tmp_path)).ensure()
+        await ours.ensure()
+        assert ours.served_pem
+
+    async def until_told(self, ours: FileCertificates) -> None:
+        while True:
+            await ours.ensure()
+            await asyncio.sleep(0.01)
+
+    async def test_files_that_cannot_be_used_any_more_are_told(self, tmp_path):
+        await manager(DirectoryStore(tmp_path)).ensure()
+        ours = FileCertificates(*self.files(tmp_path), now=lambda: NOW)
+        await ours.ensure()
+        served = ours.served_pem
+        (tmp_path / "tls.key").write_bytes(b"junk")
+        following = asyncio.create_task(ours.run())
+        with pytest.raises(CertificateError, match="not reloaded, the old one stays"):
+            await self.until_told(ours)
+        following.cancel()
+        assert ours.served_pem == served

@@ -1,6 +1,8 @@
 import asyncio
 import base64
 import ssl
+import time
+from pathlib import Path
 
 import aiohttp
 import orjson
@@ -16,10 +18,11 @@ from extender.kube.api import (
 )
 from tests.webhook.builders import ObjectsApi, a_pod, a_pool_object, a_vpod_object, review
 from tests.webhook.test_registration import a_configuration
-from webhook import cli
-from webhook.certs import CertificateError
+from webhook import upkeep
+from webhook.certs import CertificateError, CertificateManager
 from webhook.cli import Webhook
 from webhook.settings import Settings
+from webhook.stores import DirectoryStore
 
 
 def installed() -> ObjectsApi:
@@ -57,6 +60,48 @@ async def test_from_nothing_to_a_verified_answer_and_a_clean_stop(unused_tcp_por
     assert api.named(SECRETS, "ns", "certificate")["type"] == "kubernetes.io/tls"
 
 
+async def test_with_files_of_somebody_elses_no_secret_and_no_ca_bundle_is_written(
+    unused_tcp_port: int, tmp_path: Path
+):
+    bundle = await CertificateManager(DirectoryStore(tmp_path), ("localhost",), now=time.time).ensure()
+    ca_bundle = base64.b64encode(bundle.ca_pem).decode()
+    api = installed()
+    for resource, path in ((MUTATING_WEBHOOKS, "/mutate"), (VALIDATING_WEBHOOKS, "/validate")):
+        api.put(
+            resource,
+            a_configuration(path, annotations={"cert-manager.io/inject-ca-from": "a/b"}, caBundle=ca_bundle),
+        )
+    settings = Settings(
+        host="127.0.0.1",
+        port=unused_tcp_port,
+        cert_files=(str(tmp_path / "tls.crt"), str(tmp_path / "tls.key")),
+    )
+    stop = asyncio.Event()
+    running = asyncio.create_task(Webhook(settings, api).run(stop))
+    trusted = ssl.create_default_context(cadata=bundle.ca_pem.decode())
+    async with aiohttp.ClientSession() as client:
+        metrics = await _once_it_listens(client, f"https://localhost:{unused_tcp_port}/metrics", trusted)
+    stop.set()
+    await running
+    end = bundle.expiry()["serving"]
+    name = "vreplica_webhook_certificate_expiry_timestamp_seconds"
+    (line,) = (each for each in metrics.splitlines() if each.startswith(name))
+    assert line.split()[0] == f'{name}{{certificate="serving"}}'
+    assert float(line.split()[1]) == end
+    assert "vreplica_webhook_upkeep_failures_total 0.0" in metrics
+    assert api.writes == 0
+
+
+async def _once_it_listens(client: aiohttp.ClientSession, url: str, trusted: ssl.SSLContext) -> str:
+    for _ in range(200):
+        try:
+            async with client.get(url, ssl=trusted) as response:
+                return await response.text()
+        except aiohttp.ClientConnectorError:
+            await asyncio.sleep(0.01)
+    raise AssertionError("it does not listen")
+
+
 @pytest.mark.looptime
 async def test_an_api_server_that_never_answers_ends_the_start_after_a_limit():
     class Down(ObjectsApi):
@@ -73,7 +118,7 @@ async def test_an_api_server_that_never_answers_ends_the_start_after_a_limit():
     with pytest.raises(ExceptionGroup) as raised:
         await Webhook(Settings(secret=("ns", "certificate")), api).run(asyncio.Event())
     assert isinstance(raised.value.exceptions[0], CertificateError)
-    assert api.tries == cli.START_ATTEMPTS_MAX
+    assert api.tries == upkeep.START_ATTEMPTS_MAX
 
 
 @pytest.mark.looptime
@@ -84,7 +129,7 @@ async def test_a_stop_while_waiting_for_a_certificate_is_obeyed_at_once():
 
     stop = asyncio.Event()
     running = asyncio.create_task(Webhook(Settings(secret=("ns", "certificate")), Down()).run(stop))
-    await asyncio.sleep(cli.RETRY_PERIOD_S * 1.5)
+    await asyncio.sleep(upkeep.RETRY_PERIOD_S * 1.5)
     stop.set()
     started = asyncio.get_running_loop().time()
     await running

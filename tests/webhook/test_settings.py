@@ -1,3 +1,4 @@
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,31 @@ def test_the_certificate_is_also_for_the_host_of_the_url():
     assert settings("--url", "https://127.0.0.1:9443").hosts[-1] == "127.0.0.1"
 
 
+def test_a_certificate_of_somebody_elses_is_two_files():
+    options = parser().parse_args(
+        ["--tls-cert-file", "/tls/tls.crt", "--tls-private-key-file", "/tls/tls.key"]
+    )
+    got = settings_from(options)
+    assert (got.cert_files, got.cert_dir, got.secret) == (("/tls/tls.crt", "/tls/tls.key"), "", None)
+    with pytest.raises(SettingsError, match="go together"):
+        settings_from(parser().parse_args(["--tls-cert-file", "/tls/tls.crt"]))
+    with pytest.raises(SettingsError, match="go together"):
+        settings("--tls-private-key-file", "/tls/tls.key")
+
+
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_a_directory_that_cannot_be_written_holds_somebody_elses_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_writable: bool
+):
+    # A mounted Secret is a read-only file system; root may write into any other directory.
+    monkeypatch.setattr(os, "access", lambda path, mode: is_writable)
+    got = settings_from(parser().parse_args(["--cert-dir", str(tmp_path)]))
+    if is_writable:
+        assert (got.cert_dir, got.cert_files) == (str(tmp_path), None)
+    else:
+        assert (got.cert_dir, got.cert_files) == ("", (f"{tmp_path}/tls.crt", f"{tmp_path}/tls.key"))
+
+
 def test_the_services_configuration_file_gives_the_connection(tmp_path):
     file = config(
         tmp_path,
@@ -62,10 +88,11 @@ def test_the_profiles_of_the_configuration_file_are_known_beside_the_built_in_on
     ("text", "says"),
     [
         pytest.param("server: [", "config.yaml", id="no YAML"),
-        pytest.param("kind: Other\n", "expected kind", id="another kind"),
+        pytest.param("kind: Other\n", "kind: is there twice, first on line 2", id="another kind"),
         pytest.param("clientConnection: 7\n", "clientConnection", id="no mapping"),
-        pytest.param("profiles: {name: x}\n", "profiles: expected a list", id="profiles that are no list"),
+        pytest.param("profiles: {name: x}\n", "profiles: must be a list", id="profiles that are no list"),
         pytest.param("clientConnection: {qps: many}\n", "many", id="no number"),
+        pytest.param("clientConection: {qps: 5}\n", "did you mean clientConnection", id="a typing error"),
         pytest.param("clientConnection: {}x\n", "config.yaml", id="broken"),
     ],
 )

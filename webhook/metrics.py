@@ -1,0 +1,86 @@
+"""The webhook's metrics. Labels are closed sets: paths, results, kinds; nothing from a review is one."""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from extender.exposition import Exposition, Family, Kind, Label, Stability
+from webhook.caches import WebhookCaches
+
+PREFIX: Final = "vreplica_webhook"
+PATH_VALUES: Final = ("/mutate", "/validate")
+RESULT_VALUES: Final = ("allowed", "patched", "denied", "refused")
+_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+
+
+class Metrics(Exposition):
+    """Of one server."""
+
+    def __init__(self, caches: WebhookCaches) -> None:
+        super().__init__(PREFIX)
+        path = Label("path", PATH_VALUES)
+        self.duration = self.add_histogram(
+            "request_duration_seconds",
+            "Time to answer a review, from its last byte to the answer",
+            _BUCKETS_S,
+            [path],
+            stability=Stability.BETA,
+            like="controller_runtime_webhook_latency_seconds",
+        )
+        self.requests = self.add_counter(
+            "requests",
+            "Requests by path and result; refused: no AdmissionReview",
+            [path, Label("result", RESULT_VALUES)],
+            stability=Stability.BETA,
+            like="controller_runtime_webhook_requests_total",
+        )
+        kind = Label("kind", tuple(resource.kind for resource in caches.sinks))
+        self._add_gauge(
+            "cache_objects",
+            "Objects in a cache",
+            lambda: {(resource.kind,): float(len(cache.objects)) for resource, cache in caches.sinks.items()},
+            kind,
+        )
+        self._add_gauge(
+            "cache_unreadable_objects",
+            "Objects that could not be decoded since the start",
+            lambda: {(resource.kind,): float(cache.undecodable) for resource, cache in caches.sinks.items()},
+            kind,
+        )
+        self._add_gauge(
+            "caches_synced",
+            "1 once every cache has had its first list",
+            lambda: {(): float(caches.synced)},
+            stability=Stability.BETA,
+        )
+
+    def add_upkeep(self, expiry: Callable[[], Mapping[str, float]], failures: Callable[[], int]) -> None:
+        """Show when certificates end (epoch seconds by what they are for), and how often looking after them failed."""
+        self._add_gauge(
+            "certificate_expiry_timestamp_seconds",
+            "When a certificate in use ends, by what it is for: serving, or the authority that signs",
+            lambda: {(certificate,): end for certificate, end in expiry().items()},
+            Label("certificate", ("serving", "authority")),
+        )
+        self.read(
+            Family(
+                name="upkeep_failures",
+                kind=Kind.COUNTER,
+                documentation="Rounds of looking after certificates and registration that found something not right",
+            ),
+            lambda: {(): float(failures())},
+        )
+
+    def _add_gauge(
+        self,
+        name: str,
+        documentation: str,
+        read: Callable[[], Mapping[tuple[str, ...], float]],
+        *labels: Label,
+        stability: Stability = Stability.ALPHA,
+    ) -> None:
+        self.read(
+            Family(
+                name=name, kind=Kind.GAUGE, documentation=documentation, labels=labels, stability=stability
+            ),
+            read,
+        )

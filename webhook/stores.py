@@ -1,0 +1,171 @@
+"""Where a bundle is kept: a directory for development, a Secret for replicas. Both compare before they store.
+
+Nothing that is found is believed: parts that are not there, or no base64, are empty, and what the rest is worth is for
+``webhook.rotation`` to say. ``save`` succeeds only if nobody has stored anything since the ``load`` that it follows.
+"""
+
+import asyncio
+import base64
+import contextlib
+import copy
+import fcntl
+import hashlib
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from extender.kube.api import SECRETS, AlreadyExists, Api, Conflict, NotFound, Obj
+from webhook.rotation import FILE_NAMES, Bundle
+from webhook.x509 import PEM_BYTES_MAX
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a store holds. ``version`` is what a save is compared with; "" means nothing is stored at all."""
+
+    bundle: Bundle | None
+    version: str
+
+
+class CertificateStore(Protocol):
+    """Holds one bundle, shared by all replicas. Called by one task of each replica, once a minute."""
+
+    async def load(self) -> Stored:
+        """What is stored; bundle None where there is nothing."""
+        ...
+
+    async def save(self, bundle: Bundle, version: str) -> bool:
+        """Store, if ``version`` is still what is stored; False, and nothing changed, if it is not."""
+        ...
+
+
+class DirectoryStore:
+    """Files in a directory. An advisory lock makes load and save whole for processes on this machine."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def load(self) -> Stored:
+        """Raises OSError where the directory cannot be made or read."""
+        return await asyncio.to_thread(self._load)
+
+    async def save(self, bundle: Bundle, version: str) -> bool:
+        """Raises OSError where the directory cannot be written."""
+        return await asyncio.to_thread(self._save, bundle, version)
+
+    def _load(self) -> Stored:
+        with self._locked():
+            return self._read()
+
+    def _save(self, bundle: Bundle, version: str) -> bool:
+        with self._locked():
+            if self._read().version != version:
+                return False
+            for name, content in bundle.files().items():
+                if content:
+                    self._write(name, content)
+                else:
+                    (self._directory / name).unlink(missing_ok=True)
+            return True
+
+    def _read(self) -> Stored:
+        files = {name: _read_some(path) for name in FILE_NAMES if (path := self._directory / name).exists()}
+        if not files:
+            return Stored(None, "")
+        digest = hashlib.sha256(b"\0".join(name.encode() + files.get(name, b"") for name in FILE_NAMES))
+        return Stored(Bundle.from_files(files), digest.hexdigest())
+
+    def _write(self, name: str, content: bytes) -> None:
+        # Replaced in one step: a crash in between leaves whole files that do not go together, which is noticed.
+        handle, temporary = tempfile.mkstemp(dir=self._directory, prefix=f".{name}-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            Path(temporary).chmod(0o644 if name.endswith(".crt") else 0o600)
+            Path(temporary).replace(self._directory / name)
+        except OSError:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self._directory / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def _read_some(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(PEM_BYTES_MAX)
+
+
+class SecretStore:
+    """Keys of a Secret; created and updated optimistically. RBAC: get, create, update of that one Secret."""
+
+    def __init__(self, api: Api, namespace: str, name: str) -> None:
+        self._api = api
+        self._namespace = namespace
+        self._name = name
+        self._found: Obj = {}
+
+    async def load(self) -> Stored:
+        """Raises ApiError, except where there is no Secret: that is nothing stored."""
+        self._found = {}
+        try:
+            self._found = await self._api.get(SECRETS, self._namespace, self._name)
+        except NotFound:
+            return Stored(None, "")
+        bundle = Bundle.from_files(_decoded(self._found.get("data")))
+        return Stored(bundle, str(self._found["metadata"]["resourceVersion"]))
+
+    async def save(self, bundle: Bundle, version: str) -> bool:
+        """Raises ApiError, except where another replica was faster: that is False."""
+        secret = self._with(bundle)
+        try:
+            if version:
+                secret["metadata"]["resourceVersion"] = version
+                await self._api.update(SECRETS, self._namespace, self._name, secret)
+            else:
+                await self._api.create(SECRETS, self._namespace, secret)
+        except (AlreadyExists, Conflict, NotFound) as error:
+            _log.info("Secret %s/%s was written by another replica: %s", self._namespace, self._name, error)
+            return False
+        return True
+
+    def _with(self, bundle: Bundle) -> Obj:
+        """The Secret as it was found, labels, annotations and type (which is immutable) included, with other data."""
+        metadata: Obj = copy.deepcopy(self._found.get("metadata") or {})
+        labels = metadata.get("labels") or {}
+        metadata |= {
+            "namespace": self._namespace,
+            "name": self._name,
+            "labels": {**labels, "app.kubernetes.io/name": "vreplica-webhook"},
+        }
+        return {
+            "apiVersion": SECRETS.api_version,
+            "kind": SECRETS.kind,
+            "metadata": metadata,
+            "type": str(self._found.get("type") or "Opaque") if self._found else "kubernetes.io/tls",
+            "data": {
+                name: base64.b64encode(content).decode()
+                for name, content in bundle.files().items()
+                if content
+            },
+        }
+
+
+def _decoded(data: object) -> Mapping[str, bytes]:
+    """Our keys of a Secret that are base64; a person may have put anything there."""
+    decoded: dict[str, bytes] = {}
+    for name in FILE_NAMES:
+        with contextlib.suppress(ValueError, TypeError, AttributeError):
+            value = data[name] if isinstance(data, dict) and name in data else ""
+            decoded[name] = base64.b64decode(value, validate=True)[:PEM_BYTES_MAX]
+    return decoded

@@ -1,0 +1,107 @@
+"""Looks after certificates and registration for as long as the webhook runs, and says when they are not well.
+
+Once a minute, sooner after a failure, and never at the same moment as the other replicas. A problem is told when it comes, when it
+changes and when it has gone; a certificate of which a fifth of its life is left, all renewals having failed, is told
+every few hours until it has been renewed.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import Final
+
+from extender.kube.api import ApiError
+from extender.kube.serving_tls import WARNING_PERIOD_S, validity_of
+from webhook.certs import CertificateError, Certificates
+from webhook.registration import Registration
+
+_log: Final = logging.getLogger(__name__)
+UPKEEP_PERIOD_S: Final = 60.0
+RETRY_PERIOD_S: Final = 5.0
+"""Until the next try when certificates or registration failed."""
+PERIOD_JITTER: Final = 0.2
+"""Of a period, by which it is shorter or longer."""
+START_ATTEMPTS_MAX: Final = 24
+"""Tries to get a first certificate: two minutes in which the API server may come up."""
+
+
+class Upkeep:
+    """``now`` is wall-clock time, epoch seconds."""
+
+    def __init__(
+        self,
+        certificates: Certificates,
+        registration: Registration,
+        *,
+        rng: random.Random,
+        now: Callable[[], float],
+    ) -> None:
+        self._certificates = certificates
+        self._registration = registration
+        self._rng = rng
+        self._now = now
+        self._told = ""
+        self._warned_at_s = float("-inf")
+        self.failures = 0
+        """Rounds that found a problem, for the metric."""
+
+    async def first_certificate(self, stop: asyncio.Event) -> bool:
+        """Until there is a certificate to serve; False if ``stop`` is set before. Raises CertificateError after two minutes."""
+        problem = "none that can be used"
+        for _ in range(START_ATTEMPTS_MAX):
+            try:
+                await self._certificates.ensure()
+            except (ApiError, CertificateError, OSError) as error:
+                problem = str(error)
+                _log.warning("no good certificate yet: %s", error)
+            if self._certificates.served_pem:  # one that could not be renewed is good enough to begin with
+                return True
+            if await _set_within(stop, RETRY_PERIOD_S):
+                return False
+        raise CertificateError(f"no certificate after {START_ATTEMPTS_MAX} tries: {problem}")
+
+    async def run(self) -> None:
+        """Round after round, for ever."""
+        while True:
+            well = await self.round()
+            period_s = UPKEEP_PERIOD_S if well else RETRY_PERIOD_S
+            await asyncio.sleep(period_s * self._rng.uniform(1 - PERIOD_JITTER, 1 + PERIOD_JITTER))
+
+    async def round(self) -> bool:
+        """One look at everything; whether all is well."""
+        try:
+            problem = "; ".join(await self._registration.reconcile(self._certificates))
+        except (ApiError, CertificateError, OSError) as error:
+            problem = str(error) or type(error).__name__
+        if problem != self._told:
+            _log.warning("certificate and registration: %s", problem or "all well again")
+        self._told = problem
+        self.failures += bool(problem)
+        self._warn_of_the_end(problem)
+        return not problem
+
+    def _warn_of_the_end(self, problem: str) -> None:
+        try:
+            validity = validity_of(self._certificates.served_pem)
+        except ValueError:
+            return
+        now_s = self._now()
+        if not validity.is_left_alone(now_s):
+            self._warned_at_s = float("-inf")
+        elif now_s - self._warned_at_s >= WARNING_PERIOD_S:
+            self._warned_at_s = now_s
+            _log.warning(
+                "the serving certificate %s, and has not been renewed%s",
+                validity.told(now_s),
+                f": {problem}" if problem else "",
+            )
+
+
+async def _set_within(event: asyncio.Event, timeout_s: float) -> bool:
+    try:
+        async with asyncio.timeout(timeout_s):
+            await event.wait()
+    except TimeoutError:
+        return False
+    return True
