@@ -1,40 +1,56 @@
-"""``vreplica config``: checks configuration files, and turns Knative's ConfigMaps into a profile.
+"""``vreplica config``: checks, shows and describes configuration files, and turns Knative's ConfigMaps into a profile.
 
-``check`` reads a file as the program that will get it does: a VReplicaSchedulerConfiguration as our service, with all of
-its profiles and plugins; a KubeSchedulerConfiguration or a Policy as kube-scheduler.
+``check`` reads each file as the program that will get it does, and looks for what nobody would refuse and everybody
+would regret (``extender.lint``); ``view`` prints what is in force for a file, every default filled in.
 """
 
+import json
 from collections.abc import Sequence
 
 import yaml
 
-from extender.core.errors import InvalidObject
-from extender.core.names import CONFIG_KIND
+from extender.config.model import Config
+from extender.config.schema import config_schema
+from extender.config.view import document_of, rows_of
 from extender.core.policy.knative_configmap import knative_document
-from extender.profiles import load_profiles, read_config_map
-from extender.service.config import config_from, read_document
-from extender.sim.scheduler.config_file import InvalidConfiguration, load_configuration
+from extender.lint.files import check_files
+from extender.lint.report import exit_status, json_of_report, text_of_report
+from extender.profiles import open_config, read_config_map
 
 
-def run_check(paths: Sequence[str]) -> int:
-    """Check each file; one line each on success. Raises InvalidObject for the first that is wrong."""
-    for path in paths:
-        document = read_document(path)
-        kind = document.get("kind") if isinstance(document, dict) else None
-        if kind == CONFIG_KIND:
-            profiles = load_profiles(config_from(document, path), path)
-            print(f"{path}: {CONFIG_KIND} is valid; profiles: {', '.join(sorted(profiles))}")
-        else:
-            print(f"{path}: {_check_scheduler(document, path)}")
+def run_check(paths: Sequence[str], *, output: str = "text", strict: bool = False) -> int:
+    """Check files and print what was found; the exit status is ``lint.report``'s."""
+    report = check_files(paths)
+    print(json_of_report(report) if output == "json" else text_of_report(report))
+    return exit_status(report, strict=strict)
+
+
+def run_view(path: str, *, output: str = "yaml") -> int:
+    """Print the effective configuration of a file, of the defaults alone for "". Raises InvalidObject."""
+    file = open_config(path) if path else None
+    config = file.config if file is not None else Config()
+    if output == "table":
+        rows = rows_of(config, file.document if file is not None else None)
+        heads = dict(zip(rows[0], ("SETTING", "VALUE", "FROM", "RELOAD"), strict=True))
+        widths = {name: max(len(row[name]) for row in [heads, *rows]) for name in heads}
+        for row in [heads, *rows]:
+            print("  ".join(row[name].ljust(widths[name]) for name in heads).rstrip())
+    elif output == "json":
+        print(json.dumps(document_of(config), indent=2))
+    else:
+        print(yaml.safe_dump(document_of(config), sort_keys=False, allow_unicode=True), end="")
     return 0
 
 
-def _check_scheduler(document: object, path: str) -> str:
-    try:
-        config = load_configuration(yaml.safe_dump(document))
-    except InvalidConfiguration as error:
-        raise InvalidObject(path, "", f"kube-scheduler would refuse it: {error}") from error
-    return f"kube-scheduler would take it; extenders: {len(config.extenders)}"
+def run_schema() -> int:
+    """Print the JSON schema of the configuration file."""
+    print(schema_text(), end="")
+    return 0
+
+
+def schema_text() -> str:
+    """The JSON schema as manifests/config.schema.json has it."""
+    return json.dumps(config_schema(), indent=2) + "\n"
 
 
 def run_import_knative(name: str, scheduler: str, descheduler: str, *, ignore_unknown: bool = False) -> int:

@@ -71,6 +71,9 @@ def a_file(tmp_path: Path, name: str, text: str) -> str:
 )  # fmt: skip
 def test_a_profile_that_does_not_read_is_told_in_one_line(tmp_path, capsys, text, says):
     assert main(["config", "check", a_file(tmp_path, "config.yaml", HEAD + text)]) == 1
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if "error VS003" in line]
+    assert says in told
+    assert main(["plan", "--config", a_file(tmp_path, "config.yaml", HEAD + text), "-f", "x"]) == 1
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
@@ -84,7 +87,7 @@ def test_a_good_file_is_told_with_its_profiles(tmp_path, capsys):
         "{scheduler: scheduler.yaml, descheduler: descheduler.yaml}}]"
     )
     assert main(["config", "check", a_file(tmp_path, "config.yaml", HEAD + text)]) == 0
-    told = capsys.readouterr().out.partition("profiles: ")[2].strip().split(", ")
+    told = capsys.readouterr().out.partition("profiles: ")[2].splitlines()[0].split(", ")
     assert set(told) == {"as-before", "mine", *BUILT_IN_PROFILES}
 
 
@@ -102,7 +105,7 @@ def test_a_scheduler_file_that_kube_scheduler_would_refuse_is_refused(tmp_path, 
         "extenders: [{urlPrefix: 'http://x', prioritizeVerb: prioritize, weight: 0}]",
     )
     assert main(["config", "check", file]) == 1
-    assert "kube-scheduler would refuse it" in capsys.readouterr().err
+    assert "kube-scheduler would refuse it" in capsys.readouterr().out
 
 
 def test_knatives_config_maps_are_printed_as_a_profile_that_reads_and_plans(tmp_path, capsys):

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
+from extender.config import document
 from extender.core.errors import InvalidObject
 from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
-from extender.service import config
 from extender.service.config import Config, Mode, TlsConfig, config_from, load_config
 
 HEAD: dict[str, Any] = {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
@@ -32,8 +32,8 @@ def test_every_field_is_read():
     document = yaml.safe_load(f"""
         apiVersion: {CONFIG_API_VERSION}
         kind: {CONFIG_KIND}
-        server: {{host: 0.0.0.0, port: 1, deadlineSeconds: 2.5, shutdownDelaySeconds: 7, healthPort: 2, insecure: true,
-                  tls: {{certFile: c, keyFile: k, clientCAFile: ca, allowedClients: [a, b]}}}}
+        server: {{host: 0.0.0.0, port: 1, deadlineSeconds: 2.5, shutdownDelaySeconds: 7, healthPort: 2, healthHost: 0.0.0.0,
+                  insecure: true, tls: {{certFile: c, keyFile: k, clientCAFile: ca, allowedClients: [a, b]}}}}
         leaderElection: {{leaderElect: false, resourceNamespace: n, resourceName: r,
                           leaseDurationSeconds: 30, renewDeadlineSeconds: 20, retryPeriodSeconds: 4}}
         clientConnection: {{kubeconfig: f, context: x, qps: 1.5, burst: 3}}
@@ -43,6 +43,7 @@ def test_every_field_is_read():
     read = config_from(document)
     assert (read.server.host, read.server.port, read.server.deadline_s) == ("0.0.0.0", 1, 2.5)
     assert (read.server.shutdown_delay_s, read.server.health_port, read.server.insecure) == (7, 2, True)
+    assert read.server.health_host == "0.0.0.0"
     assert read.server.tls == TlsConfig(
         cert_file="c", key_file="k", client_ca_file="ca", allowed_clients=("a", "b")
     )
@@ -157,7 +158,7 @@ def test_beyond_loopback_without_tls_is_for_those_who_say_that_it_is_insecure():
         pytest.param(b"\xff\xfe\xff", "is not YAML", id="not text"),
         pytest.param(b"a: 2024-13-45", "is not YAML", id="no such day"),
         pytest.param(b"a: " + b"[" * 1000, "is not YAML", id="very deep"),
-        pytest.param(b"a: 1\n---\nb: 2\n", "is not YAML", id="two documents"),
+        pytest.param(b"a: 1\n---\nb: 2\n", "expected a single document, found 2", id="two documents"),
         pytest.param(b"", "apiVersion", id="empty"),
         pytest.param(b"- a", "must be a mapping", id="a list"),
         pytest.param(b"a" * 200, "must be a mapping", id="a word"),
@@ -177,7 +178,7 @@ def test_a_file_that_is_not_there_is_named():
 
 
 def test_a_file_that_is_too_large_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(config, "CONFIG_BYTES_MAX", 10)
+    monkeypatch.setattr(document, "CONFIG_BYTES_MAX", 10)
     path = tmp_path / "c.yaml"
     path.write_text("apiVersion: x")
     with pytest.raises(InvalidObject, match="larger than"):

@@ -1,0 +1,170 @@
+"""YAML and JSON files with the place of every field, for messages that say where.
+
+``parse`` keeps, beside the plain value, the line and column of each key and list item, by the field's path as messages
+have it (``profiles[0].scores[1].name``). A key that is there twice is an error that names both lines: YAML's own rule,
+which its parser does not keep, and kube-scheduler's strict decoding too. What aliases repeat has the place where it stands.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import yaml
+
+from extender.core.errors import InvalidObject
+from extender.core.reading import refuse_strange
+
+CONFIG_BYTES_MAX: Final = 1024 * 1024
+DOCUMENTS_MAX: Final = 200
+"""In one file."""
+_MERGE: Final = "tag:yaml.org,2002:merge"
+
+
+class Place(NamedTuple):
+    """Where something stands in a file; both count from 1, 0 is unknown."""
+
+    line: int
+    column: int
+
+
+NOWHERE: Final = Place(0, 0)
+
+
+class InvalidField(InvalidObject):
+    """An InvalidObject of a file: ``place`` in it, and ``hint``, what to write instead ("" where nobody knows)."""
+
+    def __init__(
+        self, subject: str, field: str, problem: str, *, hint: str = "", place: Place = NOWHERE
+    ) -> None:
+        where = f", line {place.line}, column {place.column}" if place.line else ""
+        super().__init__(subject, field, f"{problem}{where}{'; ' if hint else ''}{hint}")
+        self.plain = problem
+        self.hint = hint
+        self.place = place
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One YAML document: its ``value``, and the ``places`` of its fields by path ("" is the document itself)."""
+
+    subject: str
+    value: object = field(repr=False)
+    places: Mapping[str, Place] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+
+    def place(self, path: str) -> Place:
+        """Where a field is; of what is not there, where the nearest thing around it is."""
+        while path and path not in self.places:
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return self.places.get(path, NOWHERE)
+
+    def placed(self, error: InvalidObject, path: str | None = None) -> InvalidField:
+        """The same error with its place. ``path``: of the field in this document, where the error says it otherwise."""
+        hint = error.hint if isinstance(error, InvalidField) else ""
+        problem = error.plain if isinstance(error, InvalidField) else error.problem
+        where = error.field if path is None else path
+        return InvalidField(error.subject, error.field, problem, hint=hint, place=self.place(where))
+
+
+def read_file(path: str) -> bytes:
+    """A file's bytes. Raises InvalidObject, also where it cannot be opened or is too large."""
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(CONFIG_BYTES_MAX + 1)
+    except OSError as error:
+        raise InvalidObject(path, "", f"cannot be read: {error.strerror}") from error
+    if len(raw) > CONFIG_BYTES_MAX:
+        raise InvalidObject(path, "", f"is larger than {CONFIG_BYTES_MAX} bytes")
+    return raw
+
+
+def open_document(path: str) -> Document:
+    """The one document in a file. Raises InvalidObject, InvalidField."""
+    return parse(read_file(path), path)
+
+
+def parse(raw: bytes | str, subject: str) -> Document:
+    """The one document in a text; an empty text is a document of nothing. Raises InvalidObject, InvalidField."""
+    found = parse_all(raw, subject)
+    if len(found) > 1:
+        kinds = [str(one.value.get("kind")) for one in found if isinstance(one.value, Mapping)]
+        shown = f" (kind {', '.join(kinds)})"[:200] if kinds else ""
+        raise InvalidObject(subject, "", f"expected a single document, found {len(found)}{shown}")
+    return found[0] if found else Document(subject, None)
+
+
+def parse_all(raw: bytes | str, subject: str) -> list[Document]:
+    """All documents of a text, YAML or JSON. Raises InvalidObject, InvalidField for a key that is there twice."""
+    try:
+        return list(_documents(raw, subject))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        if "'\\t'" in str(error) and (spaced := _without_tabs(raw)):
+            return parse_all(spaced, subject)
+        # ValueError: also a date that does not exist. The parser tells on several lines where it stopped.
+        raise InvalidObject(subject, "", f"is not YAML: {' '.join(str(error).split())[:300]}") from error
+
+
+def _without_tabs(raw: bytes | str) -> bytes:
+    """JSON that is indented by tabs, which YAML does not allow, with spaces; b"" for anything else."""
+    data = raw if isinstance(raw, bytes) else raw.encode("utf-8", "replace")
+    return data.replace(b"\t", b" ") if data.lstrip()[:1] == b"{" and b"\t" in data else b""
+
+
+def _documents(raw: bytes | str, subject: str) -> Iterator[Document]:
+    loader = yaml.SafeLoader(raw)
+    count = 0
+    try:
+        while loader.check_node():
+            count += 1
+            if count > DOCUMENTS_MAX:
+                raise InvalidObject(subject, "", f"has more than {DOCUMENTS_MAX} documents")
+            node = loader.get_node()
+            assert node is not None
+            # Before the value is made: that resolves merge keys in place, and what they bring may be there twice.
+            places = _places(node, subject)
+            value = loader.construct_document(node)
+            refuse_strange(value, subject)
+            yield Document(subject, value, MappingProxyType(places))
+    finally:
+        loader.dispose()
+
+
+def _places(root: yaml.Node, subject: str) -> dict[str, Place]:
+    """The place of every key and item; what an alias repeats is walked once. Raises InvalidField for a double key."""
+    places = {"": _place(root)}
+    pending: list[tuple[str, yaml.Node]] = [("", root)]
+    seen: set[int] = set()
+    while pending:
+        path, node = pending.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                places[f"{path}[{index}]"] = _place(item)
+                pending.append((f"{path}[{index}]", item))
+        elif isinstance(node, yaml.MappingNode):
+            for name, key, value in _keys(node, path, subject):
+                places[name] = _place(key)
+                pending.append((name, value))
+    return places
+
+
+def _keys(node: yaml.MappingNode, path: str, subject: str) -> Iterator[tuple[str, yaml.Node, yaml.Node]]:
+    first: dict[Hashable, yaml.Node] = {}
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+            continue
+        name = f"{path}.{key.value}" if path else str(key.value)
+        identity = (key.tag, key.value)
+        if identity in first:
+            problem = f"is there twice, first on line {_place(first[identity]).line}"
+            raise InvalidField(subject, name, problem, hint="keep one of them", place=_place(key))
+        first[identity] = key
+        yield name, key, value
+
+
+def _place(node: yaml.Node) -> Place:
+    mark = node.start_mark
+    return Place(mark.line + 1, mark.column + 1) if mark is not None else NOWHERE

@@ -1,0 +1,283 @@
+# ruff: noqa: RUF009 - _of and _section make a field, as dataclasses.field does
+"""The settings of ``VReplicaSchedulerConfiguration``: every one with its name, default, range, meaning and reload.
+
+.. code-block:: yaml
+
+    apiVersion: config.vreplica.dev/v1alpha1
+    kind: VReplicaSchedulerConfiguration
+    server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, shutdownDelaySeconds: 0, healthPort: 0,
+             healthHost: 127.0.0.1, insecure: false,
+             tls: {certFile: "", keyFile: "", clientCAFile: "", allowedClients: []}}
+    leaderElection: {leaderElect: true, resourceNamespace: vreplica-system, resourceName: vreplica-scheduler,
+                     leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2, buckets: 1}
+    clientConnection: {kubeconfig: "", context: "", qps: 1000, burst: 2000}
+    filter: {narrowTo: 0}
+    logging: {level: "", format: ""}
+    mode: active                  # shadow: decide beside another scheduler, write nothing, report the differences
+    schedulerNames: [default-scheduler, vreplica-scheduler]    # only pods of these schedulers are bound here
+    profiles: []                  # beside the built-in ones; each is read by core.policy, see docs/profiles.md
+
+A new setting is one line here. Its ``reload`` is ``LIVE`` only where ``Service.reconfigure`` takes it and no decision
+that stands would be made otherwise: profiles, for example, decide what stays where it is (I4), so they want a restart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from extender.core.candidates import NODES_MAX
+from extender.core.names import LEASE_NAME, SCHEDULER_NAMES
+from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT
+
+PROFILES_MAX: Final = 100
+ALLOWED_CLIENTS_MAX: Final = 100
+SCHEDULER_NAMES_MAX: Final = 32
+BUCKETS_MAX: Final = 64
+"""Each is a Lease that is written every two seconds."""
+LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+METADATA_KEY: Final = "setting"
+
+
+class Reload(StrEnum):
+    """What it takes to change a setting of a replica that runs."""
+
+    LIVE = "live"
+    """The file is read again by itself."""
+    RESTART = "restart"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What is known about one setting beside its default and type, which its dataclass's field has.
+
+    ``name``: in the file, below its section; with a dot where the section is no dataclass of its own. ``minimum``,
+    ``maximum``: of a number. ``items_max``: of a list. ``unit``: of a number, for people.
+    """
+
+    name: str
+    text: str
+    reload: Reload = Reload.RESTART
+    minimum: float | None = None
+    maximum: float | None = None
+    items_max: int = 0
+
+
+def _of(default: Any, name: str, text: str, **more: Any) -> Any:
+    """A dataclass's field with that default and what ``Setting`` says of it."""
+    return field(default=default, metadata={METADATA_KEY: Setting(name=name, text=text, **more)})
+
+
+def _section(made_by: Any, name: str, text: str) -> Any:
+    """A field that is a section of the file."""
+    return field(default_factory=made_by, metadata={METADATA_KEY: Setting(name=name, text=text)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsConfig:
+    """Serving certificate; with ``client_ca_file`` only clients with a certificate of that CA are served.
+
+    ``allowed_clients``: of those, only the ones with such a common name or subjectAltName; empty: all of them.
+    """
+
+    cert_file: str = _of("", "certFile", "Serving certificate, PEM. A file that is replaced is used at once.")
+    key_file: str = _of("", "keyFile", "Its key, PEM.")
+    client_ca_file: str = _of(
+        "",
+        "clientCAFile",
+        "Authorities of client certificates, PEM. With it, only clients with such a certificate are served.",
+    )
+    allowed_clients: tuple[str, ...] = _of(
+        (),
+        "allowedClients",
+        "Of those, only the ones with such a common name or subjectAltName; empty: all of them.",
+        reload=Reload.LIVE,
+        items_max=ALLOWED_CLIENTS_MAX,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """Where the extender's verbs are served. ``deadline_s`` must stay below kube-scheduler's httpTimeout (5 s).
+
+    ``health_port``: health and metrics over plain HTTP too, for probes and scrapers, which have no client certificate;
+    0: not. ``health_host``: where, on loopback unless a scraper shall reach it; nothing else is served there.
+    ``shutdown_delay_s``: how long verbs are still answered after SIGTERM. ``insecure``: beyond loopback without
+    client certificates all the same.
+    """
+
+    host: str = _of(
+        "127.0.0.1", "host", "Address to listen on. Beyond loopback it needs TLS with client certificates."
+    )
+    port: int = _of(10261, "port", "Port to listen on; 0: any free one.", minimum=0, maximum=65535)
+    deadline_s: float = _of(
+        4.0,
+        "deadlineSeconds",
+        "Until when a verb is answered. Keep it below kube-scheduler's httpTimeout (5 s).",
+        reload=Reload.LIVE,
+        minimum=0.1,
+        maximum=60.0,
+    )
+    shutdown_delay_s: float = _of(
+        0.0,
+        "shutdownDelaySeconds",
+        "How long verbs are still answered after SIGTERM, while a Service's endpoints forget this replica.",
+        reload=Reload.LIVE,
+        minimum=0.0,
+        maximum=60.0,
+    )
+    health_port: int = _of(
+        0,
+        "healthPort",
+        "Health and metrics over plain HTTP too, for probes and scrapers, which have no client certificate; 0: not.",
+        minimum=0,
+        maximum=65535,
+    )
+    health_host: str = _of(
+        "127.0.0.1", "healthHost", "Where healthPort listens; nothing else is served there."
+    )
+    insecure: bool = _of(
+        False, "insecure", "Listen beyond loopback without client certificates all the same."
+    )
+    tls: TlsConfig = _section(TlsConfig, "tls", "TLS of the extender's server.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderElectionConfig:
+    """The Lease. Without ``leader_elect`` this replica always leads: for a single one, and for development.
+
+    ``buckets``: in how many parts the pools are led, by a Lease each; replicas share them.
+    """
+
+    leader_elect: bool = _of(True, "leaderElect", "Without it this replica always leads: only ever run one.")
+    resource_namespace: str = _of("vreplica-system", "resourceNamespace", "Namespace of the Lease.")
+    resource_name: str = _of(LEASE_NAME, "resourceName", "Name of the Lease.")
+    lease_duration_s: int = _of(
+        15,
+        "leaseDurationSeconds",
+        "How long others wait for a leader that is silent. Greater than renewDeadlineSeconds.",
+        minimum=1,
+        maximum=3600,
+    )
+    renew_deadline_s: float = _of(
+        10.0,
+        "renewDeadlineSeconds",
+        "How long a leader tries to renew before it gives up. Greater than 1.2 retryPeriodSeconds.",
+        minimum=0.1,
+        maximum=3600,
+    )
+    retry_period_s: float = _of(2.0, "retryPeriodSeconds", "Between two tries.", minimum=0.1, maximum=3600)
+    buckets: int = _of(
+        1,
+        "buckets",
+        "In how many parts the pools are led, by a Lease each; replicas share them. The same for all replicas.",
+        minimum=1,
+        maximum=BUCKETS_MAX,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConnectionConfig:
+    """How to reach the API server; an empty kubeconfig is the in-cluster one. qps and burst are requests, of each lane."""
+
+    kubeconfig: str = _of(
+        "", "kubeconfig", 'File; "": the pod\'s ServiceAccount, or what kubectl would find.'
+    )
+    context: str = _of("", "context", 'Context of it; "": the current one.')
+    qps: float = _of(
+        QPS_DEFAULT,
+        "qps",
+        "Requests a second to the API server, for reads, writes and events each.",
+        reload=Reload.LIVE,
+        minimum=1.0,
+        maximum=1e6,
+    )
+    burst: int = _of(
+        BURST_DEFAULT,
+        "burst",
+        "Requests at once, for reads, writes and events each.",
+        reload=Reload.LIVE,
+        minimum=1,
+        maximum=1_000_000,
+    )
+
+
+class Mode(StrEnum):
+    """What the service does with its decisions."""
+
+    ACTIVE = "active"
+    SHADOW = "shadow"
+    """Nothing is written: what would be decided is compared with what another scheduler publishes."""
+
+
+class LogLevel(StrEnum):
+    """``logging.level``."""
+
+    AS_STARTED = ""
+    """As ``--log-level`` says."""
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class LogFormat(StrEnum):
+    """``logging.format``."""
+
+    AS_STARTED = ""
+    """As ``--log-format`` says."""
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """The whole file. ``profiles``: documents as they stand; who starts the service makes Profiles of them."""
+
+    server: ServerConfig = _section(ServerConfig, "server", "Where the extender's verbs are served.")
+    leader_election: LeaderElectionConfig = _section(
+        LeaderElectionConfig, "leaderElection", "Who leads: places, scales and repairs."
+    )
+    client_connection: ClientConnectionConfig = _section(
+        ClientConnectionConfig, "clientConnection", "How to reach the API server, and how much to ask of it."
+    )
+    mode: Mode = _of(
+        Mode.ACTIVE,
+        "mode",
+        "shadow: decide beside another scheduler, write nothing, report the differences.",
+    )
+    scheduler_names: frozenset[str] = _of(
+        SCHEDULER_NAMES,
+        "schedulerNames",
+        "Only pods of these schedulers are bound here: the profiles of the kube-schedulers that call this extender.",
+        reload=Reload.LIVE,
+        items_max=SCHEDULER_NAMES_MAX,
+    )
+    """Profiles of kube-schedulers that call this extender."""
+    narrow_to: int = _of(
+        0,
+        "filter.narrowTo",
+        "Nodes that filter passes at the most, the best ones; 0: all that the pod may go to.",
+        reload=Reload.LIVE,
+        minimum=0,
+        maximum=NODES_MAX,
+    )
+    """Nodes that filter passes at the most, the best ones (``node_level.narrowing``); 0: all that the pod may go to."""
+    log_level: LogLevel = _of(
+        LogLevel.AS_STARTED,
+        "logging.level",
+        'How much is logged; "": as the option --log-level says.',
+        reload=Reload.LIVE,
+    )
+    log_format: LogFormat = _of(
+        LogFormat.AS_STARTED,
+        "logging.format",
+        'json: an object a line; "": as the option --log-format says.',
+        reload=Reload.LIVE,
+    )
+    profiles: tuple[Mapping[str, object], ...] = _of(
+        (),
+        "profiles",
+        "Profiles of your own beside the built-in ones (docs/profiles.md).",
+        items_max=PROFILES_MAX,
+    )

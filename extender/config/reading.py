@@ -1,0 +1,231 @@
+"""Reads a document as a ``Config``, strictly: all that is wrong with it comes back, each thing with its field.
+
+An unknown field, a wrong type or a value out of its range is an error: a typing error must not silently become a
+default. A field that is null, as an empty one in YAML, has its default.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType
+from typing import Any, Final, get_type_hints
+
+from extender.config.document import Document, InvalidField, open_document
+from extender.config.model import Config
+from extender.config.nearest import nearest
+from extender.config.rules import broken_rules
+from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, Kind
+from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
+from extender.core.shown import shown
+
+Json = Mapping[str, object]
+_HEAD: Final[Mapping[str, str]] = MappingProxyType({"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND})
+READ_BY: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "KubeSchedulerConfiguration": "kube-scheduler's --config; `vreplica config check` lints it",
+        "Policy": "kube-scheduler's --policy-config-file; `vreplica config check` lints it",
+        "VPod": "an object of the cluster: `kubectl apply -f`, or `vreplica plan -f`",
+        "AdapterPool": "an object of the cluster: `kubectl apply -f`, or `vreplica plan -f`",
+        "ConfigMap": "an object of the cluster; a profile names Knative's under knativeConfigMaps",
+        "Config": "a kubeconfig: name it under clientConnection.kubeconfig",
+    }
+)
+"""Files that people give by mistake -> whose they are."""
+
+
+def load_config(path: str) -> Config:
+    """Read a file. Raises InvalidObject for the first thing that is wrong, also where it cannot be opened."""
+    return config_of(open_document(path))
+
+
+def config_of(document: Document) -> Config:
+    """Read a document of a file. Raises InvalidField for the first thing, in the file's order, that is wrong."""
+    config, problems = read_config(document)
+    if config is None:
+        raise problems[0]
+    return config
+
+
+def config_from(document: object, subject: str = CONFIG_KIND) -> Config:
+    """Read a plain value. Raises InvalidObject, naming ``subject``."""
+    return config_of(Document(subject, document))
+
+
+def read_config(document: Document) -> tuple[Config | None, list[InvalidField]]:
+    """The configuration, None where anything is wrong, and all that is wrong, in the file's order."""
+    problems = [document.placed(error) for error in _wrong_head(document)]
+    if problems:
+        return None, problems
+    reader = _Reader(document)
+    values = reader.values()
+    if not reader.problems:
+        config = _made(Config, values, ())
+        errors = [
+            InvalidField(document.subject, rule.path, rule.problem, hint=rule.hint)
+            for rule in broken_rules(config)
+        ]
+        if not errors:
+            return config, []
+        reader.problems += errors
+    placed = [document.placed(error) for error in reader.problems]
+    return None, sorted(placed, key=lambda error: error.place)
+
+
+def _wrong_head(document: Document) -> list[InvalidField]:
+    """What is wrong with apiVersion and kind; a document of another kind is not looked at any further."""
+    value, subject = document.value, document.subject
+    if value is not None and not isinstance(value, Mapping):
+        return [InvalidField(subject, "", f"must be a mapping, not {shown(value)}")]
+    wrong = []
+    for name, expected in _HEAD.items():
+        found = value.get(name) if value is not None else None
+        if found == expected:
+            continue
+        read_by = READ_BY.get(found, "") if isinstance(found, str) else ""
+        hint = f"this {found} is {read_by}" if read_by else ""
+        got = f", not {shown(found)}" if found is not None else ""
+        wrong.append(InvalidField(subject, name, f"must be {expected}{got}", hint=hint))
+    # Of a file of another kind, that it is of another kind is the news.
+    return sorted(wrong, key=lambda error: not error.hint)
+
+
+def _made(model: type[Any], values: Mapping[tuple[str, ...], object], attributes: tuple[str, ...]) -> Any:
+    """An instance of a dataclass of ``model`` from values by their attributes."""
+    hints = get_type_hints(model)
+    made = {}
+    for one in fields(model):
+        where = (*attributes, one.name)
+        hint = hints[one.name]
+        made[one.name] = _made(hint, values, where) if _is_section(hint) else values[where]
+    return model(**made)
+
+
+def _is_section(hint: Any) -> bool:
+    return is_dataclass(hint)
+
+
+class _Reader:
+    """Reads every setting of a document; what cannot be read is a problem and has its default."""
+
+    def __init__(self, document: Document) -> None:
+        self._subject = document.subject
+        self._root = document.value
+        self.problems: list[InvalidField] = []
+        self._readers: Mapping[Kind, Callable[[Entry, object], object]] = {
+            Kind.TEXT: self._text,
+            Kind.CHOICE: self._choice,
+            Kind.FLAG: self._flag,
+            Kind.WHOLE: self._number,
+            Kind.NUMBER: self._number,
+            Kind.TEXTS: self._texts,
+            Kind.MAPPINGS: self._mappings,
+        }
+
+    def values(self) -> Mapping[tuple[str, ...], object]:
+        """Value by attributes, of all settings."""
+        sections: dict[str, Json] = {"": self._section("", self._root)}
+        for path in SECTIONS:
+            above, _, name = path.rpartition(".")
+            sections[path] = self._section(path, sections[above].get(name))
+        for path, section in sections.items():
+            self._refuse_unknown(path, section)
+        return {entry.attributes: self._value(entry, sections) for entry in SETTINGS}
+
+    def wrong(self, path: str, problem: str, hint: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(InvalidField(self._subject, path, problem, hint=hint))
+
+    def _section(self, path: str, value: object) -> Json:
+        if value is None:
+            return {}
+        if isinstance(value, Mapping):
+            return value
+        known = [entry.setting.name for entry in SETTINGS if entry.path.startswith(f"{path}.")]
+        self.wrong(path, "must be a mapping", f"with fields such as {', '.join(known[:3])}")
+        return {}
+
+    def _refuse_unknown(self, path: str, section: Json) -> None:
+        known = known_below(path)
+        for name in section:
+            if name not in known:
+                where = f"{path}.{name}" if path else name
+                self.wrong(where, "unknown field", hint_for(path, name, known))
+
+    def _value(self, entry: Entry, sections: Mapping[str, Json]) -> object:
+        above, _, name = entry.path.rpartition(".")
+        raw = sections[above].get(name)
+        if raw is None:
+            return entry.default
+        found = self._readers[entry.kind](entry, raw)
+        return entry.default if found is None else found
+
+    def _text(self, entry: Entry, raw: object) -> object:
+        if isinstance(raw, str):
+            return raw
+        self.wrong(entry.path, f"must be a string, not {shown(raw)}", "put it in quotes")
+        return None
+
+    def _choice(self, entry: Entry, raw: object) -> object:
+        if isinstance(raw, str) and raw in entry.choices:
+            return entry.type(raw)
+        near = nearest(raw, entry.choices) if isinstance(raw, str) else ""
+        known = ", ".join(one or '""' for one in entry.choices)
+        self.wrong(entry.path, f"must be one of {known}", f"did you mean {near}?" if near else "")
+        return None
+
+    def _flag(self, entry: Entry, raw: object) -> object:
+        if isinstance(raw, bool):
+            return raw
+        self.wrong(entry.path, f"must be true or false, not {shown(raw)}")
+        return None
+
+    def _number(self, entry: Entry, raw: object) -> object:
+        low, high = entry.setting.minimum, entry.setting.maximum
+        whole = entry.kind is Kind.WHOLE
+        kinds = int if whole else int | float
+        plain = isinstance(raw, kinds) and not isinstance(raw, bool)
+        if plain and (low is None or low <= raw) and (high is None or raw <= high):  # type: ignore[operator]
+            return raw if whole else float(raw)  # type: ignore[arg-type]
+        what = "whole number" if whole else "number"
+        hint = "without quotes" if isinstance(raw, str) and raw.replace(".", "", 1).isdigit() else ""
+        self.wrong(entry.path, f"must be a {what} from {low:.12g} to {high:.12g}, not {shown(raw)}", hint)
+        return None
+
+    def _items(self, entry: Entry, raw: object) -> list[object] | None:
+        if isinstance(raw, list) and len(raw) <= entry.setting.items_max:
+            return raw
+        self.wrong(entry.path, f"must be a list of at most {entry.setting.items_max}")
+        return None
+
+    def _texts(self, entry: Entry, raw: object) -> object:
+        items = self._items(entry, raw)
+        bad = [index for index, item in enumerate(items or ()) if not isinstance(item, str) or not item]
+        for index in bad:
+            self.wrong(f"{entry.path}[{index}]", "must be a string, not empty")
+        return None if not items or bad else entry.type(items)
+
+    def _mappings(self, entry: Entry, raw: object) -> object:
+        items = self._items(entry, raw)
+        bad = [index for index, item in enumerate(items or ()) if not isinstance(item, Mapping)]
+        for index in bad:
+            self.wrong(f"{entry.path}[{index}]", "must be a mapping")
+        return None if not items or bad else entry.type(items)
+
+
+def known_below(section: str) -> list[str]:
+    """Names of the fields of a section ("" is the file itself)."""
+    prefix = f"{section}." if section else ""
+    paths = [*SECTIONS, *BY_PATH]
+    names = {path[len(prefix) :] for path in paths if path.startswith(prefix)}
+    return [*(() if section else _HEAD), *sorted(name for name in names if "." not in name)]
+
+
+def hint_for(section: str, name: str, known: list[str]) -> str:
+    """What somebody may have meant by an unknown field: a known one of the section, or one of another section."""
+    elsewhere = {path.rpartition(".")[2]: path for path in [*BY_PATH, *SECTIONS]}
+    if name in elsewhere:
+        return f"did you mean {elsewhere[name]}?"
+    if near := nearest(name, known):
+        return f"did you mean {near}?"
+    if near := nearest(name, elsewhere):
+        return f"did you mean {elsewhere[near]}?"
+    return f"known {f'below {section}' if section else 'are'}: {', '.join(known)}"

@@ -1,0 +1,50 @@
+"""Which settings go together. The JSON schema says the same where it can (``schema``)."""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from extender.config.model import LOOPBACK, Config, TlsConfig
+
+RETRY_JITTER: Final = 1.2
+"""client-go's: a retry period is stretched by up to so much."""
+
+
+class BrokenRule(NamedTuple):
+    """Settings that do not go together, told at one of them."""
+
+    path: str
+    problem: str
+    hint: str = ""
+
+
+def broken_rules(config: Config) -> Iterator[BrokenRule]:
+    """What does not go together."""
+    tls, election = config.server.tls, config.leader_election
+    if bool(tls.cert_file) != bool(tls.key_file):
+        yield BrokenRule("server.tls", "certFile and keyFile go together")
+    if tls.client_ca_file and not tls.cert_file:
+        yield BrokenRule("server.tls.clientCAFile", "needs certFile and keyFile")
+    if tls.allowed_clients and not tls.client_ca_file:
+        yield BrokenRule("server.tls.allowedClients", "needs clientCAFile")
+    elif config.server.host not in LOOPBACK and not config.server.insecure:
+        yield from _open(tls)
+    if election.lease_duration_s <= election.renew_deadline_s:
+        yield BrokenRule("leaderElection.leaseDurationSeconds", "must be greater than renewDeadlineSeconds")
+    if election.renew_deadline_s <= RETRY_JITTER * election.retry_period_s:
+        yield BrokenRule("leaderElection.renewDeadlineSeconds", "must be greater than 1.2 retryPeriodSeconds")
+
+
+def _open(tls: TlsConfig) -> Iterator[BrokenRule]:
+    """Beyond loopback: who reaches bind may bind pods, and a CA signs for more clients than ours."""
+    if not tls.client_ca_file:
+        yield BrokenRule(
+            "server.host",
+            "beyond loopback the extender must be served with TLS and client certificates",
+            "set server.tls (or server.insecure, where nobody else reaches that address)",
+        )
+    elif not tls.allowed_clients:
+        yield BrokenRule(
+            "server.tls.allowedClients",
+            "beyond loopback must name the clients",
+            "the common name or subjectAltName of kube-scheduler's certificate",
+        )

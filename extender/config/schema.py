@@ -1,0 +1,186 @@
+"""The JSON schema (2020-12) of the configuration file, made from ``model`` and from what profiles may say.
+
+It says what the reader checks, as far as a schema can: not that renewDeadlineSeconds lies between two other settings, not
+that 15.0 is no whole number, not the names of plugins, which packages may add, nor their arguments, and not that two profiles
+have one name. ``x-reload`` of a setting is ``live`` where a replica that runs takes a change of the file.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Final
+
+from extender.config.model import LOOPBACK
+from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
+from extender.config.view import plain
+from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
+from extender.core.policy.profile import Rules, Ties
+from extender.core.policy.profile_document import PLUGINS_MAX, WEIGHT_MAX
+from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.policy.registry import BUILT_IN_PLUGINS, PluginFactory
+
+Schema = dict[str, Any]
+SCHEMA_ID: Final = "urn:vreplica:config:v1alpha1"
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_GIVEN: Final[Schema] = {"type": "string", "minLength": 1}
+"""A text that is set."""
+
+
+def config_schema() -> Schema:
+    """The schema of the whole file."""
+    root: Schema = {
+        "$schema": _DIALECT,
+        "$id": SCHEMA_ID,
+        "title": CONFIG_KIND,
+        "description": "Configuration file of vreplica-scheduler. A field that is null has its default.",
+        "type": "object",
+        "required": ["apiVersion", "kind"],
+        "properties": {"apiVersion": {"const": CONFIG_API_VERSION}, "kind": {"const": CONFIG_KIND}},
+        "additionalProperties": False,
+    }
+    sections: dict[str, Schema] = {"": root}
+    for path, text in SECTIONS.items():
+        above, _, name = path.rpartition(".")
+        sections[path] = {
+            "description": text,
+            "type": ["object", "null"],
+            "properties": {},
+            "additionalProperties": False,
+        }
+        sections[above]["properties"][name] = sections[path]
+    for entry in SETTINGS:
+        above, _, name = entry.path.rpartition(".")
+        sections[above]["properties"][name] = _setting(entry)
+    sections["server.tls"]["allOf"] = _tls_rules()
+    sections["server"]["allOf"] = [_open_rule()]
+    return root
+
+
+def _setting(entry: Entry) -> Schema:
+    schema: Schema = {
+        "description": entry.setting.text,
+        "default": plain(entry.default),
+        "x-reload": str(entry.setting.reload),
+    }
+    match entry.kind:
+        case Kind.TEXT:
+            return {**schema, "type": ["string", "null"]}
+        case Kind.CHOICE:
+            return {**schema, "enum": [*entry.choices, None]}
+        case Kind.FLAG:
+            return {**schema, "type": ["boolean", "null"]}
+        case Kind.WHOLE | Kind.NUMBER:
+            kind = "integer" if entry.kind is Kind.WHOLE else "number"
+            low, high = plain(entry.setting.minimum), plain(entry.setting.maximum)
+            return {**schema, "type": [kind, "null"], "minimum": low, "maximum": high}
+        case Kind.TEXTS | Kind.MAPPINGS:
+            items = _GIVEN if entry.kind is Kind.TEXTS else _profile()
+            return {
+                **schema,
+                "type": ["array", "null"],
+                "maxItems": entry.setting.items_max,
+                "items": items,
+            }
+
+
+def _has(**properties: Schema) -> Schema:
+    """An object that has all of these."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+def _tls_rules() -> list[Schema]:
+    """``rules.broken_rules`` of server.tls."""
+    listed = {"type": "array", "minItems": 1}
+    return [
+        {"if": _has(certFile=_GIVEN), "then": _has(keyFile=_GIVEN)},
+        {"if": _has(keyFile=_GIVEN), "then": _has(certFile=_GIVEN)},
+        {"if": _has(clientCAFile=_GIVEN), "then": _has(certFile=_GIVEN)},
+        {"if": _has(allowedClients=listed), "then": _has(clientCAFile=_GIVEN)},
+    ]
+
+
+def _open_rule() -> Schema:
+    """Beyond loopback: client certificates and names, or ``insecure``."""
+    beyond = {"type": "string", "not": {"enum": sorted(LOOPBACK)}}
+    listed = {"type": "array", "minItems": 1}
+    return {
+        "if": {"allOf": [_has(host=beyond), {"not": _has(insecure={"const": True})}]},
+        "then": _has(tls=_has(clientCAFile=_GIVEN, allowedClients=listed)),
+    }
+
+
+def _profile() -> Schema:
+    """One entry of ``profiles``: plugins, or Knative's ConfigMaps."""
+    plugins = {
+        "filters": _plugins("filter"),
+        "scores": _plugins("score"),
+        "deschedulers": _plugins("descheduler"),
+        "descheduleFilters": _plugins("filter"),
+    }
+    return {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": {
+                **_GIVEN,
+                "not": {"enum": sorted(BUILT_IN_PROFILES)},
+                "description": "Its name; the built-in ones are taken.",
+            },
+            "ties": {"enum": [*map(str, Ties), None], "description": "Which of equally good pods."},
+            "rules": {
+                "type": ["object", "null"],
+                "description": "Where not to differ from Knative; all true where left out.",
+                "properties": {_camel(one.name): {"type": "boolean"} for one in fields(Rules)},
+                "additionalProperties": False,
+            },
+            **plugins,
+            "knativeConfigMaps": _knative(),
+        },
+        "additionalProperties": False,
+        "if": {"required": ["knativeConfigMaps"]},
+        "then": {"properties": dict.fromkeys(plugins, False)},
+    }
+
+
+def _plugins(role: str) -> Schema:
+    names = sorted(name for name, factory in BUILT_IN_PLUGINS.items() if _plays(factory, role))
+    weight = {"type": ["integer", "null"], "minimum": 0, "maximum": WEIGHT_MAX, "default": 1}
+    properties: Mapping[str, Schema] = {
+        "name": {**_GIVEN, "examples": names},
+        "args": {"type": ["object", "string", "null"]},
+        **({"weight": weight} if role != "filter" else {}),
+    }
+    entry = {
+        "type": "object",
+        "required": ["name"],
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    return {"type": ["array", "null"], "maxItems": PLUGINS_MAX, "items": entry}
+
+
+def _plays(factory: PluginFactory, role: str) -> bool:
+    roles = {"filter": factory.filter, "score": factory.score, "descheduler": factory.deschedule}
+    return roles[role] is not None
+
+
+def _knative() -> Schema:
+    return {
+        "type": "object",
+        "description": "Knative's ConfigMaps as they are; files beside the configuration file.",
+        "required": ["scheduler"],
+        "properties": {
+            "scheduler": _GIVEN,
+            "descheduler": _GIVEN,
+            "ignoreUnknown": {
+                "type": "boolean",
+                "default": False,
+                "description": "Leave out names that are no plugin, as Knative does.",
+            },
+        },
+        "additionalProperties": False,
+    }
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

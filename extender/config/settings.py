@@ -1,0 +1,103 @@
+"""All settings in one flat list, read off the dataclasses of ``model``."""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Final, get_origin, get_type_hints
+
+from extender.config.model import METADATA_KEY, Config, Setting
+
+
+class Kind(Enum):
+    """What a setting's value is."""
+
+    TEXT = "string"
+    CHOICE = "one of a few strings"
+    FLAG = "boolean"
+    WHOLE = "integer"
+    NUMBER = "number"
+    TEXTS = "list of strings"
+    MAPPINGS = "list of objects"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting. ``path``: in the file, ``server.tls.certFile``. ``attributes``: in a ``Config``, from its root."""
+
+    path: str
+    attributes: tuple[str, ...]
+    kind: Kind
+    type: type
+    default: Any
+    setting: Setting
+
+    def of(self, config: Config) -> Any:
+        """Its value in a configuration."""
+        value: Any = config
+        for name in self.attributes:
+            value = getattr(value, name)
+        return value
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All values of a CHOICE."""
+        return tuple(str(one) for one in self.type) if issubclass(self.type, Enum) else ()
+
+
+_KINDS: Final[Mapping[type, Kind]] = {
+    str: Kind.TEXT,
+    bool: Kind.FLAG,
+    int: Kind.WHOLE,
+    float: Kind.NUMBER,
+    frozenset: Kind.TEXTS,
+    tuple: Kind.TEXTS,
+}
+
+
+def _entries(model: type, path: str, attributes: tuple[str, ...]) -> list[Entry]:
+    hints = get_type_hints(model)
+    found: list[Entry] = []
+    for one in fields(model):
+        setting: Setting = one.metadata[METADATA_KEY]
+        hint = hints[one.name]
+        where, names = f"{path}{setting.name}", (*attributes, one.name)
+        if is_dataclass(hint) and isinstance(hint, type):
+            found += _entries(hint, f"{where}.", names)
+            continue
+        plain: type = get_origin(hint) or hint
+        assert one.default is not MISSING, where
+        if issubclass(plain, Enum):
+            kind = Kind.CHOICE
+        elif plain is tuple and hint.__args__[0] is not str:
+            kind = Kind.MAPPINGS
+        else:
+            kind = _KINDS[plain]
+        found.append(Entry(where, names, kind, plain, one.default, setting))
+    return found
+
+
+SETTINGS: Final[tuple[Entry, ...]] = tuple(_entries(Config, "", ()))
+"""Every setting of the file, in the order of the dataclasses."""
+BY_PATH: Final[Mapping[str, Entry]] = MappingProxyType({entry.path: entry for entry in SETTINGS})
+
+
+def _sections(model: type, path: str) -> dict[str, str]:
+    hints = get_type_hints(model)
+    found: dict[str, str] = {}
+    for one in fields(model):
+        setting: Setting = one.metadata[METADATA_KEY]
+        if is_dataclass(hints[one.name]):
+            where = f"{path}{setting.name}"
+            found |= {where: setting.text, **_sections(hints[one.name], f"{where}.")}
+    return found
+
+
+SECTIONS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **_sections(Config, ""),
+        "filter": "How filter answers.",
+        "logging": "What is logged.",
+    }
+)
+"""Every section of the file -> what it is about."""

@@ -1,0 +1,110 @@
+"""Adapter pods: whether a kube-scheduler looks after them, they have come by the webhook, and are not over their slots."""
+
+from datetime import datetime
+from typing import Final
+
+from extender.core.decode import pod_from
+from extender.core.ledger import ledger_slots
+from extender.core.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION
+from extender.core.reading import Json, mapping, mappings, text
+from extender.doctor.facts import Facts, key_of
+from extender.doctor.verdict import Check, Notes, Outcome, count
+
+PENDING_S: Final = 30
+"""How long an unbound pod may be without a word of any scheduler."""
+
+
+def _age_s(pod: Json, now_s: float) -> float:
+    try:
+        return now_s - datetime.fromisoformat(text(pod, "metadata", "creationTimestamp")).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def _is_pending(pod: Json) -> bool:
+    over = text(pod, "status", "phase") in {"Succeeded", "Failed"} or bool(
+        mapping(pod, "metadata").get("deletionTimestamp")
+    )
+    return not text(pod, "spec", "nodeName") and not over
+
+
+def _scheduler(facts: Facts) -> Outcome:
+    """A scheduler that takes a pod and finds no node says so in the condition PodScheduled: without it, none has looked."""
+    notes = Notes()
+    pending = [pod for pod in facts.of("pods").items if _is_pending(pod)]
+    for pod in pending:
+        condition = next(
+            (one for one in mappings(pod, "status", "conditions") if text(one, "type") == "PodScheduled"),
+            None,
+        )
+        name = text(pod, "spec", "schedulerName")
+        if condition is None and _age_s(pod, facts.now_s) > PENDING_S:
+            notes.errors.append(
+                f"{key_of(pod)} waits {_age_s(pod, facts.now_s):.0f} s and no scheduler named {name[:100]!r} has looked at it"
+            )
+        elif condition is not None and text(condition, "status") == "False":
+            notes.warnings.append(f"{key_of(pod)} has no node: {text(condition, 'message')[:200]}")
+    return notes.outcome(
+        f"{count(len(pending), 'pod')} waiting for a node, none of them long"
+        if pending
+        else "no pod waits for a node",
+        bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} without a node",
+        fix="Run a kube-scheduler with a profile of that schedulerName and our extender in it (vreplica config check FILE); "
+        "where there is a message, it says what stands in the way.",
+    )
+
+
+def _stranded(facts: Facts) -> Outcome:
+    notes = Notes()
+    for pod in facts.of("pods").items:
+        if mapping(pod, "metadata").get("deletionTimestamp"):
+            continue
+        bound, name = bool(text(pod, "spec", "nodeName")), text(pod, "spec", "schedulerName")
+        if SLOTS_ANNOTATION not in mapping(pod, "metadata", "annotations"):
+            state = "bound" if bound else "waiting"
+            notes.errors.append(
+                f"{key_of(pod)} ({state}) has the label {POOL_LABEL} and no annotation {SLOTS_ANNOTATION}"
+            )
+        elif bound and name not in SCHEDULER_NAMES:
+            notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
+    return notes.outcome(
+        f"{count(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
+        bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook or our scheduler",
+        fix="The leader repairs bound ones within a minute. Check webhook-registration, then delete pods that stay so: "
+        "their StatefulSet makes them anew, and what they hold comes back.",
+    )
+
+
+def _overcommitted(facts: Facts) -> Outcome:
+    notes, slots = Notes(), _slots_of_pools(facts)
+    for raw in facts.of("pods").items:
+        pod = pod_from(raw)
+        if pod.ledger_error:
+            notes.errors.append(f"{pod.key}: its ledger cannot be read: {pod.ledger_error[:200]}")
+        elif (
+            pod.node and (has := slots.get(pod.pool)) is not None and (used := ledger_slots(pod.ledger)) > has
+        ):
+            notes.errors.append(f"{pod.key} carries {used} slots, its pool gives it {has}")
+    return notes.outcome(
+        "no ledger is over its pod's slots",
+        bad=f"{count(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be read",
+        fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is too much, if there is room.",
+    )
+
+
+def _slots_of_pools(facts: Facts) -> dict[str, int]:
+    found = {}
+    for pool in facts.of("adapterpools").items:
+        slots = mapping(pool, "spec").get("slotsPerPod")
+        if type(slots) is int:
+            found[key_of(pool)] = slots
+    return found
+
+
+PODS: Final = (
+    Check("kube-scheduler", "Does a scheduler look after adapter pods?", ("pods",), _scheduler),
+    Check("stranded-pods", "Have adapter pods come by the webhook and our scheduler?", ("pods",), _stranded),
+    Check(
+        "overcommit", "Does any pod carry more than its slots (I1)?", ("pods", "adapterpools"), _overcommitted
+    ),
+)

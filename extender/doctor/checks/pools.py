@@ -1,0 +1,157 @@
+"""Pools: whether each has its StatefulSet, its pods opt in, and what waits stands a chance."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from extender.core.decode import pool_from, vpod_from
+from extender.core.errors import InvalidObject
+from extender.core.model import AdapterPool, VPod
+from extender.core.names import POOL_LABEL
+from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.reading import Json, mapping, text
+from extender.doctor.facts import Facts, key_of
+from extender.doctor.verdict import Check, Notes, Outcome, count
+
+
+def _read(facts: Facts, notes: Notes) -> Iterator[AdapterPool]:
+    for raw in facts.of("adapterpools").items:
+        try:
+            yield pool_from(raw)
+        except InvalidObject as error:
+            notes.errors.append(str(error)[:200])
+
+
+def _stateful_sets(facts: Facts) -> Outcome:
+    notes, owners = Notes(), dict[str, str]()
+    sets = {key_of(raw): raw for raw in facts.of("statefulsets").items}
+    for pool in _read(facts, notes):
+        stateful_set = sets.get(pool.stateful_set_key)
+        if stateful_set is None:
+            notes.errors.append(f"AdapterPool {pool.key}: there is no StatefulSet {pool.stateful_set_key}")
+            continue
+        if other := owners.get(pool.stateful_set_key):
+            notes.errors.append(
+                f"AdapterPools {other} and {pool.key} both name StatefulSet {pool.stateful_set_key}"
+            )
+        owners[pool.stateful_set_key] = pool.key
+        label = text(stateful_set, "spec", "template", "metadata", "labels", POOL_LABEL)
+        if label != pool.name:
+            said = f"says {label[:100]!r}" if label else "is missing"
+            notes.errors.append(
+                f"StatefulSet {pool.stateful_set_key}: label {POOL_LABEL} in its pod template {said}"
+            )
+    return notes.outcome(
+        f"{count(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet whose pods opt in",
+        fix=f"Create the StatefulSet, or correct spec.statefulSet; its pod template needs the label {POOL_LABEL}: POOL.",
+    )
+
+
+def _pool_labels(facts: Facts) -> Outcome:
+    notes = Notes()
+    pools = {key_of(raw) for raw in facts.of("adapterpools").items}
+    missing: dict[str, int] = {}
+    for raw in facts.of("pods").items:
+        pool = f"{text(raw, 'metadata', 'namespace')}/{text(raw, 'metadata', 'labels', POOL_LABEL)}"
+        if pool not in pools:
+            missing[pool] = missing.get(pool, 0) + 1
+    notes.errors += [
+        f"{count(number, 'pod')} of AdapterPool {pool}, which is not there"
+        for pool, number in sorted(missing.items())
+    ]
+    for raw in facts.of("vpods").items:
+        ref = mapping(raw, "spec", "poolRef")
+        pool = f"{text(ref, 'namespace') or text(raw, 'metadata', 'namespace')}/{text(ref, 'name')}"
+        if pool not in pools:
+            notes.errors.append(f"VPod {key_of(raw)} asks for AdapterPool {pool}, which is not there")
+    return notes.outcome(
+        "every pod and vpod names a pool that is there", fix="Create the AdapterPool, or correct the name."
+    )
+
+
+def _profiles(facts: Facts) -> Outcome:
+    notes = Notes()
+    for pool in _read(facts, notes):
+        if pool.profile not in BUILT_IN_PROFILES:
+            notes.unknown.append(
+                f"AdapterPool {pool.key} asks for {pool.profile[:100]!r}, which is not built in"
+            )
+        notes.warnings += [f"AdapterPool {pool.key}: {problem[:200]}" for problem in pool.source_problems]
+    return notes.outcome(
+        "all pools use built-in profiles",
+        fix="Check that the service's configuration has the profile: it places by the default one otherwise.",
+    )
+
+
+def _capacity(facts: Facts) -> Outcome:
+    """Vreplicas that wait, where the pool may not grow for them."""
+    notes = Notes()
+    waiting = _waiting(facts)
+    for pool in _read(facts, notes):
+        vpods = waiting.pop(pool.key, [])
+        pending = sum(_pending(vpod) for vpod in vpods)
+        if not pending:
+            continue
+        replicas = _replicas(facts, pool)
+        heavy = [vpod.key for vpod in vpods if vpod.weight > pool.slots_per_pod]
+        if heavy:
+            notes.errors.append(
+                f"AdapterPool {pool.key}: slotsPerVReplica of {', '.join(heavy[:3])} is over slotsPerPod {pool.slots_per_pod}"
+            )
+        elif pool.max_pods is not None and replicas is not None and replicas >= pool.max_pods:
+            notes.warnings.append(
+                f"AdapterPool {pool.key}: {count(pending, 'vreplica')} wait, and it has its maxPods {pool.max_pods} already"
+            )
+        else:
+            notes.warnings.append(
+                f"AdapterPool {pool.key}: {count(pending, 'vreplica')} of {count(len(vpods), 'vpod')} wait"
+            )
+    return notes.outcome(
+        "everything that is asked for is placed",
+        fix="Raise maxPods or slotsPerPod, or ask for less; `kubectl get vpods -A` has the reason in each vpod's condition.",
+    )
+
+
+def _waiting(facts: Facts) -> dict[str, list[VPod]]:
+    found: dict[str, list[VPod]] = {}
+    for raw in facts.of("vpods").items:
+        try:
+            vpod = vpod_from(raw)
+        except InvalidObject:
+            continue
+        if _pending(vpod) and not vpod.deleting:
+            found.setdefault(vpod.pool, []).append(vpod)
+    return found
+
+
+def _pending(vpod: VPod) -> int:
+    return max(0, vpod.vreplicas - sum(vpod.placements.values()))
+
+
+def _replicas(facts: Facts, pool: AdapterPool) -> int | None:
+    namespace, _, name = pool.stateful_set_key.partition("/")
+    found: Json | None = facts.of("statefulsets").named(name, namespace)
+    replicas = mapping(found, "spec").get("replicas", 1) if found is not None else None
+    return replicas if type(replicas) is int else None
+
+
+POOLS: Final = (
+    Check(
+        "pools",
+        "Has every pool a StatefulSet whose pods opt in?",
+        ("adapterpools", "statefulsets"),
+        _stateful_sets,
+    ),
+    Check(
+        "pool-names",
+        "Does everything name a pool that is there?",
+        ("adapterpools", "pods", "vpods"),
+        _pool_labels,
+    ),
+    Check("profiles", "Can the pools' profiles and sources be used?", ("adapterpools",), _profiles),
+    Check(
+        "capacity",
+        "Does anything wait for room that cannot come?",
+        ("adapterpools", "vpods", "statefulsets"),
+        _capacity,
+    ),
+)

@@ -1,0 +1,195 @@
+"""The webhook's registration: whether it is there, reaches us and is trusted, and whom it would hold up."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from extender.config.document import Document
+from extender.core.reading import Json, mapping, mappings, sequence, text
+from extender.doctor.facts import Facts, key_of
+from extender.doctor.verdict import Check, Notes, Outcome, count
+from extender.lint.codes import Finding
+from extender.lint.subject import Subject
+from extender.lint.webhook_file import MUTATING, VALIDATING, check_webhook_file, is_ours
+
+EXPIRY_WARN: Final = timedelta(days=14)
+"""The webhook renews a month before the end: with less left, it does not."""
+_KINDS: Final = ((MUTATING, "mutatingwebhookconfigurations"), (VALIDATING, "validatingwebhookconfigurations"))
+_REACH: Final = frozenset({"VS201", "VS202", "VS203"})
+PLURALS: Final = tuple(plural for _, plural in _KINDS)
+
+
+def our_webhooks(facts: Facts) -> Iterator[tuple[str, Json, Json]]:
+    """(name of the registration, its object, one webhook of ours in it)."""
+    for kind, plural in _KINDS:
+        for obj in facts.of(plural).items:
+            for raw in mappings(obj, "webhooks"):
+                if is_ours(raw):
+                    yield f"{kind} {key_of(obj)}", {**obj, "kind": kind}, raw
+
+
+def _findings(facts: Facts) -> Iterator[tuple[str, Finding]]:
+    registrations = {name: obj for name, obj, _ in our_webhooks(facts)}
+    for name, obj in registrations.items():
+        subject = Subject(Document(name, obj), obj)
+        check_webhook_file(subject, facts.namespace)
+        for finding in subject.findings:
+            yield name, finding
+
+
+def _registration(facts: Facts) -> Outcome:
+    notes = Notes()
+    names = list(dict.fromkeys(name for name, _, _ in our_webhooks(facts)))
+    for kind, _ in _KINDS:
+        if not any(name.startswith(kind) for name in names):
+            notes.errors.append(
+                f"no {kind} of ours: adapter pods are not stamped, and objects are not checked"
+            )
+    for name, finding in _findings(facts):
+        if finding.code.code not in _REACH:
+            line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
+            (notes.errors if finding.is_error else notes.warnings).append(line)
+    return notes.outcome(
+        f"registered: {', '.join(names)}", fix="kubectl apply -f manifests/base/webhook-configurations.yaml"
+    )
+
+
+def _selectors(facts: Facts) -> Outcome:
+    notes = Notes()
+    for name, finding in _findings(facts):
+        if finding.code.code in _REACH:
+            line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
+            (notes.errors if finding.is_error else notes.warnings).append(line)
+    return notes.outcome(
+        "adapter pods only; kube-system and our own namespace are left alone",
+        fix="Set an objectSelector on the label vreplica.dev/pool, and failurePolicy: Ignore.",
+    )
+
+
+def _certificate(facts: Facts) -> Outcome:
+    notes, until = Notes(), []
+    now = datetime.fromtimestamp(facts.now_s, UTC)
+    for name, _, raw in our_webhooks(facts):
+        where = f"{name}, {text(raw, 'name')}"
+        bundle = _decoded(text(raw, "clientConfig", "caBundle"))
+        if not bundle:
+            notes.errors.append(f"{where}: no caBundle: the API server cannot verify the webhook")
+            continue
+        shown, problem = _shown(facts, raw)
+        if problem:
+            notes.unknown.append(f"{where}: {problem}")
+            continue
+        try:
+            certificate = x509.load_pem_x509_certificate(shown)
+            authorities = x509.load_pem_x509_certificates(bundle)
+        except ValueError as error:
+            notes.errors.append(f"{where}: a certificate cannot be read: {error}")
+            continue
+        ends = certificate.not_valid_after_utc
+        until.append(ends)
+        if not any(_signed_by(certificate, one) for one in authorities):
+            notes.errors.append(f"{where}: the certificate is signed by none of the caBundle's authorities")
+        if ends <= now:
+            notes.errors.append(f"{where}: the certificate ended {ends.isoformat()}")
+        elif ends - now < EXPIRY_WARN:
+            notes.warnings.append(f"{where}: the certificate ends {ends.isoformat()} and was not renewed")
+    good = f"trusted, until {min(until).date().isoformat()}" if until else "no webhook of ours is registered"
+    return notes.outcome(
+        good,
+        fix="Look at the webhook's log: it renews certificates and writes caBundle itself, once a minute.",
+    )
+
+
+def _decoded(bundle: str) -> bytes:
+    try:
+        return base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _shown(facts: Facts, raw: Json) -> tuple[bytes, str]:
+    """The certificate that the webhook serves with, or why it is not known."""
+    url = text(raw, "clientConfig", "url")
+    if url:
+        seen = facts.certificates.get(url)
+        return (seen.pem, seen.problem) if seen is not None else (b"", "was not asked")
+    secrets = facts.of("secrets")
+    namespace, name = facts.certificate_secret
+    if secrets.problem:
+        return b"", f"Secret {namespace}/{name}: {secrets.problem}"
+    secret = secrets.named(name, namespace)
+    pem = _decoded(text(secret, "data", "tls.crt")) if secret is not None else b""
+    return (
+        pem,
+        ""
+        if pem
+        else f"Secret {namespace}/{name} {'has no tls.crt' if secret is not None else 'is not there'}",
+    )
+
+
+def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _endpoints(facts: Facts) -> Outcome:
+    notes = Notes()
+    services = {
+        (text(service, "namespace"), text(service, "name"))
+        for _, _, raw in our_webhooks(facts)
+        if (service := mapping(raw, "clientConfig", "service"))
+    }
+    for namespace, name in sorted(services):
+        if facts.of("services").named(name, namespace) is None:
+            notes.errors.append(f"Service {namespace}/{name} is not there")
+            continue
+        slices = facts.of("endpointslices")
+        if slices.problem:
+            notes.unknown.append(f"Service {namespace}/{name}: its endpoints: {slices.problem}")
+        elif not _ready_addresses(facts, namespace, name):
+            notes.errors.append(f"Service {namespace}/{name} has no endpoint that is ready")
+    return notes.outcome(
+        f"{count(len(services), 'Service')} with ready endpoints"
+        if services
+        else "no webhook of ours is called by a Service",
+        fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it has listed its caches.",
+    )
+
+
+def _ready_addresses(facts: Facts, namespace: str, name: str) -> int:
+    return sum(
+        len(sequence(endpoint, "addresses"))
+        for one in facts.of("endpointslices").items
+        if text(one, "metadata", "namespace") == namespace
+        and text(one, "metadata", "labels", "kubernetes.io/service-name") == name
+        for endpoint in mappings(one, "endpoints")
+        if mapping(endpoint, "conditions").get("ready") is not False
+    )
+
+
+WEBHOOKS: Final = (
+    Check("webhook-registration", "Is the webhook called for adapter pods?", PLURALS, _registration),
+    Check(
+        "webhook-selectors",
+        "Would the webhook hold up kube-system, or its own namespace?",
+        PLURALS,
+        _selectors,
+    ),
+    Check(
+        "webhook-certificate",
+        "Does the API server trust the webhook, and for how long?",
+        PLURALS,
+        _certificate,
+    ),
+    Check(
+        "webhook-endpoints", "Does the webhook's Service lead anywhere?", (*PLURALS, "services"), _endpoints
+    ),
+)

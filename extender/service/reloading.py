@@ -1,0 +1,188 @@
+"""The configuration file is looked at while the service runs, and what can change at work changes.
+
+Every ``RELOAD_PERIOD_S`` the file, and the files that it refers to, are compared with what was seen last, as the files of
+a certificate are (``tls``): by modification time, inode and size, so that the swap of a mounted ConfigMap is seen. A file
+that has changed is read whole, off the event loop, and checked as at a start. Then
+
+- one that is wrong changes nothing: the old settings stay, the reason is logged, counted and shown in ``/state.json``;
+- the live settings of a good one (``config.reload``) are taken together, in one step that nothing can interrupt;
+- what only a restart can change is named in the log, in ``config_needs_restart`` and in ``/state.json``, until the file
+  says again what is in force. Profiles belong to that: they decide what stays where it is, and replicas that decide by
+  different ones would move vreplicas to and fro.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from extender.config.model import Config
+from extender.config.reload import merge
+from extender.config.settings import SETTINGS
+from extender.core.errors import VReplicaError
+from extender.exposition import Label
+from extender.kube.budget import Budget
+from extender.kube.logs import LogFormat, form_in_use, use_form
+from extender.metrics import Metrics
+
+log: Final = logging.getLogger(__name__)
+
+RELOAD_PERIOD_S: Final = 10.0
+APPLIED: Final = "applied"
+NEEDS_RESTART: Final = "needs_restart"
+REFUSED: Final = "refused"
+RESULTS: Final = (APPLIED, NEEDS_RESTART, REFUSED)
+PROFILES: Final = "profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A configuration file as it was read. ``files``: itself and those that it refers to, ``imported`` what is in those."""
+
+    config: Config
+    files: tuple[str, ...]
+    imported: str = ""
+
+
+class Watched(NamedTuple):
+    """A file to watch: what the service was started with, and how it is read again (VReplicaError where it is wrong)."""
+
+    first: Reading
+    read: Callable[[], Reading]
+
+
+class Reloading:
+    """Keeps a service's settings up to date with its file."""
+
+    def __init__(
+        self,
+        watched: Watched,
+        *,
+        apply: Sequence[Callable[[Config], None]],
+        metrics: Metrics,
+    ) -> None:
+        """``apply``: they take what of a configuration is theirs."""
+        first, self._read = watched
+        self._apply = tuple(apply)
+        self._files = first.files
+        self._imported = first.imported
+        self._seen = _stamps(first.files)
+        self.config = first.config
+        """In force."""
+        self.waiting: tuple[str, ...] = ()
+        """Settings that the file has changed, and that need a restart."""
+        self.problem = ""
+        """Why the file as it is now is not used; "" where it is."""
+        self.results: Counter[str] = Counter(dict.fromkeys(RESULTS, 0))
+        self._add_metrics(metrics)
+
+    async def run(self) -> None:
+        """Reload whenever a file has changed, for ever."""
+        while True:
+            await asyncio.sleep(RELOAD_PERIOD_S)
+            await self.reload_if_changed()
+
+    async def reload_if_changed(self) -> bool:
+        """Look once; True where a changed file was read, good or not."""
+        stamps = await asyncio.to_thread(_stamps, self._files)
+        if stamps == self._seen:
+            return False
+        # Before it is read: what changes meanwhile is seen the next time.
+        self._seen = stamps
+        try:
+            reading = await asyncio.to_thread(self._read)
+        except VReplicaError as error:
+            self._refuse(str(error))
+            return True
+        self._take(reading)
+        self._seen = (
+            await asyncio.to_thread(_stamps, reading.files) if self._files != reading.files else stamps
+        )
+        self._files = reading.files
+        return True
+
+    def describe(self) -> dict[str, object]:
+        """For ``/state.json``."""
+        return {"file": self._files[0], "needsRestart": list(self.waiting), "problem": self.problem}
+
+    def _refuse(self, problem: str) -> None:
+        self.problem = problem
+        self.results[REFUSED] += 1
+        log.warning("configuration not reloaded, the old one stays: %s", problem)
+
+    def _take(self, reading: Reading) -> None:
+        """All live settings or none: no await in here."""
+        merged = merge(self.config, reading.config)
+        waiting = set(merged.waiting)
+        if reading.imported != self._imported:
+            waiting.add(PROFILES)
+        self.problem = ""
+        self.waiting = tuple(sorted(waiting))
+        if merged.taken:
+            # Before the level of the log may change.
+            log.info("configuration reloaded from %s: %s", self._files[0], ", ".join(merged.taken))
+            self.config = merged.config
+            for take in self._apply:
+                take(merged.config)
+            self.results[APPLIED] += 1
+        if self.waiting:
+            self.results[NEEDS_RESTART] += 1
+            log.warning("configuration %s: needs a restart: %s", self._files[0], ", ".join(self.waiting))
+
+    def _add_metrics(self, metrics: Metrics) -> None:
+        metrics.counter(
+            "config_reloads",
+            "Times that a changed configuration file was read, by result",
+            Label("result", RESULTS),
+            lambda: self.results,
+        )
+        metrics.gauge(
+            "config_needs_restart",
+            "1 for each setting that the configuration file has changed and that needs a restart",
+            Label("setting", tuple(entry.path for entry in SETTINGS)),
+            lambda: dict.fromkeys(self.waiting, 1.0),
+        )
+        metrics.gauge(
+            "config_last_reload_successful",
+            "0 while the configuration file as it is now cannot be used",
+            "",
+            lambda: {"": float(not self.problem)},
+        )
+
+
+def change_of_budget(budget: Budget) -> Callable[[Config], None]:
+    """Takes clientConnection.qps and burst."""
+
+    def take(config: Config) -> None:
+        budget.change(config.client_connection.qps, config.client_connection.burst)
+
+    return take
+
+
+def change_of_log(config: Config) -> Callable[[Config], None]:
+    """Takes logging.level and logging.format, at once those of ``config``; where it says nothing, they are as they are now."""
+    root = logging.getLogger()
+    started_at, started_as = root.level, form_in_use()
+
+    def take(new: Config) -> None:
+        root.setLevel(new.log_level.upper() or started_at)
+        use_form(LogFormat(new.log_format or started_as))
+
+    take(config)
+    return take
+
+
+def _stamps(files: Sequence[str]) -> tuple[tuple[int, int, int] | None, ...]:
+    """What tells each file from the one that was there before; None for one that is not there."""
+    return tuple(_stamp(name) for name in files)
+
+
+def _stamp(name: str) -> tuple[int, int, int] | None:
+    try:
+        stat = Path(name).stat()
+    except OSError:
+        return None
+    return stat.st_mtime_ns, stat.st_ino, stat.st_size

@@ -1,0 +1,95 @@
+"""The published schema takes what the loader takes, and refuses what it refuses, as far as a schema can say it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+
+from extender.config.document import Document
+from extender.config.reading import read_config
+from extender.config.schema import config_schema
+from extender.config.settings import SETTINGS
+from extender.config_cli import schema_text
+from extender.core.errors import InvalidObject
+from extender.profiles import load_profiles
+from tests.config.documents import documents
+from tests.support.json_schema import problems, valid
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = config_schema()
+BEYOND_A_SCHEMA = re.compile(
+    r"must be greater than (renewDeadlineSeconds|1\.2 retryPeriodSeconds)"
+    r"|must be a whole number from .* not -?[0-9.]+$"
+    r"|\(known: |is listed twice|is taken|: args|\.args|cannot be read"
+)
+"""What the loader refuses and a schema cannot say: comparisons of settings, 15.0 for 15, plugins and files that there are."""
+
+
+def refused_by_the_loader(document: object) -> list[str]:
+    config, errors = read_config(Document("f.yaml", document))
+    if config is None:
+        return [str(error) for error in errors]
+    try:
+        load_profiles(config, "/nonexistent/f.yaml")
+    except InvalidObject as error:
+        return [str(error)]
+    return []
+
+
+@settings(max_examples=120, deadline=None)
+@given(documents())
+def test_schema_and_loader_take_the_same_documents(document):
+    errors = refused_by_the_loader(document)
+    found = list(problems(document, SCHEMA))
+    if not errors:
+        assert not found
+    elif not found:
+        assert all(BEYOND_A_SCHEMA.search(error) for error in errors), errors
+
+
+def test_the_published_schema_is_what_the_code_makes():
+    assert (ROOT / "manifests" / "config.schema.json").read_text() == schema_text(), (
+        "vreplica config schema > manifests/config.schema.json"
+    )
+
+
+@pytest.mark.parametrize("name", ["base/service-config.yaml", "components/https/service-config.yaml"])
+def test_the_files_that_we_ship_conform(name):
+    assert list(problems(yaml.safe_load((ROOT / "manifests" / name).read_text()), SCHEMA)) == []
+
+
+HEAD = {"apiVersion": "config.vreplica.dev/v1alpha1", "kind": "VReplicaSchedulerConfiguration"}
+TLS = {"certFile": "c", "keyFile": "k", "clientCAFile": "ca", "allowedClients": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("server", "good"),
+    [
+        pytest.param({"host": "0.0.0.0"}, False, id="open"),
+        pytest.param({"host": "0.0.0.0", "insecure": True}, True, id="open on purpose"),
+        pytest.param({"host": "0.0.0.0", "tls": TLS}, True, id="closed"),
+        pytest.param({"host": "0.0.0.0", "tls": {**TLS, "allowedClients": []}}, False, id="any client"),
+        pytest.param({"tls": {"certFile": "c"}}, False, id="no key"),
+        pytest.param({"tls": {"certFile": "c", "keyFile": ""}}, False, id="an empty key"),
+        pytest.param({"tls": {"allowedClients": ["x"]}}, False, id="clients without a CA"),
+        pytest.param({"tls": {"clientCAFile": ""}}, True, id="nothing said"),
+    ],
+)
+def test_what_goes_together_is_said_by_both(server, good):
+    document = {**HEAD, "server": server}
+    assert valid(document, SCHEMA) is good
+    assert (not refused_by_the_loader(document)) is good
+
+
+def test_every_setting_has_its_default_and_what_a_change_takes():
+    for entry in SETTINGS:
+        part = SCHEMA
+        for step in entry.path.split("."):
+            part = part["properties"][step]
+        assert part["x-reload"] in {"live", "restart"}
+        assert part["description"]
+        assert valid(part["default"], part)
+        json.dumps(part["default"])

@@ -1,0 +1,57 @@
+"""``vreplica doctor`` on a whole installation: it finds nothing wrong, and then the one thing that is."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from extender.kube.api import VPODS, Preconditions
+from tests.e2e.backend import Backend
+from tests.e2e.processes import VENV_BIN
+from tests.e2e.scenario import System
+
+ELSEWHERE = {"deployments", "webhook-endpoints", "version-skew"}
+"""The programs run as processes beside the cluster, not in the Deployments that the manifests make."""
+
+
+async def examined(system: System) -> tuple[int, dict[str, dict[str, Any]]]:
+    """Exit status and checks by name."""
+    process = await asyncio.create_subprocess_exec(
+        VENV_BIN / "vreplica",
+        "doctor",
+        "--kubeconfig",
+        system.backend.kubeconfig,
+        "--server",
+        system.service_url,
+        "-o",
+        "json",
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60.0):
+        out, errors = await process.communicate()
+    assert process.returncode in {0, 1}, errors.decode()
+    checks = {check["name"]: check for check in json.loads(out)["checks"] if check["name"] not in ELSEWHERE}
+    return process.returncode or 0, checks
+
+
+def wrong(checks: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    return {
+        name: check["evidence"] for name, check in checks.items() if check["verdict"] in {"error", "warning"}
+    }
+
+
+async def test_the_doctor_finds_nothing_and_then_what_is_wrong(backend: Backend, tmp_path: Path):
+    async with System(backend, tmp_path) as system:
+        await backend.add_nodes(3)
+        await system.pool()
+        tenant = await system.vpods(5, 8)
+        await system.settled(pods=2)
+        _, checks = await examined(system)
+        assert wrong(checks) == {}
+        await backend.api.create(VPODS, tenant, system.vpod(tenant, "lost", 1, "nowhere"))
+        status, checks = await examined(system)
+        assert status == 1
+        assert set(wrong(checks)) == {"pool-names"}
+        assert f"VPod {tenant}/lost asks for AdapterPool" in checks["pool-names"]["evidence"][0]
+        await backend.api.delete(VPODS, tenant, "lost", preconditions=Preconditions())
