@@ -334,5 +334,5 @@ class TestWhatIsRefused:
         )
 
     def test_a_file_that_is_too_large(self, refused, monkeypatch):
-        monkeypatch.setattr("extender.plan_cli.FILE_BYTES_MAX", 10)
+        monkeypatch.setattr("extender.asking.files.FILE_BYTES_MAX", 10)
         assert refused("a: " + "b" * 20).startswith("FILE: is larger than")

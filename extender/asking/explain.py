@@ -1,0 +1,93 @@
+"""``vreplica explain``: one vpod or adapter pod, from files, a running service, or the live cluster.
+
+A running service knows more: what is reserved and not written yet, and what it decided when and why. Of a live cluster
+read directly, events and conditions tell that; of files, conditions alone.
+"""
+
+import sys
+import time
+from typing import Any, Final
+
+from extender.asking.explain_tables import explain_tables
+from extender.asking.live import connect, read_cluster, told_by_events
+from extender.asking.output import Tell, show, working
+from extender.asking.plan import choose_profiles
+from extender.asking.remote import ask_explain
+from extender.asking.subject import Subject, resolve, subject_from
+from extender.asking.tls import client_context
+from extender.asking.where import Where
+from extender.core.manifests import Manifests
+from extender.core.model import split_key
+from extender.core.questions.explanation import (
+    Answer,
+    Told,
+    UnknownObject,
+    explain_vpod,
+    pool_of_vpod,
+    told_by_status,
+)
+from extender.core.questions.pod_explanation import explain_pod
+from extender.core.state import State
+
+NOT_FOUND: Final = 3
+"""Exit status: there is no such vpod or pod."""
+UNPLACED: Final = 4
+"""Exit status with ``check``: something of it has no place."""
+FIXES_S: Final = 20.0
+"""For trying changes."""
+DEFAULT_NAMESPACE: Final = "default"
+
+
+async def run_explain(where: Where, name: str, *, output: str, check: bool) -> int:
+    """Explain, print. The exit status. Raises VReplicaError for all that is no answer, but for what does not exist."""
+    subject = subject_from(name, where.namespace)
+    try:
+        with working("explain", "reading and trying changes") as tell:
+            answer = await (_of_server(where, subject) if where.server else _of_objects(where, subject, tell))
+    except UnknownObject as error:
+        print(f"vreplica: {error}", file=sys.stderr)
+        return NOT_FOUND
+    show(answer, output, explain_tables)
+    waits = answer.get("left", 0) if answer["kind"] == "VPod" else not answer["node"]
+    return UNPLACED if check and waits else 0
+
+
+async def _of_server(where: Where, subject: Subject) -> Any:
+    tls = client_context(where.client_files)
+    key = f"{subject.namespace or DEFAULT_NAMESPACE}/{subject.name}"
+    kinds = [subject.kind] if subject.kind else ["vpod", "pod"]
+    unknown: UnknownObject | None = None
+    for kind in kinds:
+        try:
+            return await ask_explain(where.server, {kind: key}, tls=tls)
+        except UnknownObject as error:
+            unknown = unknown or error
+    raise unknown or UnknownObject(f"{key} does not exist")
+
+
+async def _of_objects(where: Where, subject: Subject, tell: Tell) -> Answer:
+    if where.files:
+        state = _state(await where.read("explain", tell), where)
+        kind, key = resolve(state, subject)
+        return explain(state, kind, key)
+    async with await connect(where.kubeconfig, where.context) as api:
+        state = _state(await read_cluster(api, "explain", tell), where)
+        kind, key = resolve(state, subject)
+        namespace, name = split_key(key)
+        told = await told_by_events(api, namespace, "VPod" if kind == "vpod" else "Pod", name)
+    return explain(state, kind, key, told)
+
+
+def _state(manifests: Manifests, where: Where) -> State:
+    choose_profiles(manifests, "", where.profiles)
+    return manifests.state(where.profiles)
+
+
+def explain(state: State, kind: str, key: str, told: list[Told] | None = None) -> Answer:
+    """Explain from objects that were read. ``told``: by events, beside what the vpod's own status says."""
+    if kind == "pod":
+        return explain_pod(state, key, history=told or ())
+    history = [*(told or ()), *told_by_status(pool_of_vpod(state, key).vpods[key])]
+    history.sort(key=lambda one: one.at[:19], reverse=True)
+    until = time.monotonic() + FIXES_S
+    return explain_vpod(state, key, history=history, expired=lambda: time.monotonic() >= until)

@@ -1,0 +1,213 @@
+"""``vreplica explain``'s answer for a terminal: the answer first, then what to do, then the reasons, then the rest."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Column, Table
+
+CANDIDATES_SHOWN: Final = 20
+FIXES_SHOWN: Final = 8
+HISTORY_SHOWN: Final = 5
+LOSSES_SHOWN: Final = 10
+
+Row = Mapping[str, Any]
+
+
+def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
+    """Print an answer of ``explain_vpod`` or ``explain_pod``."""
+    lines = _vpod_lines(answer) if answer["kind"] == "VPod" else _pod_lines(answer)
+    for line in lines:
+        console.print(line, highlight=False)
+    if answer["kind"] == "VPod":
+        _fixes(console, answer)
+        _candidates(console, answer, _pod_columns)
+        _zone_loss(console, answer)
+    else:
+        _carried(console, answer)
+        _candidates(console, answer, _node_columns)
+    _history(console, answer["history"])
+
+
+# -- what it is -------------------------------------------------------------------------------------------------------
+
+
+def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    placed, published = sum(answer["placed"].values()), sum(answer["published"].values())
+    weight = answer["slotsPerVReplica"]
+    yield f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
+    yield (
+        f"wants {answer['wanted']} vreplicas"
+        + (f" of {weight} slots" if weight > 1 else "")
+        + f", has {placed}, publishes {published}"
+    )
+    style = "bold red" if answer["left"] else "bold green"
+    yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
+    for step in answer["steps"][:CANDIDATES_SHOWN]:
+        yield f"  {escape(step)}"
+    size, waiting = answer["size"], answer["waiting"]
+    if size:
+        yield escape(_size(size))
+    if waiting["vpods"]:
+        yield f"others of the pool that wait: {waiting['vpods']}, for {waiting['slots']} slots"
+
+
+def _size(size: Mapping[str, Any]) -> str:
+    text = (
+        f"the pool has {size['replicas']} pod{'s' * (size['replicas'] != 1)} of {size['slotsPerPod']} slots "
+        f"({size['schedulable']} schedulable, {size['freeSlots']} slots free) and needs {size['unlimited']}"
+    )
+    if size["wanted"] < size["unlimited"]:
+        return f"{text}: maxPods holds it at {size['wanted']}"
+    return f"{text}: it grows by itself" if size["wanted"] > size["replicas"] else text
+
+
+def _pod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield f"[bold]Pod {escape(answer['name'])}[/bold] of pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
+    style = "bold green" if answer["schedulable"] else "bold red"
+    yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
+    for step in answer["steps"]:
+        yield f"  {escape(step)}"
+
+
+# -- what to do -------------------------------------------------------------------------------------------------------
+
+
+def _fixes(console: Console, answer: Mapping[str, Any]) -> None:
+    fixes = answer["fixes"]
+    if not fixes:
+        if answer["left"]:
+            console.print("no single change was found that places more of it" + _cut(answer), highlight=False)
+        return
+    console.print(f"[bold]what would place it[/bold]{_cut(answer)}", highlight=False)
+    for number, fix in enumerate(fixes[:FIXES_SHOWN], 1):
+        console.print(Padding(_fix_line(number, fix), (0, 0, 0, 2)), highlight=False)
+    if len(fixes) > FIXES_SHOWN:
+        console.print(f"{len(fixes) - FIXES_SHOWN} changes more: -o json lists them", highlight=False)
+
+
+def _fix_line(number: int, fix: Row) -> str:
+    counts = f"{fix['places']} more placed, {fix['left']} left" + (
+        f", {fix['moves']} moved" if fix["moves"] else ""
+    )
+    notes = escape("".join(f"; {note}" for note in _notes(fix)))
+    return f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}): {counts}{notes}"
+
+
+def _notes(fix: Row) -> Iterator[str]:
+    if fix["byItself"]:
+        yield "by itself"
+    if fix["onlyBeforeOthers"]:
+        yield "if it is served before the others that wait"
+    if fix["note"]:
+        yield fix["note"]
+
+
+def _cut(answer: Mapping[str, Any]) -> str:
+    return " (time was up before all was tried)" if answer["fixesCutShort"] else ""
+
+
+# -- candidates -------------------------------------------------------------------------------------------------------
+
+
+def _candidates(console: Console, answer: Mapping[str, Any], columns: Any) -> None:
+    rows: Sequence[Row] = answer["candidates"]
+    if not rows:
+        return
+    chosen = [row for row in rows if row["verdict"] == "chosen"]
+    others = [row for row in rows if row["verdict"] != "chosen"]
+    shown = [*chosen, *others][:CANDIDATES_SHOWN]
+    heads, cells = columns
+    table = Table(Column(heads[0], no_wrap=True), *heads[1:], title="candidates", title_justify="left")
+    for row in rows:
+        if row in shown:
+            table.add_row(*(escape(cell) for cell in cells(row)))
+    console.print(table)
+    more = len(rows) - len(shown) + answer["candidatesNotListed"]
+    if more > 0:
+        said = ", ".join(f"{count} {text}" for text, count in answer["refusals"].items())
+        console.print(f"{more} more; all in all: {said or 'none refuses'}", highlight=False)
+
+
+def _pod_cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["pod"],
+        row["node"],
+        row["zone"],
+        f"{row['freeSlots']}/{row['slots']}",
+        str(row["vreplicas"] or ""),
+        row["verdict"],
+        row["text"],
+        "" if row["score"] is None else str(row["score"]),
+    )
+
+
+def _node_cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["node"],
+        row["zone"],
+        str(row["adapterPods"]),
+        "" if row["slots"] is None else str(row["slots"]),
+        row["verdict"],
+        row["text"],
+        "" if row["score"] is None else str(row["score"]),
+    )
+
+
+_pod_columns: Final = (("POD", "NODE", "ZONE", "FREE", "HAS", "VERDICT", "WHY NO MORE", "SCORE"), _pod_cells)
+_node_columns: Final = (("NODE", "ZONE", "ADAPTER PODS", "SLOTS", "VERDICT", "WHY", "SCORE"), _node_cells)
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _zone_loss(console: Console, answer: Mapping[str, Any]) -> None:
+    total = sum((answer["placed"] or answer["target"]).values())
+    losses = answer["zoneLoss"].items()
+    if losses and total:
+        told = ", ".join(f"{zone} {count} ({round(100 * count / total)} %)" for zone, count in losses)
+        console.print(f"lost with a zone: {told}", highlight=False)
+
+
+def _carried(console: Console, answer: Mapping[str, Any]) -> None:
+    rows = answer["carries"]
+    if not rows:
+        return
+    lost = {
+        what: {row["vpod"]: f"{row['lost']} ({row['percent']} %)" for row in answer["loss"][what]}
+        for what in ("pod", "node", "zone")
+    }
+    table = Table(
+        "VPOD",
+        "VREPLICAS",
+        "OF",
+        "SLOTS",
+        "LOST WITH POD",
+        "WITH NODE",
+        "WITH ZONE",
+        title="carries",
+        title_justify="left",
+    )
+    for row in rows[:LOSSES_SHOWN]:
+        key = row["vpod"]
+        table.add_row(
+            escape(key),
+            str(row["vreplicas"]),
+            str(row["of"]),
+            str(row["slots"]),
+            *(lost[what].get(key, "") for what in ("pod", "node", "zone")),
+        )
+    console.print(table)
+    if len(rows) > LOSSES_SHOWN:
+        console.print(f"{len(rows) - LOSSES_SHOWN} vpods more: -o json lists them", highlight=False)
+
+
+def _history(console: Console, history: Sequence[Row]) -> None:
+    if not history:
+        return
+    table = Table("AT", "BY", "WHY", "DECIDED", title="decided", title_justify="left")
+    for one in history[:HISTORY_SHOWN]:
+        table.add_row(*(escape(one[what]) for what in ("at", "by", "why", "text")))
+    console.print(table)

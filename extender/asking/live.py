@@ -1,0 +1,186 @@
+"""The objects of a live cluster, read once: what a service would know of it, less what only a service remembers.
+
+The pages of each kind are read one after the other, as kubectl does; between two of them something may change, so what is
+answered is about a moment of a few seconds. Nothing is written, and nothing is read that the answer does not need.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from typing import Final
+
+from extender.asking.output import Tell, untold
+from extender.core.errors import InvalidObject, VReplicaError
+from extender.core.manifests import Manifests
+from extender.core.names import GROUP, POOL_LABEL
+from extender.core.questions.explanation import Told
+from extender.core.reading import mapping, text
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    EVENTS,
+    EVERYWHERE,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Api,
+    ApiError,
+    ConnectError,
+    Forbidden,
+    ListOptions,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    Resource,
+)
+from extender.kube.client import KubeApi
+
+PAGE_OBJECTS: Final = 500
+EVENTS_READ_MAX: Final = 5_000
+HISTORY_MAX: Final = 20
+
+KINDS: Final[tuple[tuple[Resource, ListOptions], ...]] = (
+    (ADAPTERPOOLS, EVERYWHERE),
+    (VPODS, EVERYWHERE),
+    (STATEFULSETS, EVERYWHERE),
+    (NODES, EVERYWHERE),
+    (NAMESPACES, EVERYWHERE),
+    (PODS, ListOptions(label_selector=POOL_LABEL)),
+)
+
+
+class CannotRead(VReplicaError):
+    """The cluster does not answer what was asked for; the text says what to do."""
+
+
+async def connect(kubeconfig: str, context: str) -> KubeApi:
+    """To the cluster that kubectl would use. Raises CannotRead."""
+    try:
+        return await KubeApi.connect(kubeconfig=kubeconfig, context=context)
+    except ConnectError as error:
+        raise CannotRead(
+            f"no cluster to ask: {error}; give --kubeconfig or --context, "
+            "-f FILE for objects from files, or --server URL for a running service"
+        ) from error
+
+
+async def read_cluster(api: Api, command: str, tell: Tell = untold) -> Manifests:
+    """All that decisions look at. Objects that cannot be read are told on stderr and left out, as the service leaves them.
+
+    Raises CannotRead.
+    """
+    manifests = Manifests(lenient=True)
+    strange: list[str] = []
+    for resource, options in KINDS:
+        count = 0
+        async for obj in _listed(api, resource, options):
+            count += 1
+            if count % PAGE_OBJECTS == 0:
+                tell(f"reading the cluster: {count:,} {resource.plural}")
+            # Items of a list do not say what they are.
+            whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
+            try:
+                manifests.add(whole, f"{resource.kind} of the cluster")
+            except InvalidObject as error:
+                strange.append(str(error))
+    tell("thinking")
+    strange += [note async for note in _read_sources(api, manifests)]
+    if strange:
+        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+        print(f"vreplica {command}: left out: {'; '.join(strange[:3])}{more}"[:1000], file=sys.stderr)
+    return manifests
+
+
+async def _read_sources(api: Api, manifests: Manifests) -> AsyncIterator[str]:
+    """The objects of the foreign kinds that pools declare; yields what cannot be had of them."""
+    sources = {source.key: source for pool in manifests.pools for source in pool.sources}
+    for source in sources.values():
+        refused = ""
+        for version in source.versions:
+            resource = Resource(source.group, version, source.resource, source.kind)
+            try:
+                async for obj in _pages(api, resource, EVERYWHERE):
+                    manifests.others.append({**obj, "apiVersion": resource.api_version, "kind": source.kind})
+            except ApiError as error:
+                refused = _what_to_do(resource, error)
+            else:
+                refused = ""
+                break
+        if refused:
+            yield refused
+
+
+async def _listed(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
+    try:
+        async for obj in _pages(api, resource, options):
+            yield obj
+    except ApiError as error:
+        raise CannotRead(_what_to_do(resource, error)) from error
+
+
+async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
+    token = ""
+    while True:
+        page = await api.list_page(resource, options, limit=PAGE_OBJECTS, continue_token=token)
+        for obj in page.items:
+            yield obj
+        token = page.continue_token
+        if not token:
+            return
+
+
+def _what_to_do(resource: Resource, error: ApiError) -> str:
+    what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    match error:
+        case Forbidden():
+            return (
+                f"you may not list {what} in the cluster: {error.message or error.reason}; "
+                f"ask for a role with the verb list on {what}, or ask a running service: --server URL"
+            )
+        case NotFound():
+            if resource.group != GROUP:
+                return f"the cluster does not serve {what}"
+            return (
+                f"the cluster does not serve {what}: is vreplica-scheduler installed there? "
+                "Its CustomResourceDefinitions are missing (kubectl apply -k manifests/crds)"
+            )
+        case OutcomeUnknown():
+            return f"the API server did not answer for {what}: {error.message or error}"
+        case _ if error.status == 401:
+            return f"the cluster does not know you (401) when asked for {what}: log in again, or choose another --context"
+        case _:
+            return f"the API server refused to list {what}: {error}"
+
+
+async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[Told]:
+    """What the events of an object tell of its decisions, the last one first; nothing where events may not be read."""
+    found: list[Told] = []
+    token, read = "", 0
+    try:
+        while read < EVENTS_READ_MAX:
+            page = await api.list_page(
+                EVENTS, ListOptions(namespace=namespace), limit=PAGE_OBJECTS, continue_token=token
+            )
+            read += len(page.items)
+            found += [_told(event) for event in page.items if _is_about(event, kind, name)]
+            token = page.continue_token
+            if not token:
+                break
+    except ApiError:
+        return found
+    return sorted(found, key=lambda one: one.at, reverse=True)[:HISTORY_MAX]
+
+
+def _is_about(event: Obj, kind: str, name: str) -> bool:
+    regarding = mapping(event, "regarding")
+    return text(regarding, "kind") == kind and text(regarding, "name") == name
+
+
+def _told(event: Obj) -> Told:
+    at = (
+        text(event, "series", "lastObservedTime")
+        or text(event, "eventTime")
+        or text(event, "deprecatedLastTimestamp")
+    )
+    by = text(event, "reportingInstance") or text(event, "deprecatedSource", "component")
+    return Told(at, by, f"event {text(event, 'reason')}", text(event, "note"))

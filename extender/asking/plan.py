@@ -1,0 +1,140 @@
+"""``vreplica plan``: what one round of placing would do to objects from files or a cluster. Writes nothing.
+
+The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and ``plan_moves``. Vpods are
+taken in order of namespace and name; each decision is reserved before the next one is made. With a change to think of
+(``--drain``, ``--set``, ``--add-vpods``, ``--diff``) the answer is what differs: ``extender.asking.what_if``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from extender.asking.files import read_files
+from extender.asking.output import show, working
+from extender.asking.plan_tables import plan_tables
+from extender.asking.where import Where
+from extender.core.errors import InvalidObject
+from extender.core.manifests import Manifests
+from extender.core.model import VPod, split_key
+from extender.core.moves import Move
+from extender.core.plan import Decision, place
+from extender.core.policy.profile import Profile
+from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.questions.whatif import reasons_of
+from extender.core.rebalance.plan import Limits, plan_moves
+from extender.core.scaling.scale_down import ordinals_to_close
+from extender.core.scaling.size import plan_scale
+from extender.core.state import State
+
+Row = dict[str, object]
+
+
+def run_plan(
+    files: Sequence[str],
+    *,
+    output: str,
+    autoscale: bool,
+    compact: bool,
+    profile: str = "",
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+) -> int:
+    """Read the files, plan, print. ``profile``: place every pool by this one, "" for its own. Raises InvalidObject."""
+    manifests = read_files(files, "plan")
+    choose_profiles(manifests, profile, profiles)
+    show(plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles), output, plan_tables)
+    return 0
+
+
+async def run_plan_of(where: Where, *, output: str, autoscale: bool, compact: bool, profile: str) -> int:
+    """``run_plan`` of files or the live cluster. Raises InvalidObject, CannotRead."""
+    with working("plan", "reading and planning") as tell:
+        manifests = await where.read("plan", tell)
+        choose_profiles(manifests, profile, where.profiles)
+        result = plan(manifests, autoscale=autoscale, compact=compact, profiles=where.profiles)
+    show(result, output, plan_tables)
+    return 0
+
+
+def choose_profiles(manifests: Manifests, profile: str, profiles: Mapping[str, Profile]) -> None:
+    """Place every pool by ``profile``, "" for its own. Raises InvalidObject for one that is not known."""
+    if profile:
+        manifests.pools[:] = [replace(pool, profile=profile) for pool in manifests.pools]
+    for pool in manifests.pools:
+        if pool.profile not in profiles:
+            known = ", ".join(sorted(profiles))
+            raise InvalidObject(
+                f"AdapterPool {pool.key}",
+                "spec.profile",
+                f"{pool.profile!r} is not known (known: {known}); --config FILE adds those of a service",
+            )
+
+
+def plan(
+    manifests: Manifests,
+    *,
+    autoscale: bool,
+    compact: bool,
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+) -> dict[str, list[Row]]:
+    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``."""
+    state = manifests.state(profiles)
+    known = [vpod for pool in state.pools.values() for vpod in pool.vpods.values()]
+    vpods = sorted(known, key=lambda vpod: (vpod.namespace, vpod.name))
+    rows = [_vpod_row(vpod, _decide(state, vpod)) for vpod in vpods]
+    keys = sorted(pool.key for pool in manifests.pools)
+    return {
+        "vpods": rows,
+        "pools": [_pool_row(state, key, autoscale=autoscale, compact=compact) for key in keys],
+    }
+
+
+def _decide(state: State, vpod: VPod) -> Decision:
+    pool = state.pool(vpod.pool)
+    allowed = pool.pool is None or state.allows(pool.pool, vpod.namespace)
+    decision = place(pool, vpod, allowed=allowed)
+    shares = decision.shares(pool.placed_of(vpod.key))
+    pool.reserve("plan", vpod.key, shares, expires_at=float("inf"))
+    return decision
+
+
+def _vpod_row(vpod: VPod, decision: Decision) -> Row:
+    return {
+        "namespace": vpod.namespace,
+        "name": vpod.name,
+        "placements": [{"podName": name, "vreplicas": count} for name, count in decision.target.items()],
+        "unplaced": decision.left,
+        "reasons": reasons_of(decision),
+    }
+
+
+def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
+    def allows(vpod: VPod) -> bool:
+        return state.selects(key, vpod)
+
+    namespace, name = split_key(key)
+    pool = state.pool(key)
+    replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
+    scale = plan_scale(pool, allows)
+    budget = pool.pool.moves_per_period if pool.pool is not None else 0
+    surplus = ordinals_to_close(pool, scale, allows) if scale is not None else 0
+    limits = Limits(budget=budget, emptying=surplus)
+    moves = plan_moves(pool, limits) if compact else []
+    return {
+        "namespace": namespace,
+        "name": name,
+        "replicas": replicas,
+        "wantedReplicas": scale.wanted if autoscale and scale is not None else replicas,
+        "freeSlots": pool.free_slots(),
+        "evictions": _evictions(moves),
+    }
+
+
+def _evictions(moves: Sequence[Move]) -> list[Row]:
+    """What leaves each pod, wherever to: with two destinations still one row."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for move in moves:
+        what = (move.vpod, move.from_pod, str(move.reason))
+        counts[what] = counts.get(what, 0) + move.vreplicas
+    return [
+        {"vpod": vpod, "podName": pod_name, "vreplicas": count, "reason": reason}
+        for (vpod, pod_name, reason), count in counts.items()
+    ]

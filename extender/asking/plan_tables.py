@@ -1,0 +1,36 @@
+"""``vreplica plan``'s answer as tables."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def plan_tables(console: Console, result: Mapping[str, Any]) -> None:
+    """``plan``'s answer: vpods, then pools."""
+    vpods = Table("VPOD", "PLACEMENTS", "UNPLACED", "REASONS", title="vpods", title_justify="left")
+    for row in result["vpods"]:
+        vpods.add_row(
+            f"{row['namespace']}/{row['name']}",
+            _placements(row["placements"]),
+            str(row["unplaced"]),
+            "; ".join(row["reasons"]),
+        )
+    pools = Table(
+        "POOL", "REPLICAS", "WANTED", "FREE SLOTS", "EVICTIONS", title="pools", title_justify="left"
+    )
+    for row in result["pools"]:
+        moves = [
+            f"{m['vreplicas']} of {m['vpod']} off {m['podName']} ({m['reason']})" for m in row["evictions"]
+        ]
+        name = f"{row['namespace']}/{row['name']}"
+        pools.add_row(
+            name, str(row["replicas"]), str(row["wantedReplicas"]), str(row["freeSlots"]), "\n".join(moves)
+        )
+    console.print(vpods)
+    console.print(pools)
+
+
+def _placements(value: list[dict[str, Any]]) -> str:
+    return " ".join(f"{item['podName']}={item['vreplicas']}" for item in value)

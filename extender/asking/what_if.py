@@ -1,0 +1,76 @@
+"""``vreplica plan`` with a change to think of: what would move, wait and grow, beside the same cluster left alone."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from extender.asking.output import Tell, show, working
+from extender.asking.plan import choose_profiles
+from extender.asking.remote import ask_plan
+from extender.asking.tls import client_context
+from extender.asking.what_if_tables import what_if_tables
+from extender.asking.where import Where
+from extender.core.errors import InvalidObject
+from extender.core.questions.request import change_from, pool_from
+from extender.core.questions.snapshot import Snapshot
+from extender.core.questions.whatif import what_if
+
+UNPLACED: Final = 4
+"""Exit status with ``check``: something would have no place."""
+NAMESPACE: Final = "what-if"
+"""Of vpods that are only thought of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The request, as ``POST /v1/plan`` takes it, but for ``add``: (vpods, vreplicas of each), (0, 0) for none."""
+
+    pool: str = ""
+    drain: tuple[str, ...] = ()
+    settings: tuple[tuple[str, int], ...] = ()
+    profile: str = ""
+    add: tuple[int, int] = (0, 0)
+    autoscale: bool = False
+    compact: bool = False
+
+    def request(self, namespace: str) -> dict[str, Any]:
+        """The body; what is not asked for is left out."""
+        count, vreplicas = self.add
+        whole = {
+            "pool": self.pool,
+            "drain": list(self.drain),
+            "set": dict(self.settings),
+            "profile": self.profile,
+            "addVPods": [
+                {"namespace": namespace or NAMESPACE, "name": f"what-if-{i + 1}", "vreplicas": vreplicas}
+                for i in range(count)
+            ],
+            "autoscale": self.autoscale,
+            "compact": self.compact,
+        }
+        return {key: value for key, value in whole.items() if value}
+
+
+async def run_what_if(where: Where, asked: Asked, *, output: str, check: bool) -> int:
+    """Ask, print. The exit status: ``UNPLACED`` with ``check`` where something has no place. Raises VReplicaError."""
+    request = asked.request(where.namespace)
+    with working("plan", "reading and planning") as tell:
+        answer = await _answer(where, request, tell)
+    show(answer, output, what_if_tables)
+    return UNPLACED if check and answer["summary"]["unplacedAfter"] else 0
+
+
+async def _answer(where: Where, request: dict[str, Any], tell: Tell) -> Any:
+    if where.server:
+        return await ask_plan(where.server, request, tls=client_context(where.client_files))
+    manifests = await where.read("plan", tell)
+    choose_profiles(manifests, "", where.profiles)
+    state = manifests.state(where.profiles)
+    known = sorted(pool.key for pool in manifests.pools)
+    asked = pool_from(request)
+    if asked and asked not in known:
+        raise InvalidObject(
+            "plan", "pool", f"{asked} is not known (known: {', '.join(known[:10]) or 'none'})"
+        )
+    keys = [asked] if asked else known
+    change = change_from(request, pool=keys[0] if len(keys) == 1 else "")
+    return what_if(Snapshot.of(state, keys, bounded=False), change)

@@ -1,0 +1,106 @@
+"""``vreplica plan``'s differences as tables: the sum first, then pools and zones, then the vpods that change."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+VPODS_SHOWN: Final = 50
+PODS_SHOWN: Final = 12
+
+
+def what_if_tables(console: Console, answer: Mapping[str, Any]) -> None:
+    """Print an answer of ``what_if``."""
+    console.print(_sentence(answer["summary"]), highlight=False)
+    console.print(_pools(answer["pools"]))
+    for pool in answer["pools"]:
+        if pool["zones"]:
+            console.print(_zones(pool))
+    rows = answer["vpods"]
+    if rows:
+        console.print(_vpods(rows[:VPODS_SHOWN]))
+    more = len(rows) - VPODS_SHOWN + answer.get("vpodsNotListed", 0)
+    if more > 0:
+        console.print(f"{more} vpods more change: -o json lists them")
+
+
+def _sentence(summary: Mapping[str, Any]) -> str:
+    changed = summary["vpodsChanged"]
+    parts = [
+        f"{_many(summary['moved'], 'vreplica')} would move" if summary["moved"] else "nothing would move",
+        f"{_many(changed, 'vpod')} would change" if changed else "no vpod would change",
+        _change("without a place", summary["unplacedBefore"], summary["unplacedAfter"]),
+        _change("pods", summary["podsBefore"], summary["podsAfter"]),
+    ]
+    if summary["overcommittedAfter"]:
+        parts.append(f"{_many(summary['overcommittedAfter'], 'pod')} would be overcommitted")
+    return "; ".join(parts)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def _change(what: str, before: int, after: int) -> str:
+    return f"{what}: {before:,}" if before == after else f"{what}: {before:,} -> {after:,}"
+
+
+def _arrow(before: Any, after: Any) -> str:
+    return str(before) if before == after else f"{before} -> {after}"
+
+
+def _pools(pools: list[Mapping[str, Any]]) -> Table:
+    table = Table("POOL", "PROFILE", "PODS", "FREE SLOTS", "UNPLACED", title="pools", title_justify="left")
+    for pool in pools:
+        table.add_row(
+            escape(pool["name"]),
+            *(
+                _arrow(pool[f"{what}Before"], pool[f"{what}After"])
+                for what in ("profile", "pods", "freeSlots", "unplaced")
+            ),
+        )
+    return table
+
+
+def _zones(pool: Mapping[str, Any]) -> Table:
+    table = Table(
+        "ZONE",
+        "ITS LOSS TAKES",
+        "VPODS THAT LOSE ALL",
+        title=f"zones of {escape(pool['name'])}",
+        title_justify="left",
+    )
+    for zone in pool["zones"]:
+        table.add_row(
+            escape(zone["zone"]),
+            f"{_arrow(zone['before'], zone['after'])} vreplicas",
+            _arrow(zone["vpodsLostBefore"], zone["vpodsLostAfter"]),
+        )
+    return table
+
+
+def _vpods(rows: list[Mapping[str, Any]]) -> Table:
+    table = Table(
+        "VPOD", "CHANGE", "MOVED", "UNPLACED", "REASONS", title="vpods that change", title_justify="left"
+    )
+    for row in rows:
+        table.add_row(
+            escape(row["name"]) + (" (new)" if row["new"] else ""),
+            escape(_difference(row["before"], row["after"])),
+            str(row["moved"] or ""),
+            _arrow(row["unplacedBefore"], row["unplaced"]),
+            escape("; ".join(row["reasons"])),
+        )
+    return table
+
+
+def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> str:
+    """``-2 d-0  +2 d-3``: what leaves, then what comes."""
+    changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
+    listed = [f"{count:+d} {name}" for name, count in changes.items() if count]
+    listed.sort(key=lambda text: text[0] != "-")
+    return "  ".join(listed[:PODS_SHOWN]) + (
+        f"  and {len(listed) - PODS_SHOWN} pods" if len(listed) > PODS_SHOWN else ""
+    )

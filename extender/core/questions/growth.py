@@ -1,0 +1,194 @@
+"""Pods that are still to come, as they would come: from the StatefulSet, through our filter and prioritize, onto a node.
+
+kube-scheduler also asks for CPU, memory and volumes, of which nothing is known here: a node that has none left counts as
+one that takes the pod. Everything else is as in a cluster: only nodes that take work and that the StatefulSet's template
+fits, those that declare slots within them, the hard zone rule of the pool's profile, the best score, then the emptiest.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Final
+
+from extender.core.ledger import Ledger
+from extender.core.model import AdapterPod, Node, StatefulSet, VPod
+from extender.core.node_level.carry import carry_of, standing_of
+from extender.core.node_level.exposure import prioritize_nodes
+from extender.core.pool_state import PoolState
+from extender.core.questions.trial import Trial
+from extender.core.scaling.size import plan_scale
+from extender.core.state import State
+from extender.core.verbs import filter_nodes, slots_of
+
+PODS_BOUND_MAX: Final = 10_000
+"""At once: as many as a pool without maxPods may have."""
+ROUNDS_MAX: Final = 20
+"""Of growing and placing in turn, until the pool has the size that it needs."""
+ALIKE_MAX: Final = 3
+"""Nodes that are asked about of those that only differ by name: one may be refused for its own slots."""
+
+
+def add_pods(trial: Trial, pool: PoolState, count: int) -> list[AdapterPod]:
+    """Raise the StatefulSet by ``count`` and bind the new pods; those that found a node. Nothing without a StatefulSet."""
+    stateful_set = pool.stateful_set
+    if stateful_set is None or pool.pool is None:
+        return []
+    grown = replace(stateful_set, replicas=stateful_set.replicas + count)
+    trial.exchange(stateful_set, grown)
+    return bind(trial, pool, list(grown.ordinals[stateful_set.replicas :]))
+
+
+def bind_missing(trial: Trial, pool: PoolState) -> list[AdapterPod]:
+    """Bind every pod that the StatefulSet wants and that has no node, those that are to be created anew too."""
+    stateful_set = pool.stateful_set
+    if stateful_set is None or pool.pool is None:
+        return []
+    return list(_bound(trial, pool, list(islice(missing_pods(pool, stateful_set), PODS_BOUND_MAX))))
+
+
+def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]:
+    """Bind these ordinals' pods; those that found a node."""
+    return list(_bound(trial, pool, ordinals))
+
+
+def missing_pods(pool: PoolState, stateful_set: StatefulSet) -> Iterator[int]:
+    """Ordinals whose pod is not there, waits for its node, or is about to be replaced."""
+    for ordinal in stateful_set.ordinals:
+        known = pool.by_ordinal.get(ordinal)
+        pod = known.pod if known is not None else None
+        if pod is None or not pod.node or pod.assumed or pod.deleting or pod.finished:
+            yield ordinal
+
+
+def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[AdapterPod]:
+    state = trial.state
+    # All of them wait first: what each is to carry depends on who else is to come.
+    waiting = [_as_pending(trial, pool, ordinal) for ordinal in ordinals]
+    chooser = _Chooser(state, pool)
+    for pod in waiting:
+        trial.check_time()
+        node = chooser.choose(pod)
+        if node is not None:
+            # The bind writes what stands on the ordinal; what is pending the placer gives it.
+            standing = standing_of(pool, pod.name, slots_of(state, pod))
+            bound = replace(pod, node=node.name, ready=True, ledger=standing, ledger_text=None)
+            trial.exchange(pod, bound)
+            yield bound
+
+
+def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
+    """The ordinal's pod as it waits for its node, new where there is none or the one that is there goes."""
+    stateful_set, spec = pool.stateful_set, pool.pool
+    if stateful_set is None or spec is None:
+        raise ValueError("a pool without a StatefulSet gets no pods")
+    name = f"{stateful_set.name}-{ordinal}"
+    known = pool.pods.get(name)
+    old = known.pod if known is not None else None
+    if old is not None and not (old.node or old.deleting or old.finished):
+        return old
+    if old is not None and old.assumed:
+        pod = replace(old, node="", assumed=False)
+    else:
+        pod = AdapterPod(
+            namespace=stateful_set.namespace,
+            name=name,
+            uid=f"to-come-{name}",
+            pool=pool.key,
+            owner=stateful_set.name,
+            ordinal=ordinal,
+            slots=spec.slots_per_pod,
+            slots_request=spec.slots_per_pod,
+            # A mark on a pod goes with the pod.
+            unschedulable=False,
+        )
+    trial.exchange(old, pod)
+    return pod
+
+
+class _Chooser:
+    """Chooses nodes for the pods of one pool, one after the other; the state follows between two of them."""
+
+    def __init__(self, state: State, pool: PoolState) -> None:
+        self._state = state
+        self._pool = pool
+        self._kinds: dict[tuple[str, int], list[str]] = {}
+        """(Zone, adapter pods there) -> nodes that declare no slots, last name first."""
+        self._counting: list[str] = []
+        """Nodes that declare slots: each is a case of its own."""
+        for name in sorted(pool.hosting.zone_of, reverse=True):
+            if state.nodes[name].slots is None:
+                self._kinds.setdefault(self._kind_of(name), []).append(name)
+            else:
+                self._counting.append(name)
+
+    def _kind_of(self, node: str) -> tuple[str, int]:
+        return self._state.nodes[node].zone, len(self._state.pods_on_node.get(node, ()))
+
+    def choose(self, pod: AdapterPod) -> Node | None:
+        """The node where kube-scheduler would put it, None where none takes it."""
+        state = self._state
+        asked = sorted({*self._candidates(), *self._returning(pod)})
+        passed = filter_nodes(state, pod, asked, state.nodes.get).passed
+        if not passed:
+            return None
+        ledger = self._ledger(pod)
+        scores = prioritize_nodes(state, pod, ledger, passed, state.nodes.get)
+        best = min(passed, key=lambda name: (-scores[name], len(state.pods_on_node.get(name, ())), name))
+        self._move_on(best)
+        return state.nodes[best]
+
+    def _candidates(self) -> Iterator[str]:
+        for names in self._kinds.values():
+            yield from names[-ALIKE_MAX:]
+        yield from self._counting
+
+    def _returning(self, pod: AdapterPod) -> Iterator[str]:
+        """The node where its ordinal last stood: it is preferred."""
+        known = self._pool.pods.get(pod.name)
+        if known is not None and known.last_place[0] in self._pool.hosting.zone_of:
+            yield known.last_place[0]
+
+    def _ledger(self, pod: AdapterPod) -> Ledger:
+        state = self._state
+
+        def allows(vpod: VPod) -> bool:
+            return state.selects(pod.pool, vpod)
+
+        slots = slots_of(state, pod)
+        return carry_of(self._pool, pod, slots=slots, with_planned=True, allows=allows).ledger
+
+    def _move_on(self, node: str) -> None:
+        """One more pod is about to stand there."""
+        kind = self._kind_of(node)
+        names = self._kinds.get(kind)
+        if names is not None and node in names:
+            names.remove(node)
+            if not names:
+                del self._kinds[kind]
+            self._kinds.setdefault((kind[0], kind[1] + 1), []).append(node)
+
+
+def autoscale(trial: Trial, pool: PoolState, turns: Iterable[str], *, most: int = PODS_BOUND_MAX) -> bool:
+    """Let the pool grow to what it needs, and place what waits, in turn, until neither changes anything.
+
+    ``turns``: keys of the vpods that are decided after each step, in this order, those that wait of them. ``most``: pods
+    that are added altogether. False where the pods that it asks for find no node.
+    """
+    state = trial.state
+
+    def allows(vpod: VPod) -> bool:
+        return state.selects(pool.key, vpod)
+
+    for _ in range(ROUNDS_MAX):
+        plan = plan_scale(pool, allows)
+        replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
+        if plan is None or plan.wanted <= replicas or most <= 0:
+            return True
+        added = add_pods(trial, pool, min(most, plan.wanted - replicas))
+        if not added:
+            return False
+        most -= len(added)
+        for key in turns:
+            if key in pool.unplaced:
+                trial.decide(pool, pool.vpods[key])
+    return True

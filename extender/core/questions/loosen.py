@@ -1,0 +1,276 @@
+"""Changes that give a pool more room or a vpod fewer wishes: a number, or a profile. Each with the least that is enough."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from extender.core.model import AdapterPool, VPod
+from extender.core.policy.framework import FilterPlugin
+from extender.core.policy.profile import Profile
+from extender.core.pool_state import PoolState
+from extender.core.questions.bench import Bench, Change
+from extender.core.questions.fix import Fix
+from extender.core.questions.growth import add_pods, autoscale, bind_missing
+from extender.core.questions.trial import Trial
+from extender.core.scaling.size import POOL_PODS_MAX
+from extender.core.verbs import node_problem
+
+PODS_TRIED_MAX: Final = 512
+"""Pods more that are tried."""
+SLOTS_TRIED_MAX: Final = 100_000
+PROFILES_TRIED_MAX: Final = 12
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def pods_more(bench: Bench) -> Iterator[Fix]:
+    """Pods that the pool does not have; where maxPods forbids them, a greater maxPods, with which the autoscaler adds them."""
+    pool = bench.pool
+    spec, stateful_set = pool.pool, pool.stateful_set
+    if spec is None or stateful_set is None:
+        return
+    if bench.vpod.weight > spec.slots_per_pod:
+        return  # no pod of this size would do
+    limit = POOL_PODS_MAX if spec.max_pods is None else spec.max_pods
+    room = min(_most_pods(bench, spec), limit - stateful_set.replicas)
+    found = bench.smallest(_adding(pool), 1, room) if room > 0 else None
+    if found is not None:
+        count, outcome = found
+        yield Fix(
+            change="one pod more" if count == 1 else f"{count} pods more",
+            subject=f"StatefulSet {stateful_set.key}",
+            field="spec.replicas",
+            before=stateful_set.replicas,
+            after=stateful_set.replicas + count,
+            by_itself=True,
+            note="the autoscaler adds them, where nodes have room"
+            if count > 1
+            else "the autoscaler adds it, where a node has room",
+        ).seen(outcome, bench)
+    elif spec.max_pods is not None:
+        yield from _greater_max_pods(bench, spec, spec.max_pods)
+
+
+def _most_pods(bench: Bench, spec: AdapterPool) -> int:
+    """More pods than that are never needed: each is at least half full, and one more in every zone (``size``)."""
+    zones = len(bench.pool.hosting.known_in)
+    return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)
+
+
+def _adding(pool: PoolState) -> Callable[[int], Change]:
+    def make(count: int) -> Change:
+        def change(trial: Trial) -> bool:
+            # Those that wait for a node already may go on waiting: it is the new ones that are asked for.
+            return len(add_pods(trial, pool, count)) == count
+
+        return change
+
+    return make
+
+
+def _greater_max_pods(bench: Bench, spec: AdapterPool, max_pods: int) -> Iterator[Fix]:
+    pool, most = bench.pool, _most_pods(bench, spec)
+
+    def make(count: int) -> Change:
+        def change(trial: Trial) -> bool:
+            trial.exchange(spec, replace(spec, max_pods=max_pods + count))
+            bind_missing(trial, pool)
+            autoscale(trial, pool, bench.turns, most=most)
+            return True
+
+        return change
+
+    found = bench.smallest(make, 1, most)
+    if found is not None:
+        count, outcome = found
+        yield Fix(
+            change=f"maxPods {max_pods} to {max_pods + count}",
+            subject=f"AdapterPool {spec.key}",
+            field="spec.maxPods",
+            before=max_pods,
+            after=max_pods + count,
+            note="the autoscaler adds what it needs of them",
+        ).seen(outcome, bench)
+
+
+# -- the pool's profile -----------------------------------------------------------------------------------------------
+
+
+def larger_skew(bench: Bench) -> Iterator[Fix]:
+    """A greater MaxSkew of one of the profile's filters."""
+    pool = bench.pool
+    profile = pool.profile
+    for index, plugin in enumerate(profile.filters):
+        skew = getattr(plugin, "max_skew", None)
+        if not isinstance(skew, int) or not hasattr(plugin, "__dataclass_fields__"):
+            continue
+        found = bench.smallest(_skewed(pool, profile, index, skew), 1, max(1, bench.vpod.vreplicas))
+        if found is not None:
+            more, outcome = found
+            what = {"ZoneSpread": "zone skew", "NodeSpread": "node skew", "PodSpread": "pod skew"}
+            yield Fix(
+                change=f"{what.get(plugin.name, f'{plugin.name} skew')} {skew} to {skew + more}",
+                subject=f"profile {profile.name}",
+                field=f"filters[{plugin.name}].args.MaxSkew",
+                before=skew,
+                after=skew + more,
+                note="in a profile of your own: a built-in one stays as it is",
+            ).seen(outcome, bench)
+
+
+def _skewed(pool: PoolState, profile: Profile, index: int, skew: int) -> Callable[[int], Change]:
+    def make(more: int) -> Change:
+        filters = tuple(
+            _with_skew(one, skew + more) if at == index else one for at, one in enumerate(profile.filters)
+        )
+
+        def change(trial: Trial) -> bool:
+            trial.set_profile(pool, replace(profile, filters=filters))
+            return True
+
+        return change
+
+    return make
+
+
+def _with_skew(plugin: FilterPlugin, skew: int) -> FilterPlugin:
+    return replace(plugin, max_skew=skew)  # type: ignore[type-var]
+
+
+def other_profile(bench: Bench) -> Iterator[Fix]:
+    """Another of the profiles that the service knows."""
+    pool = bench.pool
+    spec = pool.pool
+    if spec is None:
+        return
+    for name, profile in _others(bench.state.profiles, pool.profile.name):
+        outcome = bench.helps(_placing_by(pool, profile))
+        if outcome is not None and not outcome.left:
+            yield Fix(
+                change=f"profile {pool.profile.name} to {name}",
+                subject=f"AdapterPool {spec.key}",
+                field="spec.profile",
+                before=spec.profile,
+                after=name,
+                note="for all vpods of the pool; what is placed stays, but policy may move it later",
+            ).seen(outcome, bench)
+
+
+def _others(profiles: Mapping[str, Profile], name: str) -> Iterator[tuple[str, Profile]]:
+    """The others, those of the same rules only: to follow Knative to the letter is no way to find room."""
+    mine = profiles[name].rules if name in profiles else None
+    others = [(other, one) for other, one in profiles.items() if other != name and one.rules == mine]
+    yield from others[:PROFILES_TRIED_MAX]
+
+
+def _placing_by(pool: PoolState, profile: Profile) -> Change:
+    def change(trial: Trial) -> bool:
+        trial.set_profile(pool, profile)
+        return True
+
+    return change
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def more_slots(bench: Bench) -> Iterator[Fix]:
+    """A greater slotsPerPod: pods take it over when they are created again, within what their nodes declare."""
+    pool = bench.pool
+    spec = pool.pool
+    if spec is None or pool.stateful_set is None:
+        return
+    most = min(SLOTS_TRIED_MAX, bench.slots_waiting + bench.vpod.weight)
+    found = bench.smallest(_larger(pool, spec), 1, most)
+    if found is not None:
+        more, outcome = found
+        stamped = any(pod.pod is not None and pod.pod.slots is not None for pod in pool.members())
+        yield Fix(
+            change=f"slotsPerPod {spec.slots_per_pod} to {spec.slots_per_pod + more}",
+            subject=f"AdapterPool {spec.key}",
+            field="spec.slotsPerPod",
+            before=spec.slots_per_pod,
+            after=spec.slots_per_pod + more,
+            note="once its pods have been restarted: a pod keeps the slots it was created with"
+            if stamped
+            else "",
+        ).seen(outcome, bench)
+
+
+def _larger(pool: PoolState, spec: AdapterPool) -> Callable[[int], Change]:
+    def make(more: int) -> Change:
+        return lambda trial: resize(trial, pool, replace(spec, slots_per_pod=spec.slots_per_pod + more))
+
+    return make
+
+
+def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
+    """Take the pool's new object and restart all pods with its slots; False where a node does not declare as many."""
+    trial.exchange(pool.pool, spec)
+    fits = True
+    for member in list(pool.members()):
+        pod = member.pod
+        if pod is None or pod.slots in {None, spec.slots_per_pod}:
+            continue
+        request = None if pod.slots_request is None else spec.slots_per_pod
+        new = replace(pod, slots=spec.slots_per_pod, slots_request=request)
+        trial.exchange(pod, new)
+        if member.node is not None and node_problem(trial.state, new, member.node) is not None:
+            fits = False
+    return fits
+
+
+def lighter_vreplicas(bench: Bench) -> Iterator[Fix]:
+    """A smaller slotsPerVReplica."""
+    vpod = bench.vpod
+    yield from _less_of(
+        bench,
+        vpod.weight,
+        lambda weight: replace(vpod, weight=weight, generation=vpod.generation + 1),
+        lambda weight: Fix(
+            change=f"slotsPerVReplica {vpod.weight} to {weight}",
+            subject=f"VPod {vpod.key}",
+            field="spec.slotsPerVReplica",
+            before=vpod.weight,
+            after=weight,
+        ),
+    )
+
+
+def fewer_vreplicas(bench: Bench) -> Iterator[Fix]:
+    """Fewer vreplicas asked for."""
+    vpod = bench.vpod
+    yield from _less_of(
+        bench,
+        vpod.vreplicas,
+        lambda vreplicas: replace(vpod, vreplicas=vreplicas, generation=vpod.generation + 1),
+        lambda vreplicas: Fix(
+            change=f"ask for {vpod.vreplicas - vreplicas} less",
+            subject=f"VPod {vpod.key}",
+            field="spec.vreplicas",
+            before=vpod.vreplicas,
+            after=vreplicas,
+        ),
+    )
+
+
+def _less_of(
+    bench: Bench, count: int, new: Callable[[int], VPod], fix: Callable[[int], Fix]
+) -> Iterator[Fix]:
+    """The greatest number below ``count``, at least 1, with which nothing is left."""
+    vpod = bench.vpod
+    if vpod.source:
+        return  # another kind's field, if it has one at all
+
+    def make(less: int) -> Change:
+        def change(trial: Trial) -> bool:
+            trial.exchange(vpod, new(count - less))
+            return True
+
+        return change
+
+    found = bench.smallest(make, 1, count - 1)
+    if found is not None:
+        less, outcome = found
+        yield fix(count - less).seen(outcome, bench)

@@ -1,0 +1,250 @@
+"""An adapter pod explained: what it carries, what every node says to it, why it waits, what its loss would cost whom. Pure.
+
+What nodes say is what filter and prioritize answer now; beside it stands what kube-scheduler's own filters say of which we
+know something too: nodeSelector, affinity and tolerations of the StatefulSet's template, cordons and nodes that are not
+Ready. CPU, memory, volumes and other pods' wishes are not known here, and the answer says so where that must be it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from extender.core.claims import PodState
+from extender.core.model import AdapterPod, Node, VPod
+from extender.core.names import SCHEDULER_NAMES
+from extender.core.node_level.carry import Carry, carry_of
+from extender.core.node_level.exposure import prioritize_nodes
+from extender.core.pool_state import PoolState
+from extender.core.questions.explanation import (
+    NAMES_COMPARED_MAX,
+    Answer,
+    Told,
+    UnknownObject,
+    names_like,
+)
+from extender.core.reasons import ConflictReason
+from extender.core.state import State
+from extender.core.verbs import filter_nodes, pod_problem, slots_of
+
+NODES_LISTED_MAX: Final = 1_000
+VPODS_LISTED_MAX: Final = 1_000
+
+PROBLEMS: Final[Mapping[ConflictReason, str]] = {
+    ConflictReason.POOL_NOT_FOUND: "AdapterPool {pool}, which its label vreplica.dev/pool names, does not exist",
+    ConflictReason.STATEFULSET_NOT_FOUND: "it is not controlled by the StatefulSet of AdapterPool {pool}, or that does not exist",
+    ConflictReason.SLOTS_MISMATCH: "its annotation vreplica.dev/slots and what it requests of that resource differ: "
+    "delete it, and the webhook stamps the next one anew",
+}
+
+
+def find_pod(state: State, key: str) -> tuple[PoolState, PodState]:
+    """An adapter pod, or an ordinal that stands for one, by ``namespace/name``. Raises UnknownObject."""
+    namespace, _, name = key.rpartition("/")
+    for pool in state.pools.values():
+        known = pool.pods.get(name)
+        if known is None or pool.key.partition("/")[0] != namespace:
+            continue
+        if known.pod is not None or pool.is_member(known):
+            return pool, known
+    names = (f"{pool.key.partition('/')[0]}/{one}" for pool in state.pools.values() for one in pool.pods)
+    raise UnknownObject(names_like(f"adapter pod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
+
+
+def explain_pod(state: State, key: str, *, history: Sequence[Told] = ()) -> Answer:
+    """Everything about one adapter pod. Raises UnknownObject."""
+    pool, known = find_pod(state, key)
+    pod = known.pod
+    nodes = _Nodes(state, pool, pod) if pod is not None else None
+    rows = nodes.rows() if nodes is not None else []
+    node, zone = known.where
+    return {
+        "kind": "Pod",
+        "name": key,
+        "pool": pool.key,
+        "profile": pool.profile.name,
+        "node": node if known.bound else "",
+        "zone": zone if known.bound else "",
+        "lastNode": known.last_place[0],
+        "schedulerName": pod.scheduler_name if pod is not None else "",
+        "slots": known.capacity,
+        "usedSlots": known.placed,
+        "freeSlots": known.free,
+        "schedulable": known.schedulable,
+        "why": known.why_unschedulable() or ("not Ready for too long" if known.abandoned else ""),
+        "outcome": _outcome(state, pool, known, nodes),
+        "steps": list(_steps(pool, known, nodes)),
+        "carries": _carries(pool, known),
+        "planned": dict(sorted(nodes.carry.planned.items())) if nodes is not None and known.pending else {},
+        "candidates": rows[:NODES_LISTED_MAX],
+        "candidatesNotListed": max(0, len(rows) - NODES_LISTED_MAX),
+        "refusals": dict(nodes.refusals.most_common()) if nodes is not None else {},
+        "loss": {
+            "pod": _loss(pool, known, lambda other: other is known),
+            "node": _loss(pool, known, lambda other: bool(node) and other.where[0] == node),
+            "zone": _loss(pool, known, lambda other: bool(zone) and other.where[1] == zone),
+        },
+        "decided": history[0].to_json() if history else None,
+        "history": [one.to_json() for one in history],
+    }
+
+
+class _Nodes:
+    """What every node says to one pod."""
+
+    def __init__(self, state: State, pool: PoolState, pod: AdapterPod) -> None:
+        self.problem = pod_problem(state, pod)
+        self._state = state
+        self._pool = pool
+        self._pod = pod
+
+        def allows(vpod: VPod) -> bool:
+            return state.selects(pool.key, vpod)
+
+        self.carry: Carry = carry_of(
+            pool, pod, slots=slots_of(state, pod), with_planned=not pod.node, allows=allows,
+            strays=state.strays(pool.key, pod.name),
+        )  # fmt: skip
+        names = sorted(state.nodes)
+        verdicts = filter_nodes(state, pod, names, state.nodes.get)
+        self._said: dict[str, tuple[str, str]] = {}
+        for name in names:
+            reason = verdicts.refusal(name)
+            own = self._of_kube_scheduler(state.nodes[name])
+            if reason is not None:
+                self._said[name] = (str(reason), _text(reason))
+            elif own is not None:
+                self._said[name] = own
+        self.passing = [name for name in names if name not in self._said]
+        ledger = pod.ledger if pod.node and pod.ledger else self.carry.ledger
+        self._scores = prioritize_nodes(state, pod, ledger, self.passing, state.nodes.get)
+        self.refusals = Counter(text for _, text in self._said.values())
+
+    def _of_kube_scheduler(self, node: Node) -> tuple[str, str] | None:
+        """What kube-scheduler's own filters say, as far as we know; None for nothing."""
+        fit = self._pool.stateful_set.fit if self._pool.stateful_set is not None else None
+        if fit is not None and not fit.fits(node.name, node.labels, node.taints):
+            return str(ConflictReason.NODE_UNFIT), "nodeSelector, affinity or tolerations do not fit"
+        if node.cordoned and not (fit is not None and fit.tolerates_cordon()):
+            return str(ConflictReason.NODE_UNSCHEDULABLE), "node cordoned"
+        if not node.ready:
+            return str(ConflictReason.NODE_NOT_READY), "node not ready"
+        return None
+
+    def rows(self) -> list[Answer]:
+        """The node that it is on first, then those that pass, best first, then the others."""
+        own = self._pod.node
+
+        def order(name: str) -> tuple[bool, bool, int, str]:
+            return (name != own, name in self._said, -self._scores.get(name, 0), name)
+
+        return [self._row(name, own) for name in sorted(self._state.nodes, key=order)]
+
+    def _row(self, name: str, own: str) -> Answer:
+        node = self._state.nodes[name]
+        reason, text = self._said.get(name, ("", ""))
+        return {
+            "node": name,
+            "zone": node.zone,
+            "slots": node.slots,
+            "adapterPods": len(self._state.pods_on_node.get(name, ())),
+            "verdict": "chosen" if name == own else "refused" if reason else "fits",
+            "reason": reason,
+            "text": text,
+            "score": self._scores.get(name),
+        }
+
+
+def _text(reason: ConflictReason) -> str:
+    return {
+        ConflictReason.ZONE_SKEW_EXCEEDED: "its vpods would have too many of their vreplicas in that zone",
+        ConflictReason.NODE_SLOTS_EXCEEDED: "the node has no vreplica.dev/slots left",
+    }.get(reason, str(reason))
+
+
+def _outcome(state: State, pool: PoolState, known: PodState, nodes: _Nodes | None) -> str:
+    pod = known.pod
+    if pod is None or nodes is None:
+        held = f" {known.placed} slots of vreplicas wait for it." if known.placed else ""
+        return f"the pod does not exist; the StatefulSet is to create it.{held}"
+    if known.bound:
+        where = f"on node {pod.node}" + (f" in zone {known.where[1]}" if known.where[1] else "")
+        why = known.why_unschedulable() or ("not Ready for too long" if known.abandoned else "")
+        takes = (
+            f"takes no new vreplicas: {why}" if why else f"{known.free} of {known.capacity} slots are free"
+        )
+        return f"it stands {where}; {takes}"
+    if nodes.problem is not None:
+        return f"Pending ({nodes.problem}): " + PROBLEMS[nodes.problem].format(pool=pool.key)
+    total = len(state.nodes)
+    if pod.finished or pod.deleting:
+        return "it has ended" if pod.finished else "it is being deleted"
+    if not nodes.passing:
+        why = ", ".join(f"{count} {text}" for text, count in nodes.refusals.most_common())
+        return f"Pending: 0/{total} nodes take it: {why or 'no node is known'}"
+    return (
+        f"Pending: {len(nodes.passing)} of {total} nodes would take it as far as is known here; if it stays so, "
+        f"kube-scheduler lacks something else there (CPU, memory, volumes): kubectl describe pod says what"
+    )
+
+
+def _steps(pool: PoolState, known: PodState, nodes: _Nodes | None) -> Iterator[str]:
+    pod = known.pod
+    if pod is None or nodes is None:
+        return
+    if pod.slots is None:
+        yield "it has not been through the webhook: no vreplica.dev/slots; the reconciler puts that right once it is bound"
+    if pod.scheduler_name and pod.scheduler_name not in SCHEDULER_NAMES:
+        yield f"it is {pod.scheduler_name}'s to bind (spec.schedulerName): it comes to us only if that one calls our extender"
+    if pod.ledger_error:
+        yield f"its ledger cannot be read: {pod.ledger_error}"
+    if pool.is_closed(known):
+        yield "the autoscaler empties it: the pool needs fewer pods"
+    if known.draining:
+        yield "it is drained: what it carries goes wherever there is room"
+    if known.pending:
+        standing = len(nodes.carry.ledger) - len(nodes.carry.planned.keys() - known.claims.keys())
+        yield f"it comes back with what stands on its ordinal: {standing} vpods"
+        if nodes.carry.planned:
+            yield f"and gets {sum(nodes.carry.planned.values())} vreplicas that wait, of {len(nodes.carry.planned)} vpods"
+
+
+def _carries(pool: PoolState, known: PodState) -> list[Answer]:
+    """Who has what there, the largest shares first."""
+    rows = sorted(
+        ((key, claim) for key, claim in known.claims.items() if claim.placed.vreplicas),
+        key=lambda item: (-item[1].placed.slots, item[0]),
+    )
+    return [
+        {
+            "vpod": key,
+            "vreplicas": claim.placed.vreplicas,
+            "slots": claim.placed.slots,
+            "published": claim.published,
+            "of": _total(pool, key),
+        }
+        for key, claim in islice(rows, VPODS_LISTED_MAX)
+    ]
+
+
+def _total(pool: PoolState, key: str) -> int:
+    vpod = pool.vpods.get(key)
+    return max(pool.placed_vreplicas(key), vpod.vreplicas if vpod is not None else 0)
+
+
+def _loss(pool: PoolState, known: PodState, lost: Callable[[PodState], bool]) -> list[Answer]:
+    """What each vpod of the pod loses with it, or with all pods of its node or zone; the largest part first."""
+    rows = []
+    for key, claim in known.claims.items():
+        if not claim.placed.vreplicas:
+            continue
+        count = sum(
+            other.placed.vreplicas for name, other in pool.claims_of(key).items() if lost(pool.pods[name])
+        )
+        total = _total(pool, key)
+        if count:
+            rows.append((-count / total, key, count, total))
+    return [
+        {"vpod": key, "lost": count, "of": total, "percent": round(100 * count / total)}
+        for _, key, count, total in sorted(rows)[:VPODS_LISTED_MAX]
+    ]

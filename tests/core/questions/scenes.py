@@ -1,0 +1,144 @@
+"""Pools in which something waits, drawn; and how a fix is made by hand, from nothing but what it says."""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from extender.core.model import AdapterPool, VPod
+from extender.core.names import UNSCHEDULABLE_ANNOTATION
+from extender.core.plan import Decision, place
+from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.questions.fix import Fix
+from extender.core.questions.growth import add_pods, autoscale, bind, bind_missing
+from extender.core.questions.snapshot import Snapshot
+from extender.core.questions.trial import Trial
+from extender.core.state import State
+from tests.support.builders import POOL, Scene, a_node
+
+KEY = "tenant/a"
+PROFILES = ("default", "pack", "spread", "ha")
+
+
+@st.composite
+def scenes(draw) -> Scene:
+    """A pool of up to five pods in up to three zones, some marked or on bad nodes, with vpods of which ``a`` wants much."""
+    replicas, slots = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    most = draw(st.sampled_from([None, replicas, replicas + 1]))
+    scene = Scene(replicas=replicas, slots=slots, profile=draw(st.sampled_from(PROFILES)), max_pods=most)
+    for index in range(draw(st.integers(1, 4))):
+        state = draw(st.sampled_from(["", "", "", "cordoned", "away"]))
+        scene.node(a_node(f"n{index}", f"z{index % 3}", cordoned=state == "cordoned", ready=state != "away"))
+    nodes = sorted(scene.state.nodes)
+    for ordinal in range(replicas):
+        kind = draw(st.sampled_from(["", "", "", "", "marked", "pending", "missing", "stamped"]))
+        if kind == "missing":
+            continue
+        node = "" if kind == "pending" else draw(st.sampled_from(nodes))
+        stamp = {"slots": slots, "slots_request": slots} if kind == "stamped" else {}
+        scene.pod(ordinal, {}, node=node, unschedulable=kind == "marked", **stamp)
+    for name in ("b", "c", "d")[: draw(st.integers(0, 3))]:
+        scene.vpod(name, draw(st.integers(1, 6)), weight=draw(st.sampled_from([1, 1, 2])), generation=1)
+        if draw(st.booleans()):
+            settle(scene.state, f"tenant/{name}")
+    scene.vpod("a", draw(st.integers(1, 20)), weight=draw(st.sampled_from([1, 1, 2, 3])), generation=1)
+    if draw(st.booleans()):
+        settle(scene.state, KEY)
+    if draw(st.integers(0, 3)) == 0:
+        vpod = scene.pool.vpods[KEY]
+        scene.state.vpod_changed(vpod, replace(vpod, vreplicas=vpod.vreplicas + 3))
+    return scene
+
+
+def settle(state: State, key: str) -> Decision:
+    """Decide a vpod and reserve it."""
+    pool = next(pool for pool in state.pools.values() if key in pool.vpods)
+    vpod = pool.vpods[key]
+    decision = place(pool, vpod, allowed=state.selects(pool.key, vpod))
+    pool.reserve("settled", key, decision.shares(pool.placed_of(key)), expires_at=1e9)
+    return decision
+
+
+def after(scene: Scene, fix: Fix, value: object) -> Decision | None:
+    """What the vpod gets once the fix is made with this value, on a state of its own; None where it cannot be made."""
+    state = Snapshot.of(scene.state, [POOL]).state()
+    rivals = [] if fix.alone else [key for key in state.pool(POOL).unplaced if key != KEY]
+    if not make(state, fix, value, [*rivals, KEY] if not fix.alone else [KEY]):
+        return None
+    for key in rivals:
+        settle(state, key)
+    return settle(state, KEY)
+
+
+def make(state: State, fix: Fix, value: object, turns: list[str]) -> bool:  # noqa: C901 - one case a field
+    """Do what the fix says."""
+    trial, pool = Trial(state), state.pool(POOL)
+    spec = pool.pool
+    assert spec is not None
+    match fix.field:
+        case "spec.replicas":
+            assert pool.stateful_set is not None
+            assert isinstance(value, int)
+            count = value - pool.stateful_set.replicas
+            return len(add_pods(trial, pool, count)) == count if count else True
+        case "spec.maxPods":
+            assert isinstance(value, int)
+            trial.exchange(spec, replace(spec, max_pods=value))
+            bind_missing(trial, pool)
+            autoscale(trial, pool, turns)
+        case "spec.slotsPerPod":
+            assert isinstance(value, int)
+            _restart_with(state, spec, value)
+        case "spec.profile":
+            trial.exchange(spec, replace(spec, profile=str(value)))
+        case "spec.vreplicas":
+            _edit(state, vreplicas=value)
+        case "spec.slotsPerVReplica":
+            _edit(state, weight=value)
+        case "spec.unschedulable":
+            for node in _named(fix, "Node"):
+                state.node_changed(state.nodes[node], replace(state.nodes[node], cordoned=False))
+            if fix.note:
+                return bool(bind_missing(trial, pool))
+        case "status.conditions[Ready]":
+            for node in _named(fix, "Node"):
+                state.node_changed(state.nodes[node], replace(state.nodes[node], cordoned=False, ready=True))
+        case "spec.nodeName":
+            bound = bind_missing_of(trial, state, _named(fix, "Pod"))
+            return bound == len(_named(fix, "Pod"))
+        case _ if fix.field == f"metadata.annotations[{UNSCHEDULABLE_ANNOTATION}]":
+            for key in _named(fix, "Pod"):
+                pod = pool.pods[key.rpartition("/")[2]].pod
+                assert pod is not None
+                state.pod_changed(pod, replace(pod, unschedulable=False))
+        case _ if fix.field.startswith("filters["):
+            filters = tuple(
+                replace(one, max_skew=value)  # type: ignore[type-var]
+                for one in pool.profile.filters
+            )
+            pool.set_profile(replace(BUILT_IN_PROFILES[pool.profile.name], filters=filters))
+        case _:
+            raise AssertionError(f"how is {fix.field} changed?")
+    return True
+
+
+def bind_missing_of(trial: Trial, state: State, keys: list[str]) -> int:
+    ordinals = [int(key.rpartition("-")[2]) for key in keys]
+    return len(bind(trial, state.pool(POOL), ordinals))
+
+
+def _named(fix: Fix, kind: str) -> list[str]:
+    found = [one.split(" ", 1) for one in fix.subject.split(", ")]
+    assert {one[0] for one in found} == {kind}
+    return [one[1] for one in found]
+
+
+def _edit(state: State, **fields) -> None:
+    vpod: VPod = state.pool(POOL).vpods[KEY]
+    state.vpod_changed(vpod, replace(vpod, **fields, generation=2))
+
+
+def _restart_with(state: State, spec: AdapterPool, slots: int) -> None:
+    state.adapter_pool_changed(spec, replace(spec, slots_per_pod=slots))
+    for known in list(state.pool(POOL).pods.values()):
+        if known.pod is not None and known.pod.slots is not None:
+            state.pod_changed(known.pod, replace(known.pod, slots=slots, slots_request=slots))

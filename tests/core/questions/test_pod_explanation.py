@@ -1,0 +1,116 @@
+"""An adapter pod's explanation: why it waits, what nodes say, who loses what with it."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from extender.core.node_fit import NodeFit
+from extender.core.questions.explanation import UnknownObject
+from extender.core.questions.pod_explanation import explain_pod
+from tests.support.builders import NS, Scene, a_node
+
+
+def explained(scene: Scene, ordinal: int = 0) -> Any:
+    return explain_pod(scene.state, f"{NS}/dispatcher-{ordinal}")
+
+
+def test_a_bound_pod_says_where_it_stands_and_what_it_carries():
+    scene = (
+        Scene(replicas=2)
+        .node(a_node("n1", "z1"))
+        .pod(0, {"tenant/a": 3, "tenant/b": 1})
+        .pod(1, {"tenant/a": 1}, node="n1")
+    )
+    scene.vpod("a", 4, {0: 3, 1: 1}).vpod("b", 1, {0: 1})
+    answer = explained(scene)
+    assert answer["outcome"] == "it stands on node node-0 in zone z0; 16 of 20 slots are free"
+    assert [(row["vpod"], row["vreplicas"], row["of"]) for row in answer["carries"]] == [
+        ("tenant/a", 3, 4),
+        ("tenant/b", 1, 1),
+    ]
+    assert answer["loss"]["zone"] == [
+        {"vpod": "tenant/b", "lost": 1, "of": 1, "percent": 100},
+        {"vpod": "tenant/a", "lost": 3, "of": 4, "percent": 75},
+    ]
+
+
+def test_a_pending_pod_that_every_node_refuses_says_why():
+    scene = (
+        Scene(replicas=3, profile="ha")
+        .node(a_node("n1", "z1", cordoned=True))
+        .node(a_node("n2", "z2", ready=False))
+    )
+    scene.pod(0, {"tenant/a": 1}).pod(1, {}, node="").vpod("a", 2, {0: 1, 1: 1})
+    answer = explained(scene, 1)
+    assert answer["outcome"].startswith("Pending: 0/3 nodes take it: ")
+    assert {row["node"]: row["reason"] for row in answer["candidates"]} == {
+        "node-0": "ZoneSkewExceeded",
+        "n1": "NodeUnschedulable",
+        "n2": "NodeNotReady",
+    }
+
+
+def test_a_pending_pod_that_nodes_would_take_points_at_kube_scheduler():
+    scene = Scene(replicas=1, slots=5).node(a_node("gpu", "z1")).pod(0, node="").vpod("a", 9)
+    scene.stateful_set(1, fit=NodeFit(selector=(("disk", "ssd"),)))
+    scene.node(a_node("disk", "z2", labels={"disk": "ssd"}))
+    answer = explained(scene)
+    assert "1 of 3 nodes would take it" in answer["outcome"]
+    assert "kubectl describe pod" in answer["outcome"]
+    assert (answer["candidates"][0]["node"], answer["candidates"][0]["score"]) == ("disk", 10)
+    assert answer["planned"] == {"tenant/a": 5}
+    assert {row["reason"] for row in answer["candidates"][1:]} == {"NodeUnfit"}
+
+
+def test_scores_of_nodes_are_prioritizes():
+    scene = (
+        Scene(replicas=2)
+        .node(a_node("n1", "z1"))
+        .pod(0, {"tenant/a": 2})
+        .pod(1, node="")
+        .vpod("a", 4, {0: 2, 1: 2})
+    )
+    answer = explained(scene, 1)
+    assert [(row["node"], row["score"]) for row in answer["candidates"]] == [("n1", 10), ("node-0", 0)]
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        pytest.param({"slots": 20, "slots_request": 5}, "Pending (SlotsMismatch)", id="slots"),
+        pytest.param({"owner": "other"}, "Pending (StatefulSetNotFound)", id="owner"),
+        pytest.param({"finished": True}, "it has ended", id="finished"),
+    ],
+)
+def test_what_is_wrong_with_the_pod_itself(build, said):
+    pod = {"node": "", **build}
+    scene = Scene(replicas=1)
+    owner = pod.pop("owner", None)
+    scene.pod(0, **pod)
+    if owner:
+        known = scene.pool.pods["dispatcher-0"].pod
+        assert known is not None
+        scene.state.pod_changed(known, replace(known, owner=owner))
+    assert said in explained(scene)["outcome"]
+
+
+def test_a_pod_that_does_not_exist_and_is_waited_for():
+    scene = Scene(replicas=1).vpod("a", 3, {0: 3})
+    assert explained(scene)["outcome"] == (
+        "the pod does not exist; the StatefulSet is to create it. 3 slots of vreplicas wait for it."
+    )
+
+
+def test_steps_tell_what_a_person_did():
+    scene = Scene(replicas=1).pod(
+        0, unschedulable=True, scheduler_name="default-scheduler", ledger_error="not JSON"
+    )
+    steps = explained(scene)["steps"]
+    assert "it is drained: what it carries goes wherever there is room" in steps
+    assert "its ledger cannot be read: not JSON" in steps
+
+
+def test_a_name_that_is_not_known():
+    with pytest.raises(UnknownObject, match=f"known are {NS}/dispatcher-0"):
+        explained(Scene(replicas=1).pods(0), 7)

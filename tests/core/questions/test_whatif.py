@@ -1,0 +1,241 @@
+"""What if: the difference is the change's doing alone, and the same as doing it and waiting."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from extender.core.errors import InvalidObject
+from extender.core.plan import place
+from extender.core.questions.request import FIELDS, change_from
+from extender.core.questions.settling import commit
+from extender.core.questions.snapshot import Snapshot
+from extender.core.questions.whatif import Change, Drain, What, what_if
+from extender.core.state import State
+from tests.core.questions.scenes import scenes
+from tests.support.builders import NS, POOL, Scene, a_node, a_vpod
+
+DRAWN = settings(max_examples=30, deadline=None)
+
+
+def asked(scene: Scene, change: Change) -> Any:
+    return what_if(Snapshot.of(scene.state, [POOL]), change)
+
+
+def drained(what: str, name: str, **more) -> Change:
+    return Change(drain=(Drain(What(what), name),), **more)
+
+
+def three_zones(**fields) -> Scene:
+    scene = Scene(replicas=3, slots=6, **fields)
+    for ordinal in range(3):
+        scene.node(a_node(f"n{ordinal}", f"z{ordinal}")).pod(ordinal, {}, node=f"n{ordinal}")
+    return scene
+
+
+def done_and_waited_for(state: State) -> dict[str, dict[str, int]]:
+    """Every vpod decided by name and written, again and again until nothing changes: where each is."""
+    pool = state.pool(POOL)
+    for _ in range(10):
+        before = {key: pool.placed_of(key) for key in pool.vpods}
+        for key in sorted(pool.vpods):
+            decision = place(pool, pool.vpods[key])
+            pool.reserve("done", key, decision.shares(pool.placed_of(key)), expires_at=1e9)
+        for key in sorted(pool.vpods):
+            commit(state, pool, [place(pool, pool.vpods[key])])
+        if before == {key: pool.placed_of(key) for key in pool.vpods}:
+            break
+    return {key: pool.placed_of(key) for key in pool.vpods}
+
+
+@DRAWN
+@given(scenes(), st.booleans())
+def test_nothing_asked_for_is_nothing_changed(scene, autoscale):
+    answer = asked(scene, Change(autoscale=autoscale))
+    assert (answer["vpods"], answer["summary"]["moved"]) == ([], 0)
+
+
+@DRAWN
+@given(scenes(), st.data())
+def test_a_drain_is_what_marking_the_pods_comes_to(scene, data):
+    pods = [pod.name for pod in scene.pool.members() if pod.pod is not None]
+    if not pods:
+        return
+    name = data.draw(st.sampled_from(pods))
+    answer = asked(scene, drained("pod", name))
+    state = Snapshot.of(scene.state, [POOL]).state()
+    before = done_and_waited_for(state)
+    pod = state.pool(POOL).pods[name].pod
+    assert pod is not None
+    state.pod_changed(pod, replace(pod, unschedulable=True))
+    after = done_and_waited_for(state)
+    rows = {row["name"]: (row["before"], row["after"]) for row in answer["vpods"]}
+    changed = {key: (before[key], after[key]) for key in before if before[key] != after[key]}
+    assert {key: row for key, row in rows.items() if row[0] != row[1]} == changed
+
+
+@DRAWN
+@given(scenes())
+def test_nobodys_state_is_touched(scene):
+    before = scene.state.digest()
+    asked(scene, Change(autoscale=True, compact=True, add=(a_vpod("new", 3),)))
+    assert scene.state.digest() == before
+
+
+def test_a_zones_drain():
+    scene = three_zones().vpod("a", 6, {0: 2, 1: 2, 2: 2})
+    answer = asked(scene, drained("zone", "z0"))
+    assert answer["vpods"][0]["after"] == {"dispatcher-1": 3, "dispatcher-2": 3}
+    assert answer["summary"] == {
+        "moved": 2,
+        "vpodsChanged": 1,
+        "unplacedBefore": 0,
+        "unplacedAfter": 0,
+        "podsBefore": 3,
+        "podsAfter": 3,
+        "overcommittedAfter": 0,
+    }
+    assert answer["pools"][0]["zones"][0] == {
+        "zone": "z0",
+        "before": 2,
+        "after": 0,
+        "vpodsLostBefore": 0,
+        "vpodsLostAfter": 0,
+    }
+
+
+def test_what_has_no_room_elsewhere_stays_and_waits():
+    scene = three_zones().vpod("a", 18)
+    answer = asked(scene, drained("node", "n1"))
+    (row,) = answer["vpods"]
+    assert (row["after"], row["unplaced"], row["moved"]) == (row["before"], 6, 0)
+    assert row["reasons"][0] == "InsufficientSlots"
+
+
+def test_with_the_autoscaler_pods_come_where_nodes_are_left():
+    scene = three_zones().vpod("a", 18)
+    answer = asked(scene, drained("node", "n1", autoscale=True))
+    assert (answer["summary"]["podsBefore"], answer["summary"]["podsAfter"]) == (3, 4)
+    assert (answer["summary"]["moved"], answer["summary"]["unplacedAfter"]) == (6, 0)
+
+
+def test_larger_pods_take_what_waits():
+    answer = asked(three_zones().vpod("a", 21), Change(settings={"slots_per_pod": 7}))
+    assert (answer["summary"]["unplacedBefore"], answer["summary"]["unplacedAfter"]) == (3, 0)
+
+
+def test_smaller_pods_lose_what_is_too_much():
+    scene = three_zones().vpod("a", 15, {0: 5, 1: 5, 2: 5})
+    answer = asked(scene, Change(settings={"slots_per_pod": 4}))
+    assert answer["vpods"][0]["after"] == {"dispatcher-0": 4, "dispatcher-1": 4, "dispatcher-2": 4}
+    assert (answer["summary"]["unplacedAfter"], answer["summary"]["overcommittedAfter"]) == (3, 0)
+
+
+def test_another_profile_counts_for_what_is_placed_anew():
+    scene = (
+        Scene(replicas=2, slots=10).node(a_node("n1", "z1")).pod(0, {}).pod(1, {"tenant/b": 10}, node="n1")
+    )
+    scene.vpod("b", 10, {1: 10}).vpod("a", 2, {0: 2})
+    pool = asked(scene, Change(profile="ha", add=(a_vpod("new", 4),)))["pools"][0]
+    assert (pool["profileBefore"], pool["profileAfter"], pool["unplacedAfter"]) == ("default", "ha", 3)
+
+
+def test_added_vpods_come_after_all_that_are_there():
+    scene = three_zones().vpod("z", 16)
+    answer = asked(scene, Change(add=(a_vpod("a", 4),)))
+    (row,) = answer["vpods"]
+    assert (row["name"], row["new"], row["unplaced"], sum(row["after"].values())) == ("tenant/a", True, 2, 2)
+
+
+def test_compaction_empties_what_is_not_needed():
+    scene = three_zones().vpod("a", 3, {0: 1, 1: 1, 2: 1})
+    answer = asked(scene, drained("zone", "z2", compact=True, autoscale=True))
+    assert answer["summary"]["podsAfter"] == 1
+    assert answer["vpods"] == [] or answer["vpods"][0]["after"] == {"dispatcher-0": 3}
+
+
+def test_a_floor_that_is_lowered_lets_the_pool_shrink():
+    scene = three_zones(min_pods=3).vpod("a", 12, {0: 4, 1: 4, 2: 4})
+    answer = asked(scene, Change(settings={"min_pods": 2}, autoscale=True, compact=True))
+    assert (answer["summary"]["podsAfter"], answer["summary"]["moved"]) == (2, 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        pytest.param(drained("pod", "x-0"), "adapter pod x-0 is not known (known: dispatcher-0, ", id="pod"),
+        pytest.param(drained("node", "x"), "node x is not known (known: n0, n1, n2, node-0)", id="node"),
+        pytest.param(drained("zone", "x"), "zone x is not known (known: z0, z1, z2)", id="zone"),
+        pytest.param(Change(profile="x"), "'x' is not known (known: default, ", id="profile"),
+        pytest.param(Change(add=(a_vpod("a", 1),)), "vpod tenant/a is there already", id="vpod"),
+    ],
+)
+def test_what_is_not_there_is_an_error_that_names_what_is(change, problem):
+    with pytest.raises(InvalidObject) as refused:
+        asked(three_zones().vpod("a", 1), change)
+    assert problem in str(refused.value)
+
+
+def test_a_pod_may_be_named_with_its_namespace():
+    scene = three_zones().vpod("a", 3)
+    assert asked(scene, drained("pod", f"{NS}/dispatcher-0"))["summary"]["moved"] == 1
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        pytest.param({"drains": []}, "drains: is not known (known: pool, drain, set", id="a field"),
+        pytest.param({"drain": "pod/x"}, "drain: must be a list", id="no list"),
+        pytest.param({"drain": ["pod/"]}, "drain[0]: must be pod/NAME", id="no name"),
+        pytest.param({"set": {"slotsPerPod": "22"}}, "set.slotsPerPod: must be an integer", id="a text"),
+        pytest.param({"set": {"slots": 1}}, "set.slots: is not known (known: slotsPerPod", id="a setting"),
+        pytest.param({"autoscale": 1}, "autoscale: must be true or false", id="no flag"),
+        pytest.param({"profile": 1}, "profile: must be a text", id="no text"),
+        pytest.param({"addVPods": [1]}, "addVPods[0]: must be an object", id="no object"),
+        pytest.param(
+            {"addVPods": [{"namespace": "T", "name": "a", "vreplicas": 1}]},
+            "addVPods[0].namespace: must be a name",
+            id="no name of a namespace",
+        ),
+        pytest.param(
+            {"addVPods": [{"namespace": "t", "name": "a"}]},
+            "addVPods[0].vreplicas: is required",
+            id="no count",
+        ),
+    ],
+)
+def test_a_wrong_request_names_the_field(document, problem):
+    with pytest.raises(InvalidObject) as refused:
+        change_from(document, pool=POOL)
+    assert problem in str(refused.value)
+
+
+def test_added_vpods_need_one_pool():
+    with pytest.raises(InvalidObject, match="pool: is required"):
+        change_from({"addVPods": [{"namespace": "t", "name": "a", "vreplicas": 1}]}, pool="")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 2**33) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([*FIELDS, "slotsPerPod", "name", "namespace", "vreplicas", "x"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*FIELDS, "x"]), JSON, max_size=4))
+def test_no_request_raises_anything_but_an_error_of_ours(document):
+    said = ""
+    try:
+        change_from(document, pool=POOL)
+    except InvalidObject as error:
+        said = str(error)
+    assert "\n" not in said
+    assert len(said) < 600

@@ -1,0 +1,223 @@
+"""``vreplica explain`` and the what-if of ``vreplica plan``, from files: what is printed, and how the commands end."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from extender.asking.subject import Subject, subject_from
+from extender.cli import main
+from extender.core.errors import InvalidObject
+from extender.core.names import ZONE_LABEL
+from tests.test_plan_cli import POOL, STATEFUL_SET, a_pod, a_vpod
+
+ROOT = Path(__file__).parents[1]
+
+
+def a_node(name: str, zone: str = "z", **spec: object) -> dict[str, object]:
+    metadata = {"name": name, "labels": {ZONE_LABEL: zone}}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec}
+
+
+CLUSTER = [POOL, STATEFUL_SET, a_node("n0"), a_node("n1", "y"), a_pod(0, node="n0"), a_pod(1, node="n1")]
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    """Run a command on these documents: (exit status, standard output, standard error)."""
+
+    def run(command: str, *arguments: str, documents: tuple[object, ...]) -> tuple[int, str, str]:
+        path = tmp_path / "in.yaml"
+        path.write_text(yaml.safe_dump_all(documents))
+        status = main([command, *arguments, "-f", str(path)])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return run
+
+
+def test_a_vpod_that_waits_is_explained_in_words(run):
+    status, out, _ = run("explain", "t/a", documents=(*CLUSTER, a_vpod("a", 10)))
+    assert status == 0
+    for line in (
+        "VPod t/a in pool k/d, profile default",
+        "2 of 10 vreplicas are not placed (InsufficientSlots): 0/2 pods have room: 2 no",
+        "what would place it",
+        "one pod more",
+        "slotsPerPod 4 to 5",
+        "candidates",
+        "lost with a zone: y 4 (50 %), z 4 (50 %)",
+    ):
+        assert line in out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(("t/a",), id="NAMESPACE/NAME"),
+        pytest.param(("a",), id="the only one of that name"),
+        pytest.param(("a", "-n", "t"), id="-n"),
+        pytest.param(("vpod/a", "-n", "t"), id="kind and -n"),
+        pytest.param(("vpod/t/a",), id="kind, namespace and name"),
+        pytest.param(("vpods/a",), id="plural"),
+    ],
+)
+def test_a_vpod_may_be_named_as_kubectl_names_it(run, name):
+    status, out, err = run("explain", *name, "-o", "json", documents=(*CLUSTER, a_vpod("a", 1)))
+    assert (status, err) == (0, "")
+    assert json.loads(out)["name"] == "t/a"
+
+
+def test_yaml_says_what_json_says(run):
+    documents = (*CLUSTER, a_vpod("a", 10))
+    _, as_json, _ = run("explain", "t/a", "-o", "json", documents=documents)
+    _, as_yaml, _ = run("explain", "t/a", "-o", "yaml", documents=documents)
+    assert yaml.safe_load(as_yaml) == json.loads(as_json)
+
+
+def test_a_pod_is_explained(run):
+    vpod = a_vpod("a", 2, [{"podName": "d-0", "vreplicas": 2}])
+    status, out, _ = run("explain", "pod/d-0", documents=(*CLUSTER, vpod))
+    assert status == 0
+    assert "it stands on node n0 in zone z; 2 of 4 slots are free" in out
+    assert "2 (100 %)" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        pytest.param("t/b", "vpod t/b does not exist; known are t/a", id="another name"),
+        pytest.param("zzz", "no vpod or adapter pod is named zzz; the vpods are t/a, u/a", id="no such name"),
+        pytest.param("a", "a could be vpod/t/a, vpod/u/a: say which", id="two of that name"),
+        pytest.param("pod/d-7", "no adapter pod is named d-7", id="a pod"),
+    ],
+)
+def test_what_is_not_there_ends_with_3(run, name, said):
+    documents = (*CLUSTER, a_vpod("a", 1), a_vpod("a", 1, namespace="u"))
+    status, out, err = run("explain", name, documents=documents)
+    assert (status, out) == (3, "")
+    assert err.startswith(f"vreplica: {said}")
+
+
+@pytest.mark.parametrize(("vreplicas", "status"), [(8, 0), (9, 4)])
+def test_check_says_by_the_exit_status_whether_something_waits(run, vreplicas, status):
+    documents = (*CLUSTER, a_vpod("a", vreplicas))
+    assert run("explain", "t/a", "--check", documents=documents)[0] == status
+    assert run("explain", "t/a", documents=documents)[0] == 0
+    assert run("plan", "--check", documents=documents)[0] == status
+
+
+@pytest.mark.parametrize("text", ["", "a/b/c/d", "/a", "a/", "node/x/y", "pod/t/"])
+def test_a_name_that_cannot_be_one(text):
+    with pytest.raises(InvalidObject, match="is not NAME, NAMESPACE/NAME"):
+        subject_from(text, "")
+
+
+def test_a_namespace_that_contradicts_itself():
+    with pytest.raises(InvalidObject):
+        subject_from("t/a", "u")
+    assert subject_from("t/a", "t") == Subject("", "t", "a")
+
+
+def test_a_drain_is_diffed_against_today(run):
+    vpod = a_vpod("a", 3, [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}])
+    status, out, _ = run("plan", "--drain", "node/n0", "-o", "json", documents=(*CLUSTER, vpod))
+    answer = json.loads(out)
+    assert (status, answer["summary"]["moved"]) == (0, 2)
+    assert answer["vpods"][0]["after"] == {"d-1": 3}
+
+
+def test_a_difference_as_tables(run):
+    vpod = a_vpod("a", 3, [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}])
+    _, out, _ = run("plan", "--drain", "zone/z", documents=(*CLUSTER, vpod))
+    assert "2 vreplicas would move; 1 vpod would change; without a place: 0; pods: 2" in out
+    assert "-2 d-0  +2 d-1" in out
+    assert "2 -> 0 vreplicas" in out
+
+
+def test_vpods_more_and_larger_pods(run):
+    arguments = ("--add-vpods", "3x4", "--set", "slotsPerPod=6", "-o", "json")
+    _, out, _ = run("plan", *arguments, documents=(*CLUSTER, a_vpod("a", 1)))
+    answer = json.loads(out)
+    assert [row["name"] for row in answer["vpods"]] == [
+        "what-if/what-if-3",
+        "what-if/what-if-1",
+        "what-if/what-if-2",
+    ]
+    assert answer["summary"]["unplacedAfter"] == 1
+
+
+def test_the_autoscaler_may_be_counted_in(run):
+    _, out, _ = run("plan", "--add-vpods", "3x4", "--autoscale", "-o", "json", documents=CLUSTER)
+    summary = json.loads(out)["summary"]
+    assert (summary["podsBefore"], summary["podsAfter"], summary["unplacedAfter"]) == (2, 3, 0)
+
+
+def test_without_a_change_plan_prints_what_it_always_has(run):
+    _, out, _ = run("plan", "--profile", "ha", "-o", "json", documents=(*CLUSTER, a_vpod("a", 1)))
+    assert set(json.loads(out)) == {"vpods", "pools"}
+    _, out, _ = run("plan", "--profile", "ha", "--diff", "-o", "json", documents=(*CLUSTER, a_vpod("a", 1)))
+    assert json.loads(out)["pools"][0]["profileAfter"] == "ha"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("--drain", "n0"), "drain[0]: must be pod/NAME, node/NAME or zone/NAME", id="no kind"),
+        pytest.param(("--drain", "node/n9"), "node n9 is not known (known: n0, n1)", id="no such node"),
+        pytest.param(
+            ("--set", "replicas=3"), "set.replicas: is not known (known: slotsPerPod", id="no such field"
+        ),
+        pytest.param(("--pool", "k/x", "--diff"), "pool: k/x is not known (known: k/d)", id="no such pool"),
+        pytest.param(
+            ("--server", "http://x"), "--server: does not go together with -f", id="two places to look"
+        ),
+    ],
+)
+def test_what_plan_cannot_do_is_one_line(run, arguments, said):
+    status, out, err = run("plan", *arguments, documents=CLUSTER)
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--add-vpods", "many"), ("--add-vpods", "0"), ("--set", "slotsPerPod"), ("--set", "slotsPerPod=-1")],
+)
+def test_options_that_are_no_numbers_are_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "-f", "x", *arguments])
+    assert ended.value.code == 2
+    assert "such as" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("explain", "t/a"), "no cluster to ask: ", id="no kubeconfig"),
+        pytest.param(
+            ("plan", "--drain", "node/x"), "or --server URL for a running service", id="nor for plan"
+        ),
+        pytest.param(
+            ("explain", "t/a", "--server", "http://127.0.0.1:1"),
+            "127.0.0.1:1 cannot be reached",
+            id="no service",
+        ),
+        pytest.param(("explain", "t/a", "--server", "ftp://x"), "is not a URL such as", id="no URL"),
+    ],
+)
+def test_the_usual_first_mistakes_say_what_to_do(arguments, said, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert main(list(arguments)) == 1
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_what_takes_long_says_so(run, monkeypatch):
+    monkeypatch.setattr("extender.asking.output.SILENT_S", 0.0)
+    _, _, err = run("explain", "t/a", documents=(*CLUSTER, a_vpod("a", 9)))
+    assert err == "vreplica explain: reading and trying changes ...\n"
