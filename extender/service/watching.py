@@ -1,0 +1,87 @@
+"""A cluster watched by a command: its objects in caches, kept up to date, for as long as a block lasts.
+
+The same reflectors as the service's, over an ``Api`` that only reads. Reflectors wait out whatever goes wrong, which
+is right for a service and wrong for who has just typed a command: so each kind is asked for once before, and what is
+wrong with that is the command's error.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from extender.core.errors import VReplicaError
+from extender.core.names import POOL_LABEL
+from extender.core.succession import Succession
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    EVERYWHERE,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Api,
+    ApiError,
+    Forbidden,
+    ListOptions,
+    NotFound,
+    OutcomeUnknown,
+    Resource,
+)
+from extender.service.caches import Caches
+from extender.service.informers import Informers
+
+KINDS: Final = (NODES, NAMESPACES, STATEFULSETS, ADAPTERPOOLS, VPODS, PODS)
+LOOK_EVERY_S: Final = 0.2
+
+
+class NotReadable(VReplicaError):
+    """A kind of objects cannot be read from the cluster; the message says why and what helps."""
+
+
+@asynccontextmanager
+async def watched(
+    api: Api,
+    *,
+    progress: Callable[[int], None] = lambda _objects: None,
+) -> AsyncIterator[Caches]:
+    """Caches that follow the cluster until the block ends, all of them listed. ``progress``: objects so far. Raises NotReadable."""
+    for resource in KINDS:
+        await _probe(api, resource)
+    caches = Caches()
+    succession = Succession(asyncio.get_running_loop().time)
+    informers = Informers(api, caches, rng=random.Random(), succession=succession)
+    watching = asyncio.create_task(informers.run(), name="informers")
+    try:
+        synced = asyncio.create_task(informers.wait_synced(), name="first lists")
+        while not synced.done():
+            await asyncio.wait({synced, watching}, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                synced.cancel()
+                watching.result()
+            progress(len(caches.pods) + len(caches.vpods) + len(caches.nodes))
+        yield caches
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+async def _probe(api: Api, resource: Resource) -> None:
+    options = ListOptions(label_selector=POOL_LABEL) if resource is PODS else EVERYWHERE
+    try:
+        await api.list_page(resource, options, limit=1)
+    except NotFound as error:
+        raise NotReadable(
+            f"the cluster does not know {resource.plural} of {resource.api_version}: install the CRDs "
+            "(kubectl apply -k manifests/crds)"
+        ) from error
+    except Forbidden as error:
+        raise NotReadable(
+            f"you may not list {resource.plural}: a ClusterRole with get, list and watch of it is needed: {error}"
+        ) from error
+    except OutcomeUnknown as error:
+        raise NotReadable(f"the cluster cannot be reached: {error.message}") from error
+    except ApiError as error:
+        raise NotReadable(f"{resource.plural} cannot be listed: {error}") from error

@@ -1,0 +1,89 @@
+// Questions to the server, and how its answers are shown.
+
+import { count, el, table } from "./dom.js";
+
+const LISTED = 50;
+const TRIES = 5; // the server explains one at a time
+const AGAIN_MS = 1_500;
+
+/** Ask; {value} or {problem: text}. `body`: what to POST, undefined for a GET. */
+export async function ask(path, body) {
+  const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  try {
+    const reply = await fetch(path, body === undefined ? {} : post);
+    if (reply.ok) return { value: await reply.json() };
+    const text = (await reply.text()).trim().slice(0, 400);
+    if (reply.status === 404 && /^404:/.test(text)) return { problem: "This replica does not answer such questions.", absent: true };
+    if (reply.status === 503) return { problem: `Busy: ${text || "try again in a moment"}`, busy: true };
+    return { problem: text || `The server answered ${reply.status}.` };
+  } catch {
+    return { problem: "The server does not answer." };
+  }
+}
+
+/** What explains a vpod or a pod: `/v1/explain`, or what `/state.json` knows where that is not there. `still()`: whether it is wanted. */
+export async function explain(kind, name, pool, still) {
+  const key = kind === "pod" ? `${pool.split("/")[0]}/${name}` : name;
+  const question = `v1/explain?${new URLSearchParams({ [kind]: key })}`;
+  let found = await ask(question);
+  for (let tries = 1; found.busy && tries < TRIES && still(); tries += 1) {
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+    found = await ask(question);
+  }
+  if (!found.absent || kind !== "vpod") return found;
+  const state = await ask(`state.json?${new URLSearchParams({ vpod: name })}`);
+  const known = state.value?.pools?.flatMap((it) => it.vpodList).find((vpod) => vpod.name === name);
+  const steps = known?.explanation ?? [];
+  return steps.length > 0 ? { value: { outcome: steps.at(-1), steps: steps.slice(0, -1) } } : found;
+}
+
+/** An answer of `/v1/explain` as elements. */
+export function explanation(answer) {
+  const { outcome, steps = [], decided, fixes = [], candidates = [], history = [] } = answer;
+  return [
+    outcome && el("p", { class: "outcome" }, outcome),
+    decided && el("p", { class: "quiet" }, `Decided ${moment(decided.at)} by ${decided.by}${decided.why ? `: ${decided.why}` : ""}`),
+    fixes.length > 0 && fixList(fixes),
+    steps.length > 0 && folded(`How it was decided (${steps.length})`, el("ul", {}, steps.slice(0, LISTED).map((step) => el("li", {}, step)))),
+    candidates.length > 0 && folded(`Candidates (${candidates.length})`, candidateTable(candidates)),
+    history.length > 0 && folded(`History (${history.length})`, historyList(history)),
+    Object.keys(answer).length === 0 && el("p", { class: "quiet" }, "Nothing is known of it yet."),
+  ].filter(Boolean);
+}
+
+function fixList(fixes) {
+  const line = ({ change, from, to, places, left, moves }) => {
+    const values = from !== undefined && from !== null && to !== undefined ? ` (${from} to ${to})` : "";
+    const rest = left ? `, ${count(left, "vreplica")} still wait` : "";
+    const moved = moves ? `, moves ${moves}` : "";
+    return el("li", {}, el("strong", {}, String(change)), values, `: places ${count(places ?? 0, "vreplica")}${rest}${moved}`);
+  };
+  return el("section", {}, el("h3", {}, "What would make it fit"), el("ul", {}, fixes.slice(0, LISTED).map(line)));
+}
+
+function candidateTable(candidates) {
+  const scored = candidates.some((it) => typeof it.score === "number");
+  const number = (value) => (typeof value === "number" ? value : "");
+  const shown = candidates.slice(0, LISTED).map((it) => [
+    String(it.pod ?? it.node ?? ""),
+    [String(it.verdict ?? ""), it.vreplicas ? ` \u00d7${it.vreplicas}` : ""].join(""),
+    number(it.freeSlots),
+    ...(scored ? [number(it.score)] : []),
+    String(it.text || it.reason || ""),
+  ]);
+  const rest = candidates.length - shown.length;
+  return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Candidates" }, table("Candidates", ["Pod", "Verdict", "Free", ...(scored ? ["Score"] : []), "Why"], shown), rest > 0 && el("p", { class: "quiet" }, `and ${rest} more`));
+}
+
+function historyList(history) {
+  return el("ul", {}, history.slice(0, LISTED).map(({ at, by, text }) => el("li", {}, `${moment(at)}: ${text}${by ? ` (${by})` : ""}`)));
+}
+
+function folded(title, content) {
+  return el("details", {}, el("summary", {}, title), content);
+}
+
+function moment(time) {
+  const at = new Date(time);
+  return Number.isNaN(at.getTime()) ? String(time ?? "") : at.toLocaleString("en-GB", { dateStyle: "short", timeStyle: "medium" });
+}

@@ -1,0 +1,196 @@
+// The side: what needs attention, or what is selected, where it is, what its loss would cost, and why it is so.
+
+import { explain, explanation } from "./answers.js";
+import { count, el, percent, table } from "./dom.js";
+import { stateOf } from "./map.js";
+import { byName, placement, tenantOf } from "./model.js";
+
+const LISTED = 30;
+
+export class Details {
+  #root;
+  #model;
+  #palette;
+  #acts;
+  #shown = "";
+  #answer = { key: "", elements: [] };
+
+  /** `acts`: {select(kind, name), clear(), drain(target), pool(), follow(pool)}. */
+  constructor(root, model, palette, acts) {
+    this.#root = root;
+    this.#model = model;
+    this.#palette = palette;
+    this.#acts = acts;
+  }
+
+  /** Show a selection, or what needs attention. */
+  draw(selection) {
+    const shown = selection ? "" : JSON.stringify([this.#model.waiting(), this.#model.unschedulable(), [...this.#model.tenants()], this.#poolFigures()]);
+    if (shown && shown === this.#shown && this.#root.firstChild) return;
+    this.#shown = shown;
+    const open = new Set([...this.#root.querySelectorAll("details[open] > summary")].map((it) => it.textContent.replace(/[0-9]/g, "")));
+    const focused = this.#root.contains(document.activeElement) ? document.activeElement : null;
+    this.#root.replaceChildren(...(selection ? this.#selected(selection) : this.#attention()));
+    for (const summary of this.#root.querySelectorAll("details > summary")) summary.parentNode.open = open.has(summary.textContent.replace(/[0-9]/g, ""));
+    if (focused) [...this.#root.querySelectorAll("button, summary, h2")].find((it) => it.textContent === focused.textContent)?.focus({ preventScroll: true });
+  }
+
+  #poolFigures() {
+    return this.#model.pools.size > 1 ? [...this.#model.pools].map(([key, pool]) => [key, pool.usedSlots, pool.slots, pool.pendingVReplicas]) : [];
+  }
+
+  // -- nothing selected -------------------------------------------------------------------------------------------------
+
+  #attention() {
+    const waiting = this.#model.waiting();
+    const shut = this.#model.unschedulable();
+    const over = [...this.#model.pods].filter(([, pod]) => pod.used > pod.slots && pod.node).map(([name]) => name);
+    const parts = [el("h2", {}, "Attention")];
+    if (waiting.length + shut.length + over.length === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
+    if (over.length > 0) parts.push(el("h3", { class: "bad" }, `Overcommitted (${over.length})`), this.#links("pod", over));
+    if (waiting.length > 0) {
+      const line = ([key, missing, why]) => el("li", {}, this.#link("vpod", key), ` waits for ${missing}`, el("span", { class: "quiet block" }, why));
+      parts.push(el("h3", { class: "bad" }, `vpods that wait (${waiting.length})`), listed(waiting, line));
+    }
+    for (const [reason, pods] of shut) parts.push(el("h3", {}, `${count(pods.length, "pod")}: ${reason}`), this.#links("pod", pods));
+    if (this.#model.pools.size > 1) parts.push(el("h2", {}, `Pools (${this.#model.pools.size})`), this.#pools());
+    const tenants = [...this.#model.tenants()].sort(([a, m], [b, n]) => n - m || byName(a, b));
+    const line = ([tenant, slots]) => el("li", {}, this.#swatch(tenant), this.#link("tenant", tenant), el("span", { class: "figure" }, count(slots, "slot")));
+    parts.push(el("h2", {}, `Tenants (${tenants.length})`), listed(tenants, line, "tenants"));
+    return parts;
+  }
+
+  #pools() {
+    const line = ([key, { usedSlots, slots, pendingVReplicas }]) =>
+      el(
+        "li",
+        {},
+        el("button", { type: "button", class: "link", "aria-current": key === this.#acts.pool() && "true", onclick: () => this.#acts.follow(key) }, key),
+        pendingVReplicas > 0 && el("span", { class: "bad" }, `${pendingVReplicas} wait`),
+        el("span", { class: "figure" }, `${usedSlots}/${slots}`),
+      );
+    return listed([...this.#model.pools].sort(([a], [b]) => byName(a, b)), line, "tenants");
+  }
+
+  // -- something selected -------------------------------------------------------------------------------------------------
+
+  #selected({ kind, name }) {
+    const title = el("h2", { id: "selected", tabindex: "-1" }, el("span", { class: "quiet" }, kind), " ", kind === "vpod" || kind === "tenant" ? this.#swatch(kind === "vpod" ? tenantOf(name) : name) : "", name);
+    const close = el("button", { type: "button", class: "close", "aria-label": "Close the details", onclick: () => this.#acts.clear() }, "\u00d7");
+    const body = { vpod: () => this.#vpod(name), pod: () => this.#pod(name), tenant: () => this.#tenant(name) }[kind] ?? (() => this.#place(kind, name));
+    return [el("div", { class: "title" }, title, close), ...body().filter(Boolean)];
+  }
+
+  #vpod(key) {
+    const vpod = this.#model.vpods.get(key);
+    const spread = this.#model.spread(key);
+    if (!vpod && spread.total === 0) return [el("p", {}, "There is no such vpod in this pool.")];
+    const wanted = vpod?.wanted ?? spread.total;
+    const weight = vpod && vpod.weight !== 1 ? `, ${vpod.weight} slots each` : "";
+    const head = vpod ? `${spread.total} of ${wanted} vreplicas are placed${weight}, ${vpod.published} published.` : "The vpod is gone; this is what is still kept for it.";
+    return [el("p", {}, head), vpod?.waits && el("p", { class: "bad" }, vpod.waits), ...this.#zones(spread), this.#podsOf(spread), ...this.#explained("vpod", key, `${wanted} ${spread.total} ${vpod?.published}`)];
+  }
+
+  #zones({ total, zones, nodes, pods }) {
+    if (total === 0) return [];
+    const worst = zones[0];
+    const rows = zones.map(([zone, here]) => [zone ? this.#link("zone", zone) : "no node", here, `${here} of ${total} (${percent(here, total)})`]);
+    const survives = zones.length > 1 ? `Losing ${worst[0] || "one zone"} would take ${worst[1]} of ${total}.` : "All of it stands in one zone: losing that takes everything.";
+    return [
+      el("h3", {}, `Spread: ${count(zones.length, "zone")}, ${count(nodes.length, "node")}, ${count(pods.length, "pod")}`),
+      el("p", { class: zones.length > 1 ? "" : "bad" }, survives),
+      table("By zone", ["Zone", "vreplicas", "Its loss takes"], rows),
+    ];
+  }
+
+  #podsOf({ pods }) {
+    const line = ([pod, here]) => el("li", {}, this.#link("pod", pod), el("span", { class: "quiet" }, ` ${this.#model.pods.get(pod)?.node ?? ""}`), el("span", { class: "figure" }, `\u00d7${here}`));
+    return pods.length > 0 && el("details", {}, el("summary", {}, `Pods (${pods.length})`), listed(pods, line, "tenants"));
+  }
+
+  #pod(name) {
+    const pod = this.#model.pods.get(name);
+    if (!pod) return [el("p", {}, "There is no such pod in this pool.")];
+    const state = stateOf(pod);
+    const reserved = Object.values(pod.placements).reduce((sum, value) => sum + placement(value).slots - placement(value).written, 0);
+    const line = ([key, value]) => el("li", {}, this.#swatch(tenantOf(key)), this.#link("vpod", key), el("span", { class: "figure" }, `\u00d7${placement(value).vreplicas}`));
+    return [
+      el("p", {}, pod.node ? ["On ", this.#link("node", pod.node), pod.zone ? " in " : "", pod.zone ? this.#link("zone", pod.zone) : ""] : "It stands on no node."),
+      el("p", {}, `${pod.used} of ${count(pod.slots, "slot")} used, ${Math.max(0, pod.free)} free${reserved ? `, ${reserved} of the used ones reserved` : ""}.`),
+      state && el("p", { class: "bad" }, `Takes no new work: ${state}.`),
+      ...this.#loss("pod", name),
+      el("h3", {}, `vpods (${Object.keys(pod.placements).length})`),
+      listed(Object.entries(pod.placements).sort(([a], [b]) => byName(a, b)), line, "tenants"),
+      ...this.#explained("pod", name, `${pod.node} ${state} ${pod.used}`),
+    ];
+  }
+
+  #tenant(name) {
+    const vpods = [...this.#model.vpods.keys()].filter((key) => tenantOf(key) === name).sort(byName);
+    const slots = this.#model.tenants().get(name) ?? 0;
+    return [el("p", {}, `${count(vpods.length, "vpod")}, ${count(slots, "slot")} on ${count(this.#model.podsIn("tenant", name).length, "pod")}.`), this.#links("vpod", vpods)];
+  }
+
+  #place(kind, name) {
+    const pods = this.#model.podsIn(kind, name).sort(byName);
+    const node = kind === "node" ? this.#model.nodes.get(name) : null;
+    const state = node && (!node.ready ? "not ready" : node.cordoned ? "cordoned" : "");
+    const sum = (field) => pods.reduce((all, pod) => all + this.#model.pods.get(pod)[field], 0);
+    return [
+      el("p", {}, node ? ["In ", this.#link("zone", node.zone), ". "] : "", `${count(pods.length, "pod")}, ${sum("used")} of ${count(sum("slots"), "slot")} used.`),
+      state && el("p", { class: "bad" }, `The node is ${state}: its pods take no new work.`),
+      ...this.#loss(kind, name),
+      el("details", {}, el("summary", {}, `Pods (${pods.length})`), this.#links("pod", pods)),
+    ];
+  }
+
+  #loss(kind, name) {
+    const { vreplicas, vpods, gone } = this.#model.loss(this.#model.podsIn(kind, name));
+    const line = ([key, lost, of]) => el("li", {}, this.#link("vpod", key), el("span", { class: "figure" }, `${lost} of ${of}`));
+    return [
+      el("h3", {}, "Its loss would cost"),
+      el("p", {}, `${count(vreplicas, "vreplica")} of ${count(vpods.length, "vpod")}; ${gone ? `${count(gone, "vpod")} would have nothing left.` : "every one of them keeps some elsewhere."}`),
+      kind !== "pod" && vpods.length > 0 && el("details", {}, el("summary", {}, "Who would lose most"), listed(vpods, line, "tenants")),
+      el("p", {}, el("button", { type: "button", onclick: () => this.#acts.drain(`${kind}/${name}`) }, `What if this ${kind} is drained?`)),
+    ];
+  }
+
+  // -- why ------------------------------------------------------------------------------------------------------------
+
+  /** The explanation, asked for again when what it is about has changed. */
+  #explained(kind, name, about) {
+    const key = `${kind} ${name} ${about}`;
+    const box = el("section", { class: "explanation" });
+    if (this.#answer.key === key) {
+      box.append(el("h3", {}, "Why"), ...this.#answer.elements);
+      return [box];
+    }
+    this.#answer = { key, elements: [el("p", { class: "quiet" }, "asking\u2026")] };
+    box.append(el("h3", {}, "Why"), ...this.#answer.elements);
+    explain(kind, name, this.#acts.pool(), () => this.#answer.key === key).then(({ value, problem }) => {
+      if (this.#answer.key !== key) return;
+      this.#answer.elements = problem ? [el("p", { class: "quiet" }, problem)] : explanation(value);
+      this.#root.querySelector(".explanation")?.replaceChildren(el("h3", {}, "Why"), ...this.#answer.elements);
+    });
+    return [box];
+  }
+
+  // -- pieces -----------------------------------------------------------------------------------------------------------
+
+  #link(kind, name) {
+    return el("button", { type: "button", class: "link", onclick: () => this.#acts.select(kind, name) }, name || "(none)");
+  }
+
+  #links(kind, names) {
+    return listed(names, (name) => el("li", {}, this.#link(kind, name)), "names");
+  }
+
+  #swatch(tenant) {
+    return el("i", { class: `swatch ${this.#palette.classes(tenant)}` });
+  }
+}
+
+function listed(items, line, classes = "") {
+  const rest = items.length - LISTED;
+  return el("ul", { class: classes }, items.slice(0, LISTED).map(line), rest > 0 && el("li", { class: "quiet" }, `and ${rest.toLocaleString("en")} more`));
+}

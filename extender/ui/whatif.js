@@ -1,0 +1,176 @@
+// What if: a form, the plan that the server makes of it, and what the plan would change, pod by pod. It changes nothing.
+
+import { ask } from "./answers.js";
+import { count, el, table } from "./dom.js";
+import { byName } from "./model.js";
+
+const LISTED = 50;
+const DRAINED_MAX = 20;
+
+export class WhatIf {
+  #root;
+  #model;
+  #acts;
+  #drain = [];
+  #form = null;
+  #result = el("div", { "aria-live": "polite" });
+  #asked = 0;
+
+  /** `acts`: {select(kind, name), show(pod name -> vreplicas more or fewer), close(), pool()}. */
+  constructor(root, model, acts) {
+    this.#root = root;
+    this.#model = model;
+    this.#acts = acts;
+  }
+
+  get open() {
+    return this.#form !== null;
+  }
+
+  /** Show the form, with something to drain if any is named: `pod/x`, `node/y` or `zone/z`. */
+  start(target) {
+    if (target && !this.#drain.includes(target) && this.#drain.length < DRAINED_MAX) this.#drain.push(target);
+    if (!this.open) this.#draw();
+    this.#drawDrained();
+    this.#root.querySelector("h2").focus({ preventScroll: true });
+  }
+
+  /** Leave: nothing of it stays. */
+  stop() {
+    this.#asked += 1;
+    this.#drain = [];
+    this.#form = null;
+    this.#result.replaceChildren();
+    this.#root.replaceChildren();
+    this.#acts.show(new Map());
+  }
+
+  #draw() {
+    const profiles = this.#model.replica.profiles ?? [];
+    const input = (name, label, attributes) => el("label", { class: "line" }, el("span", {}, label), el("input", { name, ...attributes }));
+    const number = { type: "number", min: "1", inputmode: "numeric", max: "100000" };
+    const targets = ["zone", "node", "pod"].flatMap((kind) => this.#targets(kind).map((name) => el("option", { value: `${kind}/${name}` })));
+    this.#form = el(
+      "form",
+      { onsubmit: (event) => this.#submit(event) },
+      el("div", { class: "line" }, el("label", { for: "drain" }, "Drain"), el("span", { class: "pair" }, el("input", { id: "drain", name: "target", list: "targets", placeholder: "pod/\u2026, node/\u2026 or zone/\u2026", autocomplete: "off" }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
+      el("datalist", { id: "targets" }, targets),
+      el("ul", { class: "chips", id: "drained", "aria-label": "To be drained" }),
+      input("slotsPerPod", "Slots per pod", { ...number, placeholder: String(this.#pool().slotsPerPod ?? "") }),
+      el("label", { class: "line" }, el("span", {}, "Profile"), el("select", { name: "profile" }, el("option", { value: "" }, `as it is (${this.#pool().profile ?? ""})`), profiles.map((name) => el("option", { value: name }, name)))),
+      input("vpods", "More vpods", { ...number, max: "1000", placeholder: "0" }),
+      input("vreplicas", "vreplicas of each", { ...number, value: "1" }),
+      el("label", { class: "line check" }, el("input", { type: "checkbox", name: "autoscale", checked: true }), el("span", {}, "The pool may grow and shrink")),
+      el("p", { class: "pair" }, el("button", { type: "submit", class: "main" }, "Show the plan"), el("button", { type: "button", onclick: () => this.#acts.close() }, "Leave what-if")),
+    );
+    this.#root.replaceChildren(el("h2", { tabindex: "-1" }, "What if\u2026"), el("p", { class: "quiet" }, "A plan is made and shown. Nothing is changed by it."), this.#form, this.#result);
+  }
+
+  #pool() {
+    return this.#model.pools.get(this.#acts.pool()) ?? {};
+  }
+
+  #targets(kind) {
+    if (kind === "zone") return [...new Set([...this.#model.nodes.values()].map(({ zone }) => zone))].filter(Boolean).sort(byName);
+    return [...(kind === "node" ? this.#model.nodes : this.#model.pods).keys()].sort(byName);
+  }
+
+  #add() {
+    const field = this.#form.elements.target;
+    const value = field.value.trim();
+    const [kind, name] = [value.slice(0, value.indexOf("/")), value.slice(value.indexOf("/") + 1)];
+    const known = ["pod", "node", "zone"].includes(kind) && this.#targets(kind).includes(name);
+    field.setCustomValidity(known || !value ? "" : "Name a pod, node or zone of this pool: pod/NAME, node/NAME or zone/NAME.");
+    if (!field.reportValidity() || !value) return false;
+    if (!this.#drain.includes(value) && this.#drain.length < DRAINED_MAX) this.#drain.push(value);
+    field.value = "";
+    this.#drawDrained();
+    return true;
+  }
+
+  #drawDrained() {
+    const chip = (target) =>
+      el("li", {}, target, el("button", { type: "button", "aria-label": `Do not drain ${target}`, onclick: () => this.#remove(target) }, "\u00d7"));
+    this.#form.querySelector("#drained").replaceChildren(...this.#drain.map(chip));
+  }
+
+  #remove(target) {
+    this.#drain = this.#drain.filter((it) => it !== target);
+    this.#drawDrained();
+    this.#form.elements.target.focus();
+  }
+
+  /** The body of POST /v1/plan. */
+  #question() {
+    const fields = this.#form.elements;
+    const question = { pool: this.#acts.pool(), autoscale: fields.autoscale.checked };
+    if (this.#drain.length > 0) question.drain = this.#drain;
+    if (fields.slotsPerPod.value) question.set = { slotsPerPod: Number(fields.slotsPerPod.value) };
+    if (fields.profile.value) question.profile = fields.profile.value;
+    const vreplicas = Number(fields.vreplicas.value || 1);
+    const more = Number(fields.vpods.value || 0);
+    if (more > 0) {
+      const namespace = this.#model.vpods.keys().next().value?.split("/")[0] ?? "default";
+      question.addVPods = Array.from({ length: more }, (_, index) => ({ namespace, name: `what-if-${index}`, vreplicas, slotsPerVReplica: 1 }));
+    }
+    return question;
+  }
+
+  async #submit(event) {
+    event.preventDefault();
+    if (this.#form.elements.target.value && !this.#add()) return;
+    const asked = (this.#asked += 1);
+    this.#result.replaceChildren(el("p", { class: "quiet" }, "planning\u2026"));
+    const { value, problem } = await ask("v1/plan", this.#question());
+    if (asked !== this.#asked) return;
+    this.#acts.show(value ? deltas(value.vpods ?? []) : new Map());
+    this.#result.replaceChildren(...(problem ? [el("p", { class: "bad" }, problem)] : this.#plan(value)));
+  }
+
+  #plan({ summary = {}, vpods = [] }) {
+    const { moved = 0, unplacedBefore = 0, unplacedAfter = 0, podsBefore = 0, podsAfter = 0, overcommittedAfter = 0 } = summary;
+    const rows = [
+      ["vreplicas that move", "", moved],
+      ["vreplicas that wait", unplacedBefore, unplacedAfter],
+      ["pods", podsBefore, podsAfter],
+      ["overcommitted pods", "", overcommittedAfter],
+    ];
+    const verdict = unplacedAfter > unplacedBefore ? el("p", { class: "bad" }, `${count(unplacedAfter - unplacedBefore, "vreplica")} more would have to wait.`) : el("p", { class: "good" }, "Everything that is placed now would have a place.");
+    const line = ({ name, before = {}, after = {}, unplaced = 0, reasons = [] }) =>
+      el(
+        "li",
+        {},
+        el("button", { type: "button", class: "link", onclick: () => this.#acts.select("vpod", name) }, name),
+        el("span", { class: "block" }, changes(before, after).map(([pod, delta]) => `${pod} ${delta > 0 ? "+" : "\u2212"}${Math.abs(delta)}`).join(", ")),
+        unplaced ? el("span", { class: "bad block" }, `${unplaced} without a place ${reasons.join(", ")}`) : "",
+      );
+    const rest = vpods.length - LISTED;
+    const toCome = [...deltas(vpods)].filter(([pod, delta]) => delta > 0 && !this.#model.pods.has(pod));
+    const onThose = toCome.reduce((sum, [, delta]) => sum + delta, 0);
+    return [
+      el("h3", {}, "The plan"),
+      verdict,
+      table("What it comes to", ["What", "Now", "Then"], rows),
+      toCome.length > 0 && el("p", {}, `${count(toCome.length, "pod")} to come would take ${count(onThose, "vreplica")}.`),
+      vpods.length > 0 && el("h3", {}, `vpods that change (${vpods.length})`),
+      el("ul", {}, vpods.slice(0, LISTED).map(line), rest > 0 && el("li", { class: "quiet" }, `and ${rest} more`)),
+    ].filter(Boolean);
+  }
+}
+
+const at = (counts, pod) => (Object.hasOwn(counts, pod) ? counts[pod] : 0);
+
+/** [[pod, vreplicas more or fewer]], by name. */
+export function changes(before, after) {
+  return [...new Set([...Object.keys(before), ...Object.keys(after)])]
+    .map((pod) => [pod, at(after, pod) - at(before, pod)])
+    .filter(([, delta]) => delta !== 0)
+    .sort(([a], [b]) => byName(a, b));
+}
+
+/** Pod -> vreplicas more or fewer over all vpods of a plan. */
+export function deltas(vpods) {
+  const sums = new Map();
+  for (const { before = {}, after = {} } of vpods) for (const [pod, delta] of changes(before, after)) sums.set(pod, (sums.get(pod) ?? 0) + delta);
+  return sums;
+}

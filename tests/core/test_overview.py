@@ -1,0 +1,125 @@
+"""What ``top`` shows of a state: each row in one situation, and never more than so many."""
+
+from typing import Any
+
+import pytest
+
+from extender.core import overview as module
+from extender.core.model import Condition
+from extender.core.overview import Overview
+from extender.core.state import State
+from tests.support.builders import POOL, Scene
+
+
+def overview(state: State) -> Any:
+    return module.overview(state)
+
+
+def waiting(since: str, message: str = "no free slots") -> tuple[Condition, ...]:
+    return (Condition("Scheduled", "False", "InsufficientSlots", message, since),)
+
+
+def test_a_pool_in_numbers():
+    scene = Scene(replicas=4, slots=10).pods(0, 1).pod(2, {"tenant/a": 4}, unschedulable=True)
+    scene.vpod("a", 9, {2: 4})
+    scene.pool.set_closed(0b10)
+    (row,) = overview(scene.state)["pools"]
+    assert row == {
+        "name": POOL,
+        "profile": "default",
+        "pods": 3,
+        "schedulablePods": 2,
+        "slots": 30,
+        "usedSlots": 4,
+        "freeSlots": 10,
+        "pendingVReplicas": 5,
+        "vpods": 1,
+        "closedPods": 1,
+        "drainingPods": 1,
+        "overcommittedPods": 0,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pod", "state"),
+    [
+        pytest.param({}, "", id="nothing special"),
+        pytest.param({"ledger": {"tenant/a": 21}}, "overcommitted", id="over its slots"),
+        pytest.param({"unschedulable": True}, "draining", id="drained"),
+        pytest.param({"node": ""}, "not bound", id="on no node"),
+        pytest.param({"node": "node-9"}, "node unknown", id="on a node that we do not know"),
+        pytest.param({"deleting": True}, "being deleted", id="deleted"),
+    ],
+)
+def test_what_is_special_about_a_pod(pod: dict[str, object], state: str):
+    scene = Scene(slots=20).pod(0, **pod)  # type: ignore[arg-type]
+    (row,) = overview(scene.state)["pods"]
+    assert (row["name"], row["state"]) == ("dispatcher-0", state)
+
+
+def test_given_up_closed_and_strange_pods_are_told():
+    scene = Scene(replicas=2).pods(0, 1, 5)
+    scene.pool.set_closed(0b1)
+    scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
+    states = {row["name"]: row["state"] for row in overview(scene.state)["pods"]}
+    assert states == {
+        "dispatcher-0": "closed",
+        "dispatcher-1": "given up",
+        "dispatcher-5": "not of its StatefulSet",
+    }
+
+
+def test_pods_come_by_urgency_and_then_by_how_full_they_are():
+    scene = Scene(replicas=5, slots=4).pod(0, {"tenant/a": 1}).pod(1, {"tenant/a": 5})
+    scene.pod(2, unschedulable=True).pod(3, {"tenant/a": 4}).pod(4)
+    names = [row["name"] for row in overview(scene.state)["pods"]]
+    assert names == [f"dispatcher-{ordinal}" for ordinal in (1, 2, 3, 0, 4)]
+
+
+def test_vpods_wait_in_the_order_of_time_and_say_why():
+    scene = Scene(replicas=1).pod(0)
+    scene.vpod("new", 30).vpod("late", 30, conditions=waiting("2026-01-01T00:00:09Z"))
+    scene.vpod("early", 30, conditions=waiting("2026-01-01T00:00:03Z", "x" * 1000))
+    rows = overview(scene.state)["waiting"]
+    assert [row["vpod"] for row in rows] == ["tenant/early", "tenant/late", "tenant/new"]
+    assert rows[0] == {
+        "vpod": "tenant/early",
+        "pool": POOL,
+        "vreplicas": 30,
+        "pending": 30,
+        "since": "2026-01-01T00:00:03Z",
+        "reason": "InsufficientSlots",
+        "message": "x" * 300,
+    }
+    assert (rows[2]["since"], rows[2]["reason"]) == ("", "")
+
+
+def test_of_many_so_many_are_listed_and_all_are_counted(monkeypatch: pytest.MonkeyPatch):
+    for name in ("PODS_LISTED_MAX", "WAITING_LISTED_MAX", "STEP_OBJECTS"):
+        monkeypatch.setattr(module, name, 2)
+    scene = Scene(replicas=9, slots=4).pods(*range(5))
+    scene.pod(7, {"tenant/a": 3})
+    for name in "bcdef":
+        scene.vpod(name, 50)
+    found = overview(scene.state)
+    assert [row["name"] for row in found["pods"]] == ["dispatcher-7", "dispatcher-0"]
+    assert (found["podsNotListed"], found["waitingNotListed"]) == (4, 3)
+    (row,) = found["pools"]
+    assert (row["pods"], row["pendingVReplicas"]) == (6, 250)
+
+
+def test_it_is_made_in_steps_between_which_others_may_run(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "STEP_OBJECTS", 10)
+    scene = Scene(replicas=100).pods(*range(100))
+    steps = Overview(scene.state).steps()
+    next(steps)
+    scene.no_pod(99)
+    assert sum(1 for _ in steps) >= 9
+
+
+def test_a_pool_that_only_vpods_speak_of_is_none():
+    scene = Scene()
+    scene.state.vpod_changed(
+        None, next(iter(Scene().vpod("a", 1, pool="ns/none").state.pools["ns/none"].vpods.values()))
+    )
+    assert [row["name"] for row in overview(scene.state)["pools"]] == [POOL]

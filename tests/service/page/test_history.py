@@ -1,0 +1,82 @@
+"""The last hour of each pool, in samples: bounded, cheap, and whole."""
+
+import asyncio
+
+import pytest
+
+from extender.service import pool_status
+from extender.service.page import history
+from extender.service.page.history import PERIOD_S, SAMPLES_MAX, History
+from tests.support.builders import POOL, Scene
+
+
+class Hour:
+    """A history over a scene, ten seconds a sample."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.now = 1_000.0
+        self.history = History(scene.state, lambda: self.now)
+
+    async def samples(self, count: int = 1) -> dict[str, list[int]]:
+        for _ in range(count):
+            await self.history.sample()
+            self.now += PERIOD_S
+        return self.history.of(POOL)
+
+
+async def test_a_sample_is_what_the_pool_has_at_that_time():
+    scene = Scene().pods(0, 1)
+    hour = Hour(scene)
+    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2]}
+    scene.vpod("a", 9, {0: 4})
+    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2], "1010": [40, 4, 36, 5, 2]}
+
+
+async def test_the_last_hour_is_kept_and_no_more():
+    scene = Scene().pods(0)
+    samples = await Hour(scene).samples(SAMPLES_MAX + 40)
+    assert (len(samples), min(map(int, samples)), max(map(int, samples))) == (360, 1_400, 1_000 + 399 * 10)
+
+
+async def test_a_pool_that_comes_later_begins_later_and_one_that_goes_is_forgotten():
+    scene = Scene()
+    hour = Hour(scene)
+    pool = scene.pool.pool
+    scene.state.adapter_pool_changed(pool, None)
+    await hour.samples(3)
+    assert hour.history.of(POOL) == {}
+    scene.state.adapter_pool_changed(None, pool)
+    assert list(await hour.samples(2)) == ["1030", "1040"]
+    scene.state.adapter_pool_changed(pool, None)
+    assert await hour.samples() == {}
+
+
+async def test_a_pool_in_which_nothing_happens_is_not_counted_again(monkeypatch: pytest.MonkeyPatch):
+    counted: list[str] = []
+    numbers = pool_status.pool_numbers
+
+    def noted(pool):
+        counted.append(pool.key)
+        return numbers(pool)
+
+    monkeypatch.setattr(history, "pool_numbers", noted)
+    await Hour(Scene().pods(0)).samples(30)
+    assert counted == [POOL]
+
+
+async def test_of_too_many_pools_the_first_by_name_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(history, "POOLS_MAX", 0)
+    assert await Hour(Scene().pods(0)).samples() == {}
+
+
+@pytest.mark.looptime
+async def test_it_begins_when_the_state_is_known():
+    scene = Scene().pods(0)
+    hour, known = Hour(scene), asyncio.Event()
+    task = asyncio.create_task(hour.history.run(known.wait))
+    await asyncio.sleep(60)
+    assert hour.history.of(POOL) == {}
+    known.set()
+    await asyncio.sleep(25)
+    assert len(hour.history.times) == 3
+    task.cancel()
