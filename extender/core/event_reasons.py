@@ -1,0 +1,156 @@
+"""``EventReason``: the closed set of reasons of our events, and what each is about. ``docs/events.md`` is made of it.
+
+A reason says what happened to which kind of object; whether that is a warning, and the action, follow from it. So tools may
+rely on the words, and no text of a tenant or server can become one (the note is where texts go).
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+POD, POOL, VPOD = "Pod", "AdapterPool", "VPod"
+
+
+class EventType(StrEnum):
+    """``type`` of an event."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+class EventReason(StrEnum):
+    """``reason`` of an event. kube-scheduler's own words where it has them."""
+
+    SCHEDULED = "Scheduled"
+    FAILED_SCHEDULING = "FailedScheduling"
+    MOVED = "Moved"
+    WOULD_MOVE = "WouldMove"
+    FAILED_BINDING = "FailedBinding"
+    WRITE_REFUSED = "WriteRefused"
+    SCALED_UP = "ScaledUp"
+    SCALED_DOWN = "ScaledDown"
+    SCALING_LIMITED = "ScalingLimited"
+    REPLICAS_CHANGED = "ReplicasChanged"
+    PODS_ABANDONED = "PodsAbandoned"
+    FOREIGN_WRITE = "ForeignWrite"
+    LEDGER_DIFFERS = "LedgerDiffers"
+    LEDGER_UNREADABLE = "LedgerUnreadable"
+    SLOTS_MISMATCH = "SlotsMismatch"
+    WEBHOOK_BYPASSED = "WebhookBypassed"
+
+
+@dataclass(frozen=True, slots=True)
+class EventKind:
+    """What an event with some reason says. ``regarding``: kinds of the objects that it is about."""
+
+    type: EventType
+    action: str
+    regarding: tuple[str, ...]
+    meaning: str
+    remedy: str = ""
+    """What a person does about it; "" for nothing."""
+
+
+_TELL, _WARN = EventType.NORMAL, EventType.WARNING
+
+EVENTS: Final = MappingProxyType(
+    {
+        EventReason.SCHEDULED: EventKind(
+            _TELL, "Binding", (VPOD,), "vreplicas have got their place; the note says how many are where"
+        ),
+        EventReason.FAILED_SCHEDULING: EventKind(
+            _WARN,
+            "Scheduling",
+            (VPOD,),
+            "not all vreplicas have a place; the note says why, as the condition `Scheduled` does",
+            "nothing while the pool grows; else see `kubectl describe` of the pool: `ScalingLimited`, `Ready`",
+        ),
+        EventReason.MOVED: EventKind(
+            _TELL,
+            "Moving",
+            (VPOD,),
+            "vreplicas have moved; the note says how many, from where to where, and why",
+        ),
+        EventReason.WOULD_MOVE: EventKind(
+            _TELL, "Moving", (VPOD,), "what would be moved, with `rebalance.dryRun: true`"
+        ),
+        EventReason.FAILED_BINDING: EventKind(
+            _WARN,
+            "Binding",
+            (POD,),
+            "an adapter pod was not bound to the node that kube-scheduler has chosen; it tries again",
+            "look at the note when it goes on: `LedgerTooLarge`, `SlotsMismatch` and `OtherScheduler` do not pass by themselves",
+        ),
+        EventReason.WRITE_REFUSED: EventKind(
+            _WARN,
+            "Writing",
+            (POD, VPOD),
+            "the API server forbids a write (403); what was decided waits",
+            "compare the roles of the service's ServiceAccount with `manifests/base`, and look for admission policies and "
+            "webhooks of others",
+        ),
+        EventReason.SCALED_UP: EventKind(
+            _TELL, "Scaling", (POOL,), "the StatefulSet was asked for more pods"
+        ),
+        EventReason.SCALED_DOWN: EventKind(
+            _TELL, "Scaling", (POOL,), "pods that held nothing were given back"
+        ),
+        EventReason.SCALING_LIMITED: EventKind(
+            _WARN,
+            "Scaling",
+            (POOL,),
+            "more pods are needed than `maxPods` allows",
+            "raise `maxPods` or `slotsPerPod`, or have tenants ask for less",
+        ),
+        EventReason.REPLICAS_CHANGED: EventKind(
+            _TELL,
+            "Scaling",
+            (POOL,),
+            "somebody else has changed the StatefulSet's replicas; they are left until our own need changes",
+            "let one of both scale it: KEDA, an HPA, a person, or the pool",
+        ),
+        EventReason.PODS_ABANDONED: EventKind(
+            _WARN,
+            "Rescheduling",
+            (POOL,),
+            "pods were not Ready for `rescheduleAfterSeconds`; what they hold is placed elsewhere",
+            "look at the pods and their nodes",
+        ),
+        EventReason.FOREIGN_WRITE: EventKind(
+            _WARN,
+            "Repairing",
+            (POD,),
+            "somebody else has written a ledger annotation; it is put right",
+            "find the writer in the audit log; install the ValidatingAdmissionPolicy `vreplica-ledger`",
+        ),
+        EventReason.LEDGER_DIFFERS: EventKind(
+            _WARN,
+            "Repairing",
+            (POD,),
+            "as a new leader began, a ledger was not as the vpods say; it is put right",
+            "as for ForeignWrite, where it happens again",
+        ),
+        EventReason.LEDGER_UNREADABLE: EventKind(
+            _WARN,
+            "Repairing",
+            (POD,),
+            "a ledger could not be read and was written again",
+            "as for ForeignWrite",
+        ),
+        EventReason.SLOTS_MISMATCH: EventKind(
+            _WARN,
+            "Repairing",
+            (POD,),
+            "the annotation `vreplica.dev/slots` was not what the pod requests, and was written again",
+            "as for ForeignWrite",
+        ),
+        EventReason.WEBHOOK_BYPASSED: EventKind(
+            _WARN,
+            "Repairing",
+            (POD,),
+            "an adapter pod was bound by another scheduler without passing through the webhook; it is put right",
+            "see why the webhook did not answer: its pods, its certificate, its registration",
+        ),
+    }
+)

@@ -1,0 +1,200 @@
+"""What the dashboards show: overview and pools here, the service's inside in ``inside``."""
+
+from tests.monitoring.grafana import Dashboard, Panel, Query, Row
+from tests.monitoring.inside import RELIABILITY, VERBS
+from tests.monitoring.queries import POOL, RATE, S, quantiles, rate
+
+OVERVIEW = Dashboard(
+    uid="vreplica-overview",
+    title="vreplica-scheduler / Overview",
+    description="Is everything placed, how fast, and by whom.",
+    rows=(
+        Row(
+            "Now",
+            (
+                Panel(
+                    title="vreplicas without a place",
+                    kind="stat",
+                    width=4,
+                    height=5,
+                    queries=(Query(f"sum(max by (pool) ({S}_pool_pending_vreplicas))"),),
+                    description="0 when all that tenants ask for is placed.",
+                    thresholds=((1, "orange"),),
+                ),
+                Panel(
+                    title="longest wait",
+                    kind="stat",
+                    unit="s",
+                    width=4,
+                    height=5,
+                    queries=(Query(f"max({S}_pending_vpods_oldest_seconds)"),),
+                    description="How long the vpod waits that has waited the longest, since its leader leads.",
+                    thresholds=((60, "orange"), (600, "red")),
+                ),
+                Panel(
+                    title="overcommitted pods",
+                    kind="stat",
+                    width=4,
+                    height=5,
+                    queries=(Query(f"max({S}_overcommitted_pods)"),),
+                    description="Pods whose ledger is over their slots: only after slotsPerPod was lowered, or a forged ledger.",
+                    thresholds=((1, "red"),),
+                ),
+                Panel(
+                    title="replicas",
+                    kind="stat",
+                    width=4,
+                    height=5,
+                    queries=(Query(f"count({S}_build_info)"),),
+                    description="Replicas of the service that are scraped.",
+                ),
+                Panel(
+                    title="Leases that are led",
+                    kind="stat",
+                    width=4,
+                    height=5,
+                    queries=(Query(f"sum({S}_leader_election_master_status)"),),
+                    description="One, or leaderElection.buckets.",
+                ),
+                Panel(
+                    title="free slots",
+                    kind="stat",
+                    width=4,
+                    height=5,
+                    queries=(Query(f'sum(max by (pool) ({S}_pool_slots{{state="free"}}))'),),
+                    description="On pods that take new vreplicas, over all pools.",
+                ),
+            ),
+        ),
+        Row(
+            "Placing",
+            (
+                Panel(
+                    title="attempts a second",
+                    unit="ops",
+                    queries=(rate(f"{S}_schedule_attempts_total", "result"),),
+                    description="Decisions about vpods with their writes, by result.",
+                ),
+                Panel(
+                    title="time until a vpod is placed",
+                    unit="s",
+                    queries=quantiles(f"{S}_vpod_scheduling_sli_duration_seconds"),
+                    description="From when it wanted what it had not, over all attempts; it includes waiting for pods.",
+                ),
+                Panel(
+                    title="vpods that wait",
+                    stacked=True,
+                    queries=(Query(f"sum by (queue) ({S}_pending_vpods)", "{{queue}}"),),
+                    description="By part of the queue; unschedulable: for room, or for a change.",
+                ),
+                Panel(
+                    title="why they wait",
+                    stacked=True,
+                    queries=(Query(f"sum by (reason) ({S}_unschedulable_vpods)", "{{reason}}"),),
+                    description="The reasons of their Scheduled condition.",
+                ),
+                Panel(
+                    title="vreplicas moved a minute",
+                    queries=(Query(f"60 * sum by (reason) (rate({S}_moves_total[{RATE}]))", "{{reason}}"),),
+                    description="Nothing moves without one of these reasons.",
+                ),
+                Panel(
+                    title="refusals a second",
+                    unit="ops",
+                    queries=(rate(f"{S}_refusals_total", "reason"),),
+                    description="Nodes, binds and writes refused.",
+                ),
+            ),
+        ),
+    ),
+)
+
+POOLS = Dashboard(
+    uid="vreplica-pools",
+    title="vreplica-scheduler / Pools",
+    description="Pods, slots and vreplicas of each pool.",
+    variables={"pool": (f"{S}_pool_replicas", "pool")},
+    rows=(
+        Row(
+            "Slots",
+            (
+                Panel(
+                    title="used of all slots",
+                    unit="percentunit",
+                    width=12,
+                    queries=(
+                        Query(
+                            f'max by (pool) ({S}_pool_slots{{state="used", {POOL}}})'
+                            f' / max by (pool) ({S}_pool_slots{{state="total", {POOL}}})',
+                            "{{pool}}",
+                        ),
+                    ),
+                    description="Taken by placed vreplicas. Over 1: pods are being replaced, or are overcommitted.",
+                    thresholds=((1, "red"),),
+                ),
+                Panel(
+                    title="free slots",
+                    width=12,
+                    queries=(Query(f'max by (pool) ({S}_pool_slots{{state="free", {POOL}}})', "{{pool}}"),),
+                    description="On pods that take new vreplicas.",
+                ),
+                Panel(
+                    title="vreplicas without a place",
+                    width=12,
+                    queries=(Query(f"max by (pool) ({S}_pool_pending_vreplicas{{{POOL}}})", "{{pool}}"),),
+                    description="Waiting for room, for a pod, or for a person: see the vpods' conditions.",
+                    thresholds=((1, "orange"),),
+                ),
+                Panel(
+                    title="vpods",
+                    width=12,
+                    queries=(Query(f"max by (pool) ({S}_pool_vpods{{{POOL}}})", "{{pool}}"),),
+                    description="That refer to the pool.",
+                ),
+            ),
+        ),
+        Row(
+            "Pods",
+            (
+                Panel(
+                    title="pods by what they are good for",
+                    width=12,
+                    stacked=True,
+                    queries=(
+                        Query(
+                            f"sum by (state) (max by (pool, state) ({S}_pool_pods{{{POOL}}}))", "{{state}}"
+                        ),
+                    ),
+                    description="expected: asked for and not created yet; unschedulable: drained, not Ready, cordoned.",
+                ),
+                Panel(
+                    title="pods that the StatefulSet is asked for",
+                    width=12,
+                    queries=(Query(f"max by (pool) ({S}_pool_replicas{{{POOL}}})", "{{pool}}"),),
+                    description="By the autoscaler, or by somebody else.",
+                ),
+                Panel(
+                    title="scalings an hour",
+                    width=12,
+                    queries=(
+                        Query(
+                            f"3600 * sum by (direction) (rate({S}_scalings_total[{RATE}]))", "{{direction}}"
+                        ),
+                    ),
+                    description="Over all pools. Up and down in turn: the load swings faster than scaleDownPeriodSeconds.",
+                ),
+                Panel(
+                    title="moves planned and made a minute",
+                    width=12,
+                    queries=(
+                        Query(f"60 * sum(rate({S}_moves_planned_total[{RATE}]))", "planned"),
+                        Query(f"60 * sum(rate({S}_moves_total[{RATE}]))", "made"),
+                    ),
+                    description="Over all pools, in vreplicas. Planned alone: rebalance.dryRun.",
+                ),
+            ),
+        ),
+    ),
+)
+
+DASHBOARDS = {"overview": OVERVIEW, "pools": POOLS, "verbs": VERBS, "reliability": RELIABILITY}
