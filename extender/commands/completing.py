@@ -1,0 +1,143 @@
+"""What may stand where the cursor is: the words that complete a command line, from the parsers themselves. Pure.
+
+So they are never behind the options. A shell's script (``completion``) and kubectl ask for them by the hidden command
+``__complete WORD...``, whose last word is the one being typed, perhaps empty. The answer is a line each, with a tab and a
+word of help behind it, and at last ``:0`` where file names are wanted, ``:4`` where they are not: the protocol of
+Cobra, which kubectl speaks with its plug-ins.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+FILES: Final = ":0"
+NO_FILES: Final = ":4"
+HELP_CHARS_MAX: Final = 100
+
+Words = Callable[[], Sequence[str]]
+
+
+class Candidates(NamedTuple):
+    """``words``: each with its help, "" for none; ``files``: whether file names may stand there, too."""
+
+    words: list[tuple[str, str]]
+    files: bool = False
+
+    def lines(self) -> list[str]:
+        """As they are printed."""
+        said = [f"{word}\t{told}" if told else word for word, told in self.words]
+        return [*said, FILES if self.files else NO_FILES]
+
+
+def complete(
+    parser: argparse.ArgumentParser, words: Sequence[str], known: Mapping[str, Words] | None = None
+) -> Candidates:
+    """Candidates for the last of ``words``. ``known``: words for options' values, by the options' name in the result."""
+    *before, last = _joined(words) or [""]
+    line = _Line(parser, known or {})
+    for word in before:
+        line.read(word)
+    return line.candidates(last)
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """Bash breaks ``--option=value`` into three words."""
+    joined: list[str] = []
+    for word in words:
+        if word == "=" and joined and joined[-1].startswith("--"):
+            joined[-1] += "="
+        elif joined and joined[-1].startswith("--") and joined[-1].endswith("="):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined
+
+
+class _Line:
+    """How far the words before the cursor have come."""
+
+    def __init__(self, parser: argparse.ArgumentParser, known: Mapping[str, Words]) -> None:
+        self._parser = parser
+        self._known = known
+        self._value_of: argparse.Action | None = None
+        """The option whose value comes next."""
+        self._given: set[str] = set()
+        self._positionals = 0
+
+    def read(self, word: str) -> None:
+        """Take up a whole word."""
+        if self._value_of is not None:
+            self._value_of = None
+        elif word.startswith("-") and word != "-":
+            name, equals, _ = word.partition("=")
+            action = self._option(name)
+            if action is not None:
+                self._given.add(action.dest)
+                self._value_of = action if action.nargs != 0 and not equals else None
+        elif (commands := self._commands()) is not None and word in (commands.choices or {}):
+            self._parser = commands.choices[word]
+            self._positionals, self._given = 0, set()
+        else:
+            self._positionals += 1
+
+    def candidates(self, last: str) -> Candidates:
+        """What may stand in place of ``last``."""
+        if self._value_of is not None:
+            return self._values(self._value_of, last, "")
+        if last.startswith("--") and "=" in last:
+            name, _, begun = last.partition("=")
+            action = self._option(name)
+            return self._values(action, begun, f"{name}=") if action is not None else Candidates([])
+        if last.startswith("-"):
+            return Candidates(self._options(last))
+        if (commands := self._commands()) is not None:
+            found = [(choice.dest, _told(choice)) for choice in commands._choices_actions]  # noqa: SLF001 - argparse tells the help of commands nowhere else
+            return Candidates([word for word in found if word[0].startswith(last)])
+        positional = self._positional()
+        return self._values(positional, last, "") if positional is not None else Candidates([])
+
+    def _values(self, action: argparse.Action, begun: str, before: str) -> Candidates:
+        words = [str(choice) for choice in action.choices or ()]
+        if action.dest in self._known:
+            words += self._known[action.dest]()
+        found = [(before + word, "") for word in words if word.startswith(begun)]
+        return Candidates(found, files=not words and str(action.metavar) == "FILE")
+
+    def _options(self, begun: str) -> list[tuple[str, str]]:
+        """Options in their long form, less those that were given and count once."""
+        found = []
+        for action in self._actions():
+            repeats = isinstance(action, argparse._AppendAction)  # noqa: SLF001 - there is no public name
+            if not action.option_strings or action.help == argparse.SUPPRESS:
+                continue
+            if action.dest in self._given and not repeats:
+                continue
+            long = [name for name in action.option_strings if name.startswith("--")] or action.option_strings
+            found += [(name, _told(action)) for name in long if name.startswith(begun)]
+        return sorted(found)
+
+    def _option(self, name: str) -> argparse.Action | None:
+        return next((action for action in self._actions() if name in action.option_strings), None)
+
+    def _positional(self) -> argparse.Action | None:
+        """The positional argument that comes next; the last one may come again."""
+        positionals = [action for action in self._actions() if not action.option_strings]
+        if self._positionals < len(positionals):
+            return positionals[self._positionals]
+        last = positionals[-1] if positionals else None
+        return last if last is not None and last.nargs in {"+", "*"} else None
+
+    def _commands(self) -> "argparse._SubParsersAction[argparse.ArgumentParser] | None":
+        return next(
+            (one for one in self._actions() if isinstance(one, argparse._SubParsersAction)),  # noqa: SLF001 - as above
+            None,
+        )
+
+    def _actions(self) -> list[argparse.Action]:
+        return self._parser._actions  # noqa: SLF001 - argparse has no other way to ask what it knows
+
+
+def _told(action: argparse.Action) -> str:
+    """Its help in one line, without what argparse would fill in."""
+    told = " ".join((action.help or "").replace("%(default)s", str(action.default)).split())
+    return told[:HELP_CHARS_MAX]

@@ -1,0 +1,18 @@
+"""How a command ends: what its exit status says, the same in all of them. A command's own ones stand in its help."""
+
+from collections.abc import Mapping
+from typing import Final
+
+OK: Final = 0
+ERROR: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+BROKEN_PIPE: Final = 141
+
+MEANINGS: Final[Mapping[int, str]] = {
+    OK: "It did what it was asked. SIGTERM and Ctrl-C end `serve`, `run`, `cluster`, `top` and `record` so, too.",
+    ERROR: "It could not; one line on standard error says why.",
+    USAGE: "The command line is wrong.",
+    INTERRUPTED: "Ctrl-C, in all other commands.",
+    BROKEN_PIPE: "Who read its output has stopped reading.",
+}

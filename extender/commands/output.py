@@ -1,0 +1,38 @@
+"""``-o``: the result of a command as a table, JSON or YAML, the same way in all of them, on standard output.
+
+JSON and YAML have the same data, under the same names; a table shows what a person asks first.
+"""
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Final, Literal, TypeAlias
+
+Format: TypeAlias = Literal["table", "json", "yaml"]
+FORMATS: Final[tuple[Format, ...]] = ("table", "json", "yaml")
+
+
+def add_output_option(parser: argparse.ArgumentParser) -> None:
+    """Add ``-o/--output``."""
+    parser.add_argument(
+        "-o", "--output", choices=FORMATS, default="table", help="how the result is written (default: table)"
+    )
+
+
+def print_result(result: object, output: Format, table: Callable[[], None]) -> None:
+    """Write plain data; ``table`` prints it for people."""
+    match output:
+        case "json":
+            print(json.dumps(result))
+        case "yaml":
+            import yaml  # noqa: PLC0415
+
+            dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+            print(yaml.dump(result, Dumper=dumper, sort_keys=False, allow_unicode=True), end="")
+        case "table":
+            table()
+
+
+def plain(text: object) -> str:
+    """Text of anybody's for a terminal: nothing of it moves the cursor or begins a line."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))

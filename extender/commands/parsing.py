@@ -1,0 +1,102 @@
+"""What the commands share: the type of their place on the command line, options that several have, and running one."""
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from extender.core.errors import InvalidObject
+from extender.core.names import CONFIG_KIND
+
+if TYPE_CHECKING:
+    from extender.asking.where import Where
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
+
+STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+def port(value: str) -> int:
+    """An option's port."""
+    if not value.isdigit() or int(value) > 65535:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a port: 0 to 65535")
+    return int(value)
+
+
+def text_of(name: str) -> str:
+    """A file's text. Raises InvalidObject."""
+    try:
+        return Path(name).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidObject(name, "", f"cannot be read: {error}") from error
+
+
+def add_where(parser: argparse.ArgumentParser) -> None:
+    """The options of a command that asks: about files, a running service, or (neither) the live cluster."""
+    parser.add_argument(
+        "-f", "--filename", metavar="FILE", action="append", default=[],
+        help="objects from files, - for standard input; without -f and --server the live cluster is read",
+    )  # fmt: skip
+    parser.add_argument("--server", metavar="URL", default="", help="ask a running replica of the service")
+    parser.add_argument(
+        "--kubeconfig", metavar="FILE", default="", help="of the live cluster, as kubectl has it"
+    )
+    parser.add_argument("--context", metavar="NAME", default="", help="of the kubeconfig")
+    parser.add_argument("-o", "--output", choices=["table", "json", "yaml"], default="table")
+    parser.add_argument("--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own")
+    for what in ("client-certificate", "client-key", "certificate-authority"):
+        parser.add_argument(f"--{what}", metavar="FILE", default="", help="towards --server over TLS")
+
+
+def where_from(options: argparse.Namespace) -> "Where":
+    """What ``add_where``'s options say. Raises InvalidObject."""
+    from extender.asking.where import Where  # noqa: PLC0415
+    from extender.core.policy.profiles import BUILT_IN_PROFILES  # noqa: PLC0415
+    from extender.profiles import open_config  # noqa: PLC0415
+
+    chosen = [flag for flag, given in (("-f", options.filename), ("--server", options.server)) if given]
+    chosen += ["--kubeconfig"] * bool(options.kubeconfig) + ["--context"] * bool(options.context)
+    if len(chosen) > 1 and chosen != ["--kubeconfig", "--context"]:
+        raise InvalidObject("options", chosen[1], f"does not go together with {chosen[0]}")
+    return Where(
+        files=tuple(options.filename),
+        server=options.server,
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        namespace=getattr(options, "namespace", ""),
+        client_files=(options.client_certificate, options.client_key, options.certificate_authority),
+        profiles=open_config(options.config).profiles if options.config else BUILT_IN_PROFILES,
+    )
+
+
+def ask(question: Callable[[], Coroutine[None, None, int]]) -> int:
+    """Run a command that ends by itself: Ctrl-C is KeyboardInterrupt, as nothing has been answered."""
+    return asyncio.run(question())
+
+
+def asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> int:
+    """Run on uvloop; SIGTERM and SIGINT cancel, and a cancelled command has ended well.
+
+    The second one ends the process as if nobody listened: cancelling what is being cleaned up would leave it half done.
+    """
+    import uvloop  # noqa: PLC0415
+
+    async def supervised() -> int:
+        task = asyncio.ensure_future(main_coroutine())
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            for signum in STOPPING:
+                loop.remove_signal_handler(signum)
+            task.cancel()
+
+        for signum in STOPPING:
+            loop.add_signal_handler(signum, stop)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            return 0
+
+    return uvloop.run(supervised())

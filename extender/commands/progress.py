@@ -1,0 +1,81 @@
+"""How far long work has come, on standard error: never on standard output, which is the result's.
+
+On a terminal it is one line that is written over, and gone at the end; else a line every ``LINES_EVERY_S``, so that a log
+shows that it goes on and does not drown. Work that is done within ``FIRST_AFTER_S`` tells nothing.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Final, Self, TextIO
+
+FIRST_AFTER_S: Final = 1.0
+TERMINAL_EVERY_S: Final = 0.1
+LINES_EVERY_S: Final = 5.0
+_CLEAR: Final = "\r\x1b[K"
+
+
+class Progress:
+    """A context manager. ``clock``: seconds."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        unit: str = "",
+        total: int = 0,
+        to: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``what``: begins the line; ``unit``: what is counted; ``total``: of them, 0 for not known."""
+        self._what = what
+        self._unit = unit
+        self._total = total
+        self._to = to if to is not None else sys.stderr
+        self._clock = clock
+        self._terminal = self._to.isatty()
+        self._due = clock() + FIRST_AFTER_S
+        self._shown = False
+        self.done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """It is done: nothing more is told, and the terminal is as it was."""
+        if self._shown and self._terminal:
+            self._to.write(_CLEAR)
+            self._to.flush()
+        self._shown, self._due = False, float("inf")
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """So many are done by now."""
+        self.done = done
+        self._total = self._total if total is None else total
+        self.say("")
+
+    def add(self, count: int = 1) -> None:
+        """So many more are done."""
+        self(self.done + count)
+
+    def say(self, note: str) -> None:
+        """Tell ``note`` beside the count, if it is time to tell anything."""
+        now = self._clock()
+        if now < self._due:
+            return
+        self._due = now + (TERMINAL_EVERY_S if self._terminal else LINES_EVERY_S)
+        self._shown = True
+        line = " ".join(part for part in (self._what, self._count(), note) if part)
+        # The cursor goes back at once: what a log has to say meanwhile stands in its place, not behind it.
+        self._to.write(f"{_CLEAR}{line}\r" if self._terminal else f"{line}\n")
+        self._to.flush()
+
+    def _count(self) -> str:
+        if not self.done and not self._total:
+            return ""
+        of = f" of {self._total:,}" if self._total else ""
+        percent = f" ({100 * min(self.done, self._total) // self._total} %)" if self._total else ""
+        return f"{self.done:,}{of}{f' {self._unit}' if self._unit else ''}{percent}"

@@ -1,0 +1,118 @@
+"""The usual mistakes of a first hour, told in one line that names the fix.
+
+``told`` turns an error that ends a command into what is printed. What it does not know is printed as it is: every error
+of ours names its object, field and problem already.
+"""
+
+import errno
+import re
+from typing import Final, NamedTuple
+
+from extender.core.names import GROUP
+from extender.kube.api import ApiError, ConnectError, Forbidden, NotFound, OutcomeUnknown
+from extender.kube.one_line import one_line
+
+
+def told(error: BaseException) -> str:
+    """One line: what is wrong, and what to do about it."""
+    text = one_line(" ".join(str(error).split())) or type(error).__name__
+    fix = _fix(error, text)
+    return f"{text}. {fix}" if fix else text
+
+
+class Usual(NamedTuple):
+    """A usual mistake: errors of ``kind`` whose text matches ``text``, of errno or status ``number`` (0: any); its fix."""
+
+    mistake: str
+    kind: type[BaseException]
+    text: str
+    number: int
+    fix: str
+
+
+USUAL: Final = (
+    Usual(
+        "no cluster: there is no kubeconfig",
+        ConnectError,
+        "no kubeconfig given",
+        0,
+        "Set KUBECONFIG or give --kubeconfig FILE; without any cluster try `vreplica run`.",
+    ),
+    Usual(
+        "a kubeconfig that cannot be used",
+        ConnectError,
+        "",
+        0,
+        "Check the file with `kubectl --kubeconfig FILE cluster-info`.",
+    ),
+    Usual(
+        "an API server that is not trusted",
+        OutcomeUnknown,
+        r"certificate.verify|self.signed",
+        0,
+        "The API server's certificate is not trusted: check certificate-authority-data in the kubeconfig.",
+    ),
+    Usual(
+        "no cluster: nobody answers",
+        OutcomeUnknown,
+        r"connect|refused|name or service|nodename|resolve|unreachable|timed? ?out|none within",
+        0,
+        "The API server cannot be reached: is the cluster up, and is it the right context "
+        "(`kubectl config get-contexts`)?",
+    ),
+    Usual(
+        "no permission",
+        Forbidden,
+        "",
+        0,
+        "This user may not do that: try `kubectl auth can-i --list`; manifests/base has the roles that each part needs.",
+    ),
+    Usual(
+        "the CRDs are missing",
+        NotFound,
+        rf"{re.escape(GROUP)}|could not find the requested resource",
+        0,
+        "Our kinds are not installed: kubectl apply -k manifests/crds.",
+    ),
+    Usual(
+        "credentials that have expired",
+        ApiError,
+        "",
+        401,
+        "The credentials are not accepted: log in again, or check the user in the kubeconfig.",
+    ),
+    Usual(
+        "the port is taken",
+        OSError,
+        "",
+        errno.EADDRINUSE,
+        "Another program listens there: stop it, or choose another port (server.port, --port; 0 takes a free one).",
+    ),
+    Usual(
+        "a port, or a file, that needs rights",
+        OSError,
+        "",
+        errno.EACCES,
+        "Ports below 1024 and files of others need rights: choose another port, or look at the file's owner.",
+    ),
+    Usual(
+        "an address of another machine",
+        OSError,
+        "",
+        errno.EADDRNOTAVAIL,
+        "No interface of this machine has that address: check server.host.",
+    ),
+)
+"""The first that is so is told."""
+
+
+def _fix(error: BaseException, text: str) -> str:
+    number = getattr(error, "status", None) or getattr(error, "errno", None) or 0
+    for usual in USUAL:
+        if (
+            isinstance(error, usual.kind)
+            and (not usual.number or usual.number == number)
+            and re.search(usual.text, text, re.IGNORECASE)
+        ):
+            return usual.fix
+    return ""
