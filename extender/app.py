@@ -18,7 +18,6 @@ from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.succession import Succession
 from extender.garbage import spare_what_stays
 from extender.kube.api import Api
-from extender.kube.budget import Budget
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
 from extender.kube.fenced import fenced_by_pool
@@ -32,21 +31,29 @@ from extender.service.committer import Committer
 from extender.service.config import Config, Mode
 from extender.service.describe import StateQuery, describe_state
 from extender.service.evictor import Evictor
+from extender.service.first_lists import wait_synced
 from extender.service.foreign_writes import ForeignWrites
+from extender.service.gauges import Gauged, add_gauges
 from extender.service.informers import Informers
 from extender.service.leadership import Leadership
+from extender.service.memory import DecisionMemory
 from extender.service.narrator import Narrator
+from extender.service.page.routes import Page
 from extender.service.placer import Placer
 from extender.service.pod_binder import PodBinder
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.predecessors import Predecessors
+from extender.service.process_metrics import LoopLag, watch_client
+from extender.service.questions import Questions
 from extender.service.reactivator import Reactivator
 from extender.service.reconciler import Reconciler
+from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
 from extender.service.rescheduler import Rescheduler
 from extender.service.schedule import ScheduleVerb
 from extender.service.server import ExtenderServer, Health
 from extender.service.shadow import Shadow
 from extender.service.verbs import ExtenderVerbs
+from extender.service.watchers import Watchers, Whoami
 
 log: Final = logging.getLogger(__name__)
 
@@ -149,21 +156,23 @@ class Service:
         predecessors = Predecessors(
             self.caches, succession, list_vpods=self.informers.list_published, founded=leadership.founded
         )
+        self.pod_binder = PodBinder(
+            api,
+            self.caches,
+            self.binder,
+            knows_past=predecessors.known,
+            on_bound=self.committer.proofs.changed,
+            scheduler_names=config.scheduler_names,
+        )
         self.verbs = ExtenderVerbs(
             self.caches,
             self.binder,
-            PodBinder(
-                api,
-                self.caches,
-                self.binder,
-                knows_past=predecessors.known,
-                on_bound=self.committer.proofs.changed,
-                scheduler_names=config.scheduler_names,
-            ),
+            self.pod_binder,
             reactivator=self.reactivator,
             recorder=self.recorder,
             metrics=self.metrics,
         )
+        self.reloading: Reloading | None = None
         self.health = Health(self._not_ready)
         self.server = ExtenderServer(
             config.server,
@@ -173,11 +182,58 @@ class Service:
             describe_state=self.describe_state,
             schedule=self._schedule_verb().schedule,
         )
+        self._answer_questions(config, now)
         self._add_gauges()
 
     def leading(self) -> bool:
         """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
         return self.leadership.leading()
+
+    def _answer_questions(self, config: Config, now: Callable[[], float]) -> None:
+        """What only reads, for people: explanations, the log of decisions, the page."""
+        self.placer.memory = DecisionMemory(self.identity, now)
+        questions = Questions(
+            self.caches,
+            memory=self.placer.memory,
+            refusal=self.health.refusal,
+            who=lambda pool: {"answeredBy": self.identity, "leader": self.leadership.leader(pool)},
+        )
+        self.server.questions.append(questions.add_routes)
+        self.watchers = Watchers(
+            self.caches,
+            self.placer,
+            self.server,
+            whoami=Whoami(
+                self.identity, lambda: self.leadership.leader(""), self.leading, self.shadow is not None
+            ),
+            now=now,
+            refusal=self.health.refusal,
+        )
+        problems = self.health.problems
+        self.page = Page(
+            self.caches.state, self.leadership, config, problems=problems, now=now, metrics=self.metrics
+        )
+        self.server.questions.append(self.page.add_routes)
+
+    def _add_gauges(self) -> None:
+        add_gauges(
+            self.metrics,
+            Gauged(
+                caches=self.caches,
+                queues=self.placer.queues,
+                explanations=self.placer.explanations,
+                informers=self.informers,
+                recorder=self.recorder,
+                leadership=self.leadership,
+                binder=self.binder,
+            ),
+        )
+
+    def reconfigure(self, config: Config) -> None:
+        """Take what can change at work (``config.model``: Reload.LIVE) from a file that was read again."""
+        self.server.reconfigure(config.server)
+        self.binder.narrow_to = config.narrow_to
+        self.pod_binder.scheduler_names = config.scheduler_names
 
     async def run(self) -> None:
         """Serve and, while leading, work; until cancelled, then stop in order."""
@@ -194,6 +250,7 @@ class Service:
         finally:
             self.health.stopping = True
             await self.server.stop()
+            self.watchers.close()
             await _end(background)
             await self.recorder.drain(EVENTS_DRAIN_TIMEOUT_S)
             await _end(recording)
@@ -201,6 +258,8 @@ class Service:
     async def _background(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.informers.run(), name="informers")
+            if self._serve:
+                tasks.create_task(self.page.run(self.informers.wait_synced), name="page")
             await self.informers.wait_synced()
             if self.shadow is not None:
                 await self.shadow.run()
@@ -214,7 +273,7 @@ class Service:
             await self.informers.catch_up()
         self.leadership.began(bucket)
         lease = self.leadership.lease_name(bucket)
-        log.info("%s leads by %s", self.identity, lease)
+        log.info("%s leads by %s", self.identity, lease, extra={"lease": lease})
         self.metrics.leader.labels(lease).set(1)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -254,43 +313,10 @@ class Service:
             "leases": self.leadership.describe(),
             "requests": dict(self.server.requests),
             "queues": self.placer.queues.sizes(),
+            **({"configuration": self.reloading.describe()} if self.reloading is not None else {}),
             **({"shadow": self.shadow.describe()} if self.shadow is not None else {}),
             **describe_state(self.caches.state, self.placer.explanations, StateQuery.of(parameters)),
         }
-
-    def _add_gauges(self) -> None:
-        caches = self.caches
-        self.metrics.gauge(
-            "pending_vpods",
-            "vpods waiting to be placed, by queue",
-            "queue",
-            lambda: {part: float(size) for part, size in self.placer.queues.sizes().items()},
-        )
-        self.metrics.gauge(
-            "cache_size",
-            "Objects in the caches, by kind",
-            "type",
-            lambda: {
-                "pods": float(len(caches.pods)),
-                "vpods": float(len(caches.vpods)),
-                "nodes": float(len(caches.nodes)),
-                "pools": float(len(caches.pools)),
-            },
-        )
-        self.metrics.gauge(
-            "asyncio_tasks", "Tasks of the event loop", "", lambda: {"": float(len(asyncio.all_tasks()))}
-        )
-        sources = self.informers.sources
-        self.metrics.gauge("source_objects", "Objects of foreign kinds, by source", "source", sources.objects)
-        self.metrics.gauge(
-            "source_unavailable", "1 while a foreign kind cannot be listed", "source", sources.unavailable
-        )
-        self.metrics.gauge(
-            "overcommitted_pods",
-            "Bound adapter pods whose ledger is over their slots",
-            "",
-            lambda: {"": float(sum(len(pool.overcommitted()) for pool in caches.state.pools.values()))},
-        )
 
 
 async def _end(task: "asyncio.Task[None]") -> None:
@@ -307,32 +333,30 @@ async def serve(
     now: Callable[[], float],
     rng: random.Random,
     profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+    watched: Watched | None = None,
 ) -> int:
-    """Run one replica against the cluster that the configuration names, until cancelled."""
+    """Run one replica against the cluster that the configuration names, until cancelled.
+
+    ``watched``: the file that ``config`` is from, to take changes of; None: nothing changes at work.
+    """
     client = config.client_connection
     async with await KubeApi.connect(
         kubeconfig=client.kubeconfig, context=client.context, qps=client.qps, burst=client.burst
     ) as api:
         service = Service(api, config, now=now, rng=rng, profiles=profiles)
-        _add_budget(service.metrics, api.budget)
-        loading = asyncio.create_task(spare_what_stays(service.informers.wait_synced()), name="first lists")
+        service.metrics.add_process()
+        watch_client(service.metrics, api)
+        beside = [
+            asyncio.create_task(spare_what_stays(wait_synced(service.informers)), name="first lists"),
+            asyncio.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
+        ]
+        if watched is not None:
+            apply = [service.reconfigure, change_of_budget(api.budget), change_of_log(config)]
+            service.reloading = Reloading(watched, apply=apply, metrics=service.metrics)
+            beside.append(asyncio.create_task(service.reloading.run(), name="configuration reload"))
         try:
             await service.run()
         finally:
-            await _end(loading)
+            for task in beside:
+                await _end(task)
     return 0
-
-
-def _add_budget(metrics: Metrics, budget: Budget) -> None:
-    """What our own limit towards the API server makes wait, by lane."""
-    metrics.counter("api_requests", "Requests to the API server", "lane", budget.requests)
-    metrics.counter(
-        "api_wait_seconds",
-        "Time that requests waited for their lane before they were sent",
-        "lane",
-        budget.waited_s,
-    )
-    metrics.counter(
-        "api_pauses", "Times that a Retry-After of the API server closed a lane", "lane", budget.pauses
-    )
-    metrics.gauge("api_waiting", "Requests that wait for their lane", "lane", budget.waiting)

@@ -5,9 +5,8 @@ Kubernetes has two, with two rules, and so have we; ``caches`` puts one on the o
 - ``AssumeCache`` (k8s.io/kubernetes/pkg/scheduler/util/assumecache) is for *after* a write: two pointers per key, the
   latest object and the one that the API server last sent. ``assume`` takes a version that is not older than the
   latest, and events of the watch that are not newer than it change nothing that readers see.
-- ``PassiveAssumeCache`` (volumebinding's) is for *before* a write: it lies over a store that something else feeds.
-  ``assume`` takes an object only at the very version that is stored, and as soon as another version is stored, or
-  the object is gone, the assumption is void: the watch wins. Versions are compared for equality only.
+- ``passive_assume.PassiveAssumeCache`` (volumebinding's) is for *before* a write: it lies over a store that something
+  else feeds.
 
 Events are delivered in the order of the changes, to one handler at a time, each change to all handlers before the
 next one. A call that changes the cache returns when its events are delivered; a call that a handler makes is queued
@@ -79,7 +78,7 @@ class EventHandler(Protocol[T_contra]):
 
 
 class Store(Protocol[T]):
-    """What a ``PassiveAssumeCache`` lies over: an informer's store, or an ``AssumeCache``."""
+    """What a passive assume cache lies over: an informer's store, or an ``AssumeCache``."""
 
     def get(self, key: str) -> T:
         """The stored object. Raises NotFound."""
@@ -166,7 +165,7 @@ class AssumeCache(Generic[T]):
 
     def add(self, obj: T) -> None:
         """An event of the watch: the object is new or has changed. What is no object is ignored."""
-        if not _is_object(obj):
+        if not is_object(obj):
             return
         key = obj.key
         latest = self._latest.get(key)
@@ -191,7 +190,7 @@ class AssumeCache(Generic[T]):
 
         Ignored where it is late: older than what is stored, and of another incarnation (both UIDs being known).
         """
-        if not _is_object(obj):
+        if not is_object(obj):
             return
         latest = self._latest.get(obj.key)
         if latest is None or _is_previous_incarnation(obj, latest):
@@ -206,7 +205,7 @@ class AssumeCache(Generic[T]):
 
     def assume(self, obj: T) -> None:
         """Take ``obj`` for the latest. Raises WrongType, NotFound, VersionConflict where it is older or unreadable."""
-        if not _is_object(obj):
+        if not is_object(obj):
             raise WrongType(f"not an object with key and version but {type(obj).__name__}", "")
         key = obj.key
         latest = self.get(key)
@@ -266,100 +265,6 @@ class AssumeCache(Generic[T]):
         self._notifier.changed(latest, None)
 
 
-class PassiveAssumeCache(Generic[T]):
-    """Assumptions over a ``Store``. Lists go by the index of the stored object, which an assumption does not move."""
-
-    def __init__(self, store: Store[T]) -> None:
-        self._store = store
-        self._assumed: dict[str, T] = {}
-        self._told: dict[str, T] = {}
-        """Key -> what handlers were last told: where the store moves on while they are being told of an earlier
-        change, they still see one unbroken chain of old and new."""
-        self._notifier: Notifier[T] = Notifier()
-        store.add_event_handler(_Reconcile(self._reconcile))
-
-    def assume(self, obj: T) -> None:
-        """Believe ``obj``, made from the stored version. Raises WrongType, NotFound, VersionConflict."""
-        if not _is_object(obj):
-            raise WrongType(f"not an object with key and version but {type(obj).__name__}", "")
-        stored = self._store.get(obj.key)
-        if stored.resource_version != obj.resource_version:
-            raise VersionConflict(obj.key, stored.resource_version, obj.resource_version)
-        self._assumed[obj.key] = obj
-        self._reconcile(obj.key)
-
-    def restore(self, obj: T) -> None:
-        """Give up the assumption that was made at ``obj``'s version; one made at another version stays."""
-        assumed = self._assumed.get(obj.key)
-        if assumed is not None and assumed.resource_version == obj.resource_version:
-            del self._assumed[obj.key]
-            self._reconcile(obj.key)
-
-    def assumed(self, key: str) -> T | None:
-        """The assumed object, while it counts."""
-        assumed = self._assumed.get(key)
-        if assumed is None or self._effective(key) is not assumed:
-            return None
-        return assumed
-
-    def get(self, key: str) -> T:
-        """The assumed object while it is at the stored version, else the stored one. Raises NotFound."""
-        return self._over(self._store.get(key))
-
-    def get_api(self, key: str) -> T:
-        """The stored object. Raises NotFound."""
-        return self._store.get(key)
-
-    def list(self, index: str = "", value: str = "") -> list[T]:
-        """All objects, or those whose stored form is under ``value`` in ``index``, as ``get`` gives them."""
-        return [self._over(stored) for stored in self._store.list(index, value)]
-
-    def add_event_handler(self, handler: EventHandler[T]) -> None:
-        """Tell ``handler`` of all objects there are, and of every change of what ``get`` gives."""
-        self._notifier.add_handler(handler, [*self._told.values()])
-
-    def _over(self, stored: T) -> T:
-        assumed = self._assumed.get(stored.key)
-        if assumed is None or assumed.resource_version != stored.resource_version:
-            return stored
-        return assumed
-
-    def _effective(self, key: str) -> T | None:
-        try:
-            return self.get(key)
-        except NotFound:
-            return None
-
-    def _reconcile(self, key: str) -> None:
-        """Something about ``key`` has changed: drop a void assumption, tell handlers if the outcome is another."""
-        old, new = self._told.get(key), self._effective(key)
-        if new is not self._assumed.get(key):
-            self._assumed.pop(key, None)
-        if old is new:
-            return
-        if new is None:
-            del self._told[key]
-        else:
-            self._told[key] = new
-        self._notifier.changed(old, new)
-
-
-class _Reconcile(Generic[T]):
-    """The store's events, of which only the key matters."""
-
-    def __init__(self, reconcile: Callable[[str], None]) -> None:
-        self._reconcile = reconcile
-
-    def on_add(self, obj: T, _initial_list: bool, /) -> None:
-        self._reconcile(obj.key)
-
-    def on_update(self, _old: T, new: T, /) -> None:
-        self._reconcile(new.key)
-
-    def on_delete(self, obj: T, /) -> None:
-        self._reconcile(obj.key)
-
-
 class _Index(Generic[T]):
     """Keys by the value that ``value_of`` gives for their object, in order of arrival."""
 
@@ -388,7 +293,8 @@ class _Index(Generic[T]):
             del self._keys_by_value[value]
 
 
-def _is_object(obj: object) -> bool:
+def is_object(obj: object) -> bool:
+    """Whether it has what a cached object must have."""
     return isinstance(getattr(obj, "key", None), str) and isinstance(
         getattr(obj, "resource_version", None), str
     )

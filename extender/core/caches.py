@@ -16,9 +16,10 @@ a write goes ``assume`` -> ``written`` (the reply's higher version voids the ass
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
-from extender.core.assume import AssumeCache, Indexes, PassiveAssumeCache, Versioned, parse_version
+from extender.core.assume import AssumeCache, Indexes, Versioned, parse_version
 from extender.core.errors import NotFound, VersionConflict
 from extender.core.model import AdapterPod, VPod
+from extender.core.passive_assume import PassiveAssumeCache
 
 T = TypeVar("T", bound=Versioned)
 

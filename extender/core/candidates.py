@@ -1,22 +1,24 @@
 """``Candidates``: the nodes that a request of kube-scheduler asks about, and ``CandidateLists``: the ones it asked about lately.
 
-The list of names is nearly all of a request, and often the very same text as a moment ago: prioritize asks about what filter
-has passed, and the next pod about the nodes that the last one was asked about, wherever kube-scheduler looks at all
-of them. So the text of the last few lists is kept with what was read from it. A request that has it again is parsed
-without it. Whether that text is where the list belongs, and not somewhere within the pod, the parser says: it has to find a
+The list of names is nearly all of a request. Its nodes are mostly the same ones as a moment ago, all that there are, but in
+another order: kube-scheduler's workers collect them side by side. So the list is cut out of a request and read by itself;
+as a set it is one that was seen before, of which zones and texts are known. Prioritize asks about what filter has passed
+just as we sent it: its list is the very same text, and is not read at all.
+
+Whether a text is where the list belongs, and not somewhere within the pod, the parser says of the rest: it has to find a
 mark there instead.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping, Set as AbstractSet
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
+NODES_MAX: Final = 20_000
+"""Of a request."""
 LISTS_MAX: Final = 4
 """Lists that are kept: of filter and prioritize, for two kube-schedulers."""
-SEEN_MAX: Final = 8
 LIST_BYTES_MAX: Final = 2 * 1024 * 1024
 """A longer list is not kept."""
 KEY: Final = b'"NodeNames":['
@@ -37,7 +39,9 @@ class Candidates:
     known: bool = False
     """Whether they were all known to be nodes when the request was read."""
     text: bytes = b""
-    """The list as it was sent, where that is kept."""
+    """The list as it was sent, where they are all known."""
+    first: "Candidates | None" = field(default=None, compare=False, repr=False)
+    """The same nodes as they were asked about first, where that was in another order."""
     _in_zone: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     _position: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -47,8 +51,15 @@ class Candidates:
         ordered = tuple(names)
         return cls(ordered, frozenset(ordered))
 
+    @property
+    def in_any_order(self) -> "Candidates":
+        """For what does not depend on the order: the same object for all orders that have been seen."""
+        return self.first or self
+
     def count_in(self, zones: Mapping[str, AbstractSet[str]]) -> Mapping[str, int]:
         """Zone -> how many of them are there. ``zones``: names of nodes by zone; the same ones each time."""
+        if self.first is not None:
+            return self.first.count_in(zones)
         if not self._in_zone:
             self._in_zone.update({zone: len(self.asked & names) for zone, names in zones.items()})
         return self._in_zone
@@ -65,44 +76,46 @@ class CandidateLists:
     """Lists of known nodes by their text. Forgotten when ``revision``, which counts changes of the nodes, is another one."""
 
     _lists: dict[bytes, Candidates] = field(default_factory=dict)
-    _seen: deque[int] = field(default_factory=lambda: deque(maxlen=SEEN_MAX))
-    """Hashes of texts that have come lately."""
+    """The latest last."""
     _revision: int = -1
 
-    def cut(self, body: bytes, revision: int) -> tuple[bytes, Candidates] | None:
-        """A body with its list replaced by ``MARK``, and what the list says; None where it is not a known one."""
+    def cut(self, body: bytes, known: Mapping[str, str], revision: int) -> tuple[bytes, Candidates] | None:
+        """A body with its list replaced by ``MARK``, and what the list says; None where it is not one of known nodes, each once.
+
+        ``known``: names of nodes, each as the string to take for it, as of ``revision``.
+        """
         if revision != self._revision:
             self._lists.clear()
             self._revision = revision
-        found = _extent(body) if self._lists else None
-        if found is None:
+        found = _extent(body)
+        if found is None or found[1] - found[0] > LIST_BYTES_MAX:
             return None
         begin, end = found
-        candidates = self._lists.get(body[begin:end])
+        text = body[begin:end]
+        candidates = self._lists.get(text) or self._read(text, known)
         return (body[:begin] + MARK_JSON + body[end:], candidates) if candidates is not None else None
 
-    def keep(self, body: bytes, candidates: Candidates) -> None:
-        """Take note of the list of a body that was read whole. It is kept when it comes the second time."""
-        found = _extent(body) if candidates.known else None
-        if found is None or found[1] - found[0] > LIST_BYTES_MAX:
-            return
-        text = body[found[0] : found[1]]
-        if (digest := hash(text)) not in self._seen:
-            self._seen.append(digest)
-            return
-        if not _says(text, candidates.names):
-            return
+    def _read(self, text: bytes, known: Mapping[str, str]) -> Candidates | None:
+        try:
+            # As the strings that we have: their hashes are known, and they are told apart by identity.
+            names = tuple(map(known.get, orjson.loads(text)))
+        except (orjson.JSONDecodeError, TypeError):  # what is no name need not be hashable
+            return None
+        asked = frozenset(names)
+        if None in asked or len(asked) != len(names) or len(names) > NODES_MAX:
+            return None
+        alike = next((one.in_any_order for one in self._lists.values() if one.asked == asked), None)
+        candidates = Candidates(
+            names,  # type: ignore[arg-type]  # mypy does not see that there is no None
+            alike.asked if alike is not None else asked,  # type: ignore[arg-type]
+            known=True,
+            text=text,
+            first=alike,
+        )
         if len(self._lists) >= LISTS_MAX:
             del self._lists[next(iter(self._lists))]
-        self._lists[text] = replace(candidates, text=text)
-
-
-def _says(text: bytes, names: tuple[str, ...]) -> bool:
-    """Whether the text is that list, and not one from within the pod."""
-    try:
-        return tuple(orjson.loads(text)) == names
-    except (orjson.JSONDecodeError, TypeError):
-        return False
+        self._lists[text] = candidates
+        return candidates
 
 
 def _extent(body: bytes) -> tuple[int, int] | None:

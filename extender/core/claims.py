@@ -134,6 +134,7 @@ class PodState:
         "place",
         "placed",
         "pod",
+        "revision",
         "schedulable",
     )
 
@@ -147,6 +148,8 @@ class PodState:
         self.last_ledger_old = False
         """Whether all has arrived by now that could have relied on it: what is not published any more is nobody's."""
         self.last_place: tuple[str, str] = ("", "")
+        self.revision = 0
+        """Grows with every change of the claims, and of all that is derived from pod, node and pool."""
         self.held = 0
         self.placed = 0
         self.ledger_bytes = 0

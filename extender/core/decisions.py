@@ -14,6 +14,8 @@ DECISIONS_MAX: Final = 10_000
 """Pods; the oldest go first."""
 NODES_MAX: Final = 500_000
 """Names of nodes that all of them hold together, some 130 bytes each."""
+REMEMBERED_S: Final = 900.0
+"""How often was decided for a pod. kube-scheduler comes back to one that it could not schedule after 5 minutes at the latest."""
 
 
 class PlacementDecision(NamedTuple):
@@ -34,8 +36,6 @@ class _Entry:
     """As they were decided, but for those in ``cleared``."""
     expires_at: float
     cleared: set[str] = field(default_factory=set)
-    times: int = 1
-    """Decisions for the pod so far, each made before the last had expired."""
 
 
 class PlacementDecisionCache:
@@ -44,9 +44,14 @@ class PlacementDecisionCache:
     What a pod carries is the same on every node, so it is kept once with the set of nodes that it was decided for.
     """
 
-    def __init__(self, clock: Callable[[], float], *, ttl_s: float = 60.0) -> None:
+    def __init__(
+        self, clock: Callable[[], float], *, ttl_s: float = 60.0, remembered_s: float = REMEMBERED_S
+    ) -> None:
         self._clock = clock
         self._ttl_s = ttl_s
+        self._remembered_s = remembered_s
+        self._times: dict[str, tuple[int, float]] = {}
+        """Pod UID -> how often was decided for it, and until when that is remembered; the latest last."""
         self._entries: dict[str, _Entry] = {}
         self._nodes = 0
         """Names in all entries."""
@@ -56,12 +61,16 @@ class PlacementDecisionCache:
 
     def update(self, pod_uid: str, carry: Carry, ledger_text: str | None, nodes: AbstractSet[str]) -> None:
         """Replace all that was decided for a pod: it would carry ``carry`` on each of ``nodes``."""
-        last = self._entry(pod_uid)
-        self.delete(pod_uid)
+        now = self._clock()
+        self._drop(pod_uid)
         self._make_room(len(nodes))
-        entry = self._entries[pod_uid] = _Entry(carry, ledger_text, nodes, self._clock() + self._ttl_s)
-        entry.times = last.times + 1 if last is not None else 1
+        self._entries[pod_uid] = _Entry(carry, ledger_text, nodes, now + self._ttl_s)
         self._nodes += len(nodes)
+        times = self.times(pod_uid) + 1
+        self._times.pop(pod_uid, None)
+        if len(self._times) >= DECISIONS_MAX:
+            del self._times[next(iter(self._times))]
+        self._times[pod_uid] = times, now + self._remembered_s
 
     def get(self, pod_uid: str, node: str) -> PlacementDecision | None:
         """The decision for a pod on a node, None where there is none or it has expired."""
@@ -71,9 +80,9 @@ class PlacementDecisionCache:
         return PlacementDecision(pod_uid, node, entry.carry, entry.ledger_text)
 
     def times(self, pod_uid: str) -> int:
-        """How often was decided for the pod, each time before the last decision had expired."""
-        entry = self._entry(pod_uid)
-        return entry.times if entry is not None else 0
+        """How often was decided for the pod, each time within ``REMEMBERED_S`` of the last."""
+        times, until = self._times.get(pod_uid, (0, 0.0))
+        return times if until > self._clock() else 0
 
     def carry(self, pod_uid: str) -> Carry | None:
         """What a pod would carry, on any node; None where nothing is decided for any."""
@@ -108,6 +117,10 @@ class PlacementDecisionCache:
 
     def delete(self, pod_uid: str) -> None:
         """Forget a pod: it is bound, or gone."""
+        self._times.pop(pod_uid, None)
+        self._drop(pod_uid)
+
+    def _drop(self, pod_uid: str) -> None:
         entry = self._entries.pop(pod_uid, None)
         if entry is not None:
             self._nodes -= len(entry.nodes)
@@ -119,4 +132,4 @@ class PlacementDecisionCache:
             fits = len(self._entries) < DECISIONS_MAX and self._nodes + nodes <= NODES_MAX
             if self._entries[oldest].expires_at > now and fits:
                 return
-            self.delete(oldest)
+            self._drop(oldest)

@@ -260,6 +260,10 @@ class _Plan:
         # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it was placed.
         over = pod.placed - claim.placed.slots + count * weight - pod.capacity
         cut = min(count, -(-over // weight)) if over > 0 else 0
+        if claim.ledger.vreplicas and claim.ledger.weight < weight:
+            # Grown heavier: what another vpod is about to leave is not free yet, and is taken back where it cannot leave.
+            own = max(claim.ledger.slots, pod.free + claim.held_slots)
+            cut = max(cut, count - own // weight)
         if cut:
             self._note(Step.TRIMMED, name, cut, "pod is overcommitted", MoveReason.OVERCOMMIT)
         return count - cut

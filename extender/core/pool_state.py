@@ -7,7 +7,7 @@ few machine operations however many pods there are. Every change of a claim, a p
 derived from the pool holds as long as it stands.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from extender.core.bits import bits
 from extender.core.claims import (
@@ -20,6 +20,7 @@ from extender.core.claims import (
     recording,
     reserving,
 )
+from extender.core.journal import Journal
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, share_of
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.node_level.bound_pods import BoundPods
@@ -36,6 +37,7 @@ class PoolState:
     ) -> None:
         self.key = key
         self.revision = 0
+        self.journal: Journal | None = None
         self.topology = topology if topology is not None else Topology()
         self.profile = profile
         self.pool: AdapterPool | None = None
@@ -184,6 +186,8 @@ class PoolState:
 
     def set_closed(self, closed: int) -> None:
         """Close these ordinals to new vreplicas, and open all others."""
+        if self.journal is not None:
+            self.journal.closed(self.key, closed)
         changed, self.closed = self.closed ^ closed, closed
         self.revision += 1
         for ordinal in bits(changed):
@@ -192,6 +196,8 @@ class PoolState:
 
     def set_abandoned(self, names: frozenset[str]) -> None:
         """Take these pods, and no others, for lost: they are not schedulable, and what they have leaves them."""
+        if self.journal is not None:
+            self.journal.abandoned(self.key, names)
         changed, self.abandoned = self.abandoned ^ names, names
         self.revision += 1
         for name in sorted(changed):
@@ -231,6 +237,14 @@ class PoolState:
             self._note_to_come(state)
             self._forget_if_empty(state)
 
+    def recall(
+        self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, place: tuple[str, str]
+    ) -> None:
+        """Take over what another state remembers of an ordinal beyond its pod, before that comes."""
+        state = self._pod(pod_name)
+        state.last_ledger, state.last_ledger_old, state.last_place = dict(last_ledger), old, place
+        self._note_to_come(state)
+
     def node_changed(self, pod_name: str, node: Node | None) -> None:
         """The node under a pod changed."""
         if (state := self.pods.get(pod_name)) is not None:
@@ -268,6 +282,8 @@ class PoolState:
         self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
     ) -> None:
         """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
+        if self.journal is not None:
+            self.journal.reserved(self.key, owner, vpod_key, shares, expires_at)
         pods = self.pods
         for name, share in shares.items():
             state = pods.get(name) or self._pod(name)
@@ -282,11 +298,13 @@ class PoolState:
                 self._follow_room(state)
         self._refresh_vpod(vpod_key)
 
-    def release(self, owner: object, vpod_key: str, pod_names: Iterable[str] | None = None) -> None:
+    def release(self, owner: object, vpod_key: str) -> None:
         """Undo the reservations of ``owner``, exactly: another owner's later ones stay."""
+        if self.journal is not None:
+            self.journal.released(self.key, owner, vpod_key)
         claims = self.placements.get(vpod_key, {})
         nothing = reserving(None, None, 0.0)
-        for name in list(claims if pod_names is None else pod_names):
+        for name in list(claims):
             claim = claims.get(name)
             if claim is not None and claim.reserved is not None and claim.owner == owner:
                 self._claim(vpod_key, name, nothing)
@@ -383,6 +401,7 @@ class PoolState:
 
     def _add_claim(self, key: str, state: PodState, claim: Claim) -> Claim:
         state.claims[key] = claim
+        state.revision += 1
         state.ledger_bytes += len(key) + SHARE_BYTES_MAX
         claims = self.placements.get(key)
         if claims is None:
@@ -401,6 +420,7 @@ class PoolState:
 
     def _refresh(self, state: PodState) -> None:
         self.revision += 1
+        state.revision += 1
         slots = self.pool.slots_per_pod if self.pool is not None else 0
         if state.pod is not None and state.pod.slots is not None:
             slots = min(slots, state.pod.slots)
@@ -418,6 +438,7 @@ class PoolState:
     def _follow_room(self, state: PodState) -> None:
         """What is claimed of a pod has changed, and nothing else of it."""
         self.revision += 1
+        state.revision += 1
         ordinal = state.ordinal
         if ordinal is None or not state.schedulable:
             return

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from extender.core.journal import Journal
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from extender.core.node_level.node_index import NodeIndex
@@ -40,8 +41,16 @@ class State:
         self._pools_of_stateful_set: dict[str, set[str]] = {}
         self._allowed: dict[tuple[str, str, int, str], bool] = {}
         """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
+        self.journal: Journal | None = None
+        """Told of every change, see ``keep_journal``."""
         self._surroundings = 0
         """Grows with every change of nodes and namespaces."""
+
+    def keep_journal(self, journal: Journal | None) -> None:
+        """Tell ``journal``, and nobody else, of every change from now on; None: nobody."""
+        self.journal = journal
+        for pool in self.pools.values():
+            pool.journal = journal
 
     def revision_of(self, pool: PoolState) -> tuple[int, int]:
         """Changes with everything that decisions about the pool look at, here and in ``pool``."""
@@ -52,6 +61,7 @@ class State:
         state = self.pools.get(key)
         if state is None:
             state = self.pools[key] = PoolState(key, self.topology)
+            state.journal = self.journal
         return state
 
     def _forget(self, key: str) -> None:
@@ -63,6 +73,8 @@ class State:
 
     def adapter_pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         """An AdapterPool came, changed or went."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             self.pool(new.key).pool = new  # a write of its status: nothing to derive anew
             return
@@ -83,6 +95,8 @@ class State:
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
         """A StatefulSet came, changed or went. Only its ordinals matter for what is derived here."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
         key = new.key if new is not None else old.key if old is not None else ""
         if new is None:
             self.stateful_sets.pop(key, None)
@@ -105,6 +119,8 @@ class State:
         ):
             self.nodes[name] = new  # a heartbeat: nothing to derive anew
             return
+        if self.journal is not None:
+            self.journal.changed(known, new)
         self._surroundings += 1
         self.topology.node_changed(known, new)
         self.node_index.node_changed(known, new)
@@ -117,6 +133,8 @@ class State:
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace came, changed its labels or went."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
         self._surroundings += 1
         self._allowed.clear()
         if new is not None:
@@ -126,6 +144,8 @@ class State:
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An adapter pod came, changed or went."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
         self.node_index.pods_changed(pod.node for pod in (old, new) if pod is not None and pod.node)
         if old is not None and old.node:
             there = self.pods_on_node.get(old.node, {})
@@ -143,6 +163,9 @@ class State:
 
     def forget_last_ledgers(self, pod_keys: Iterable[str]) -> None:
         """What these pods' former incarnations were seen to carry counts no longer (see ``succession``)."""
+        if self.journal is not None:
+            pod_keys = list(pod_keys)
+            self.journal.forgotten(pod_keys)
         for key in pod_keys:
             namespace, _, name = key.partition("/")
             for pool_key, pool in self.pools.items():
@@ -151,6 +174,8 @@ class State:
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed or went; one that names another pool leaves its old one."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
         if old is not None and (new is None or new.pool != old.pool):
             self.pool(old.pool).vpod_changed(old, None)
             self._forget(old.pool)
@@ -172,6 +197,8 @@ class State:
 
     def expire(self, now: float) -> list[tuple[str, str]]:
         """Drop reservations past their time; (pool, vpod) keys that lost one."""
+        if self.journal is not None:
+            self.journal.expired(now)
         lost = []
         for key, pool in list(self.pools.items()):
             lost += [(key, vpod) for vpod in pool.expire(now)]

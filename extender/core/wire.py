@@ -13,25 +13,30 @@ Whatever the bytes, a decoder returns a valid value or raises WireError, whose m
 expected there. Only what we use is checked: the inside of a pod or node is for ``decode``.
 """
 
-import json
-import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, NoReturn
+from typing import Final
 
 import orjson
 
-from extender.core.candidates import MARK, Candidates
+from extender.core.candidates import MARK, NODES_MAX, Candidates
 from extender.core.errors import WireError
+from extender.core.wire_values import (
+    api_name_at,
+    document,
+    fields_of,
+    kind_of,
+    limit,
+    list_at,
+    object_at,
+    string_at,
+)
 
 Json = Mapping[str, object]
 
 BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 """Bytes of one request: 5,000 whole nodes of 12 KiB; with NodeNames alone a request stays below 1 MiB."""
-NODES_MAX: Final = 20_000
-"""Nodes in one request."""
 VICTIMS_MAX: Final = 1_000
 """Pods to evict on one node, in a preempt request."""
 NAME_CHARS_MAX: Final = 253
@@ -40,9 +45,6 @@ UID_CHARS_MAX: Final = 128
 SCORE_MAX: Final = 10
 """MaxExtenderPriority."""
 
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
-_LETTER_ESCAPES: Final = (b"u004", b"u005", b"u006", b"u007")
-"""How a key's letters can hide behind escapes. Go never writes them, so only foreign bodies pay for a second look."""
 _COUNT_MAX: Final = 2**63 - 1
 _ALL_PASS: Final = (
     b'{"Nodes":null,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
@@ -131,10 +133,10 @@ def decode_binding_args(body: bytes) -> BindingArgs:
     """Read a bind request. The names must be valid ones, for they become part of a URL. Raises WireError."""
     fields = _document(body, "ExtenderBindingArgs", ("PodName", "PodNamespace", "PodUID", "Node"))
     return BindingArgs(
-        pod_name=_api_name(fields.get("PodName"), "PodName", NAME_CHARS_MAX),
-        pod_namespace=_api_name(fields.get("PodNamespace"), "PodNamespace", NAMESPACE_CHARS_MAX),
-        pod_uid=_string(fields.get("PodUID"), "PodUID", UID_CHARS_MAX),
-        node=_api_name(fields.get("Node"), "Node", NAME_CHARS_MAX),
+        pod_name=api_name_at(fields.get("PodName"), "PodName", NAME_CHARS_MAX),
+        pod_namespace=api_name_at(fields.get("PodNamespace"), "PodNamespace", NAMESPACE_CHARS_MAX),
+        pod_uid=string_at(fields.get("PodUID"), "PodUID", UID_CHARS_MAX),
+        node=api_name_at(fields.get("Node"), "Node", NAME_CHARS_MAX),
     )
 
 
@@ -150,10 +152,12 @@ def decode_preemption_args(body: bytes) -> PreemptionArgs:
         raise WireError("NodeNameToVictims: expected it or NodeNameToMetaVictims, found both")
     whole = fields.get("NodeNameToVictims") is not None
     key = keys[1] if whole else keys[2]
-    by_node = _object({} if fields.get(key) is None else fields[key], key)
-    _limit(len(by_node), NODES_MAX, key, "nodes")
+    by_node = object_at({} if fields.get(key) is None else fields[key], key)
+    limit(len(by_node), NODES_MAX, key, "nodes")
     victims = {
-        _string(name, f"{key}: node name", NAME_CHARS_MAX): _victims(value, f"{key}[{name:.60}]", whole=whole)
+        string_at(name, f"{key}: node name", NAME_CHARS_MAX): _victims(
+            value, f"{key}[{name:.60}]", whole=whole
+        )
         for name, value in by_node.items()
     }
     return PreemptionArgs(pod, victims)
@@ -244,69 +248,23 @@ def _check_asked(asked: frozenset[str], *answers: Iterable[str]) -> None:
 
 
 def _document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]:
-    _limit(len(body), BODY_BYTES_MAX, "body", "bytes")
-    try:
-        raw: object = orjson.loads(body)
-    except orjson.JSONDecodeError as problem:
-        raise WireError(f"body: expected the JSON of {what}: {problem}") from problem
-    if not isinstance(raw, dict):
-        raise WireError(f"body: expected an object ({what}), found {_kind(raw)}")
-    _refuse_doubled(body, [key for key in raw if key.lower() in {known.lower() for known in keys}])
-    return _fields(raw, keys, what)
-
-
-def _refuse_doubled(body: bytes, found: list[str]) -> None:
-    """Refuse a key given twice: orjson and Go both take the last one, so two readers could see two requests.
-
-    The exact look costs a slow parse, so it is only taken where a key's text occurs more than once or is escaped.
-    """
-    texts = [b'"%b"' % key.encode() for key in found]
-    suspicious = any(part.startswith(_LETTER_ESCAPES) for part in body.split(b"\\")[1:]) or any(
-        body.find(text) != body.rfind(text) and len(re.findall(rb"%b\s*:" % re.escape(text), body)) > 1
-        for text in texts
-    )
-    if suspicious:
-        try:
-            json.loads(body, object_pairs_hook=_unique)
-        except (ValueError, RecursionError) as problem:
-            raise WireError(f"body: {problem}") from problem
-
-
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    unique = dict(pairs)
-    if len(unique) != len(pairs):
-        doubled, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise WireError(f"{doubled[:60]}: expected once, found twice")
-    return unique
-
-
-def _fields(raw: Mapping[str, object], keys: tuple[str, ...], where: str) -> dict[str, object]:
-    """The known keys of an object, whatever their letter case."""
-    canonical = {key.lower(): key for key in keys}
-    fields: dict[str, object] = {}
-    for key, value in raw.items():
-        known = canonical.get(key.lower())
-        if known is None:
-            continue
-        if known in fields:
-            raise WireError(f"{where}: {known}: expected once, found twice in different letter case")
-        fields[known] = value
-    return fields
+    limit(len(body), BODY_BYTES_MAX, "body", "bytes")
+    return document(body, what, keys)
 
 
 def _pod(value: object, where: str) -> Json:
-    pod = _object(value, where)
-    metadata = _object(pod.get("metadata"), f"{where}.metadata")
-    _string(metadata.get("name"), f"{where}.metadata.name", NAME_CHARS_MAX)
-    _string(metadata.get("namespace"), f"{where}.metadata.namespace", NAMESPACE_CHARS_MAX)
-    _string(metadata.get("uid"), f"{where}.metadata.uid", UID_CHARS_MAX)
+    pod = object_at(value, where)
+    metadata = object_at(pod.get("metadata"), f"{where}.metadata")
+    string_at(metadata.get("name"), f"{where}.metadata.name", NAME_CHARS_MAX)
+    string_at(metadata.get("namespace"), f"{where}.metadata.namespace", NAMESPACE_CHARS_MAX)
+    string_at(metadata.get("uid"), f"{where}.metadata.uid", UID_CHARS_MAX)
     return pod
 
 
 def _node_names(value: object, known: Mapping[str, str]) -> Candidates:
     """The one list that is long on every call: a look at all of it at once, and one by one only where that finds something."""
-    found = _list(value, "NodeNames")
-    _limit(len(found), NODES_MAX, "NodeNames", "nodes")
+    found = list_at(value, "NodeNames")
+    limit(len(found), NODES_MAX, "NodeNames", "nodes")
     try:
         names = tuple(map(known.get, found))  # type: ignore[arg-type]  # what is no string is not found
     except TypeError:  # nor can it be hashed
@@ -314,19 +272,19 @@ def _node_names(value: object, known: Mapping[str, str]) -> Candidates:
     asked = frozenset(names)
     if None not in asked and len(asked) == len(names):
         return Candidates(names, asked, known=True)  # type: ignore[arg-type]  # mypy does not see that there is no None
-    checked = (_string(name, f"NodeNames[{index}]", NAME_CHARS_MAX) for index, name in enumerate(found))
+    checked = (string_at(name, f"NodeNames[{index}]", NAME_CHARS_MAX) for index, name in enumerate(found))
     return _each_once(checked, "NodeNames")
 
 
 def _nodes(value: object) -> tuple[Json, ...]:
-    items = _list(_fields(_object(value, "Nodes"), ("items",), "Nodes").get("items"), "Nodes.items")
-    _limit(len(items), NODES_MAX, "Nodes.items", "nodes")
+    items = list_at(fields_of(object_at(value, "Nodes"), ("items",), "Nodes").get("items"), "Nodes.items")
+    limit(len(items), NODES_MAX, "Nodes.items", "nodes")
     nodes: list[Json] = []
     for index, item in enumerate(items):
         where = f"Nodes.items[{index}]"
-        node = _object(item, where)
-        metadata = _object(node.get("metadata"), f"{where}.metadata")
-        _string(metadata.get("name"), f"{where}.metadata.name", NAME_CHARS_MAX)
+        node = object_at(item, where)
+        metadata = object_at(node.get("metadata"), f"{where}.metadata")
+        string_at(metadata.get("name"), f"{where}.metadata.name", NAME_CHARS_MAX)
         nodes.append(node)
     return tuple(nodes)
 
@@ -334,12 +292,12 @@ def _nodes(value: object) -> tuple[Json, ...]:
 def _victims(value: object, where: str, *, whole: bool) -> Victims:
     if not whole and (plain := _plain_victims(value)) is not None:
         return plain
-    fields = _fields(_object(value, where), ("Pods", "NumPDBViolations"), where)
-    items = _list(fields.get("Pods"), f"{where}.Pods")
-    _limit(len(items), VICTIMS_MAX, f"{where}.Pods", "pods")
+    fields = fields_of(object_at(value, where), ("Pods", "NumPDBViolations"), where)
+    items = list_at(fields.get("Pods"), f"{where}.Pods")
+    limit(len(items), VICTIMS_MAX, f"{where}.Pods", "pods")
     violations = fields.get("NumPDBViolations", 0)
     if type(violations) is not int or not 0 <= violations <= _COUNT_MAX:
-        raise WireError(f"{where}.NumPDBViolations: expected a count, found {_kind(violations)}")
+        raise WireError(f"{where}.NumPDBViolations: expected a count, found {kind_of(violations)}")
     if not whole:
         return Victims(
             tuple(_victim_uid(item, f"{where}.Pods[{index}]") for index, item in enumerate(items)), violations
@@ -364,7 +322,9 @@ def _plain_victims(value: object) -> Victims | None:
 
 
 def _victim_uid(item: object, where: str) -> str:
-    return _string(_fields(_object(item, where), ("UID",), where).get("UID"), f"{where}.UID", UID_CHARS_MAX)
+    return string_at(
+        fields_of(object_at(item, where), ("UID",), where).get("UID"), f"{where}.UID", UID_CHARS_MAX
+    )
 
 
 def _metadata(obj: Json) -> Json:
@@ -377,61 +337,8 @@ def _name_of(node: Json) -> str:
     return str(_metadata(node)["name"])
 
 
-# -- one value --------------------------------------------------------------------------------------------------------
-
-
-def _object(value: object, where: str) -> dict[str, object]:
-    return value if isinstance(value, dict) else _wrong(value, where, "an object")
-
-
-def _list(value: object, where: str) -> list[object]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else _wrong(value, where, "a list")
-
-
-def _string(value: object, where: str, chars_max: int) -> str:
-    if not isinstance(value, str) or not value:
-        _wrong(value, where, "a non-empty string")
-    if len(value) > chars_max:
-        raise WireError(f"{where}: expected at most {chars_max} characters, found {len(value)}")
-    return value
-
-
-def _api_name(value: object, where: str, chars_max: int) -> str:
-    name = _string(value, where, chars_max)
-    if _SUBDOMAIN.fullmatch(name) is None:
-        raise WireError(f"{where}: expected a Kubernetes name, found {name!r}")
-    return name
-
-
 def _each_once(names: Iterable[str], where: str) -> Candidates:
     candidates = Candidates.of(names)
     if len(candidates.asked) != len(candidates.names):
         raise WireError(f"{where}: expected every node once, found one twice")
     return candidates
-
-
-def _limit(found: int, limit: int, where: str, unit: str) -> None:
-    if found > limit:
-        raise WireError(f"{where}: expected at most {limit} {unit}, found {found}", 413)
-
-
-def _wrong(value: object, where: str, expected: str) -> NoReturn:
-    raise WireError(f"{where}: expected {expected}, found {_kind(value)}")
-
-
-def _kind(value: object) -> str:
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "a boolean"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a string" if value else 'an empty string ("")'
-        case list():
-            return "a list"
-        case _:
-            return "an object"

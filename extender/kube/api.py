@@ -83,6 +83,8 @@ class ListPage:
     items: list[Obj]
     resource_version: str
     continue_token: str = ""
+    remaining: int | None = None
+    """Items on the pages to come, about; None where the server does not say, as with a selector."""
 
 
 class WatchEventType(StrEnum):
@@ -214,6 +216,10 @@ class Api(Protocol):
     async def bind(self, binding: Binding) -> None:
         """POST pods/NAME/binding. Raises Conflict (stale precondition, or already bound), NotFound."""
         ...
+
+
+class ConnectError(VReplicaError):
+    """The kubeconfig or the pod's service account cannot be used; the message says why."""
 
 
 class ApiError(VReplicaError):

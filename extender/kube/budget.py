@@ -57,6 +57,11 @@ class Budget:
             await bucket.acquire()
         self.used[lane].requests += 1
 
+    def change(self, qps: float, burst: int) -> None:
+        """Another rate for each lane that has one, from now on."""
+        for bucket in self._buckets.values():
+            bucket.change(qps, burst)
+
     def answered(self, lane: Lane, status: int, retry_after_s: float | None) -> None:
         """A request of the lane was refused: close the lane, if the API server asks for it."""
         bucket = self._buckets.get(lane)

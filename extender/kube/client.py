@@ -4,7 +4,7 @@ Bodies go out and come in as raw JSON through orjson; no generated model is touc
 raised is ``transport``'s matter, how much is asked at once ``budget``'s, who we are ``connection``'s.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final, Self
 from urllib.parse import quote
 
@@ -39,6 +39,8 @@ class KubeApi:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
+        self.namespace = transport.namespace
+        """What kubectl takes without ``--namespace``: the context's or the service account's, else ``default``."""
         self.requests = transport.requests
         """(method, status code or "<error>") to number of requests sent."""
         self.budget = transport.budget
@@ -63,6 +65,19 @@ class KubeApi:
         connection = await open_connection(kubeconfig=kubeconfig, context=context)
         budget = Budget(qps, burst)
         return cls(Transport(connection, budget, user_agent=user_agent, timeout_s=timeout_s))
+
+    def tell_answers(self, told: Callable[[str, str, float], None]) -> None:
+        """Tell of each answer from now on: method, lane, and the seconds from sending to its beginning."""
+        self._transport.on_answer = told
+
+    @property
+    def server(self) -> str:
+        """The API server's address."""
+        return self._transport.server
+
+    async def server_version(self) -> Obj:
+        """/version, as the API server has it (``gitVersion`` and more)."""
+        return await self._object(Request("GET", "/version", Lane.READS))
 
     async def close(self) -> None:
         """Close the connection; requests under way end with OutcomeUnknown."""
@@ -96,7 +111,13 @@ class KubeApi:
         metadata, items = body.get("metadata") or {}, body.get("items") or []
         if not isinstance(metadata, dict) or not isinstance(items, list):
             raise OutcomeUnknown(0, "InvalidResponse", f"{request}: not a list of objects")
-        return ListPage(items, str(metadata.get("resourceVersion") or ""), metadata.get("continue") or "")
+        remaining = metadata.get("remainingItemCount")
+        return ListPage(
+            items,
+            str(metadata.get("resourceVersion") or ""),
+            metadata.get("continue") or "",
+            remaining if isinstance(remaining, int) else None,
+        )
 
     async def watch(
         self,

@@ -23,11 +23,15 @@ import yaml
 from kubernetes_asyncio.client.configuration import Configuration
 from kubernetes_asyncio.client.rest import RESTClientObject
 from kubernetes_asyncio.config.config_exception import ConfigException
-from kubernetes_asyncio.config.incluster_config import SERVICE_HOST_ENV_NAME, load_incluster_config
+from kubernetes_asyncio.config.incluster_config import (
+    SERVICE_HOST_ENV_NAME,
+    SERVICE_TOKEN_FILENAME,
+    load_incluster_config,
+)
 from kubernetes_asyncio.config.kube_config import load_kube_config
 from yarl import URL
 
-from extender.core.errors import VReplicaError
+from extender.kube.api import ConnectError
 
 REFRESH_PERIOD_S: Final = 60.0
 """client-go's period for token files."""
@@ -36,6 +40,8 @@ CONNECTIONS_MAX: Final = 100
 LEASE_CONNECTIONS_MAX: Final = 2
 """Set apart: a lease that waits for one of the others, all busy with slow answers, is a lease lost."""
 READ_BUFFER_BYTES: Final = 2**20
+DEFAULT_NAMESPACE: Final = "default"
+"""Where neither the kubeconfig's context nor the pod's service account names one, as kubectl has it."""
 
 _BROKEN: Final = (
     ConfigException,
@@ -56,10 +62,6 @@ _new_configuration: Final[Callable[[], Any]] = Configuration
 _in_cluster: Final[Callable[..., None]] = load_incluster_config
 _from_kubeconfig: Final[Callable[..., Awaitable[Any]]] = load_kube_config
 _new_rest: Final[Callable[..., Any]] = RESTClientObject
-
-
-class ConnectError(VReplicaError):
-    """The kubeconfig or the pod's service account cannot be used; the message says why."""
 
 
 class Credentials:
@@ -109,7 +111,11 @@ class Credentials:
 class Connection:
     """A server's address, two HTTP sessions to it (one for leases), and our credentials there."""
 
-    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, configuration: Any, load: Callable[[], Awaitable[None]], *, namespace: str = DEFAULT_NAMESPACE
+    ) -> None:
+        self.namespace = namespace
+        """Of the kubeconfig's context or the pod's service account: what kubectl takes without ``--namespace``."""
         self.base_url = str(configuration.host).rstrip("/")
         self.credentials = Credentials(configuration, load)
         self.server_hostname: str | None = configuration.tls_server_name or None
@@ -131,19 +137,22 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
     # The library would fall back to http://localhost for a kubeconfig without a server.
     configuration.host = ""
     path = _kubeconfig_path(kubeconfig, context)
+    namespace = ""
     try:
         if path:
             loader = await _from_kubeconfig(
                 config_file=path,
-                context=context or None,
+                context=context or _first_current_context(path),
                 client_configuration=configuration,
                 persist_config=False,
             )
+            namespace = _context_namespace(loader.current_context)
 
             async def load() -> None:
                 await loader.load_and_set(configuration)
         else:
             _in_cluster(client_configuration=configuration, try_refresh_token=False)
+            namespace = _pod_namespace()
 
             async def load() -> None:
                 # One small file on the pod's memory file system.
@@ -151,7 +160,7 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
 
         if not configuration.host:
             raise ConnectError(f"kubeconfig {path}: the cluster has no server")
-        return Connection(configuration, load)
+        return Connection(configuration, load, namespace=namespace or DEFAULT_NAMESPACE)
     except _BROKEN as error:
         source = f"kubeconfig {path}" if path else "service account of the pod"
         raise ConnectError(f"{source}: {type(error).__name__}: {error}") from error
@@ -170,6 +179,32 @@ def _kubeconfig_path(kubeconfig: str, context: str) -> str:
     if not home.is_file():
         raise ConnectError(f"no kubeconfig given, {home} does not exist, and this is not a pod of a cluster")
     return str(home)
+
+
+def _first_current_context(path: str) -> str | None:
+    """Of several kubeconfigs the first that names one decides, in kubectl; in the library it is the last."""
+    names = [name for name in path.split(os.pathsep) if name]
+    if len(names) < 2:
+        return None
+    for name in names:
+        file = Path(name).expanduser()
+        document = yaml.safe_load(file.read_text()) if file.is_file() else None
+        if isinstance(document, dict) and (current := document.get("current-context")):
+            return str(current)
+    return None
+
+
+def _context_namespace(context: Any) -> str:
+    inner = context.get("context") if isinstance(context, dict) else None
+    return str(inner.get("namespace") or "") if isinstance(inner, dict) else ""
+
+
+def _pod_namespace() -> str:
+    """The namespace of the pod's service account, beside its token; "" where nobody has put it there."""
+    try:
+        return Path(SERVICE_TOKEN_FILENAME).with_name("namespace").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _session(configuration: Any, connections_max: int) -> aiohttp.ClientSession:

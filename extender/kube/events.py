@@ -3,8 +3,8 @@
 ``event()`` only touches memory: it makes or finds an entry and puts it into a bounded queue; full, the event is dropped and
 counted. ``run()`` writes entries one after the other, waiting out failures that may pass (client-go: 12 tries, 10 s apart).
 
-Aggregation is client-go's events broadcaster: events equal in type, action, reason, regarding and related (the note is
-*not* part of it) are one series while less than six minutes lie between them.
+Aggregation is client-go's events broadcaster: events equal in reason (``core.event_reasons``: type and action follow from it),
+regarding and related (the note is *not* part of it) are one series while less than six minutes lie between them.
 
 .. code-block:: text
 
@@ -30,9 +30,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Final
 
+from extender.core.event_reasons import EVENTS as EVENT_KINDS, EventReason
 from extender.core.names import COMPONENT
 from extender.kube.api import (
     EVENTS,
@@ -49,7 +49,7 @@ from extender.kube.api import (
 
 NOTE_BYTES_MAX: Final = 1024
 WORD_CHARS_MAX: Final = 128
-"""Of reason, action and reportingInstance, by the API's validation."""
+"""Of reportingInstance, by the API's validation."""
 NAME_CHARS_MAX: Final = 253
 SERIES_FINISH_S: Final = 360.0
 SERIES_REFRESH_S: Final = 1800.0
@@ -65,13 +65,6 @@ _NOT_DNS: Final = re.compile(r"[^a-z0-9.-]+")
 _UNSAFE_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 _log = logging.getLogger(__name__)
-
-
-class EventType(StrEnum):
-    """``type`` of an event."""
-
-    NORMAL = "Normal"
-    WARNING = "Warning"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +95,7 @@ class ObjectReference:
 class _Key:
     """What makes two events the same series."""
 
-    type: EventType
-    reason: str
-    action: str
+    reason: EventReason
     regarding: ObjectReference
     related: ObjectReference | None
 
@@ -153,14 +144,12 @@ class EventRecorder:
         self,
         regarding: ObjectReference,
         *,
-        type: EventType,  # noqa: A002 - the API's own name for it, and callers name it
-        reason: str,
-        action: str,
+        reason: EventReason,
         note: str,
         related: ObjectReference | None = None,
     ) -> None:
-        """Record one event; never blocks and never raises. ``reason`` and ``action`` are short CamelCase words."""
-        key = _Key(type, _word(reason), _word(action), regarding, related)
+        """Record one event; never blocks. Raises ValueError for a reason that is none of the closed set, and for nothing else."""
+        key = _Key(EventReason(reason), regarding, related)
         now_s = self._now()
         entry = self._entries.get(key)
         if entry is not None:
@@ -292,15 +281,15 @@ class EventRecorder:
         return (".".join(label for label in labels if label) or "event") + suffix
 
     def _to_json(self, entry: _Entry, namespace: str) -> Obj:
-        key = entry.key
+        key, kind = entry.key, EVENT_KINDS[entry.key.reason]
         event: Obj = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": entry.name, "namespace": namespace},
             "eventTime": _micro_time(entry.first_s),
-            "type": key.type.value,
-            "reason": key.reason,
-            "action": key.action,
+            "type": kind.type.value,
+            "reason": key.reason.value,
+            "action": kind.action,
             "note": entry.note,
             "regarding": key.regarding.to_json(),
             "reportingController": COMPONENT,
@@ -333,7 +322,7 @@ def _shown(char: str) -> str:
 
 
 def _word(text: str) -> str:
-    """Reason, action or instance as the API takes them: not empty, not too long, printable."""
+    """An instance's name as the API takes it: not empty, not too long, printable."""
     return clean_note(text)[:WORD_CHARS_MAX] or "Unknown"
 
 

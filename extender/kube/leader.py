@@ -32,35 +32,29 @@ has put our name on, or deleted, is taken only once it has run out.
 import asyncio
 import logging
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 from extender.core.decode import mapping, text
 from extender.core.errors import VReplicaError
 from extender.core.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
 from extender.kube.api import LEASES, AlreadyExists, Api, ApiError, Conflict, NotFound, Obj, OutcomeUnknown
 from extender.kube.lease import (
-    RELEASED_S,
     LeaseConfig,
     annotated,
-    asked_by,
     buckets_said,
+    held_spec,
     is_new,
-    is_newer,
     micro_time,
-    transitions,
+    released_spec,
 )
+from extender.kube.seen_lease import Candidacy, SeenLease
 
 ACQUIRE_JITTER_FACTOR: Final = 0.2
 """A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was
 released has its next holder within 3 s; with a handful of candidates there is no crowd to spread."""
-KEPT_S: Final = 6.0
-"""How long a Lease that was given up for somebody is left to that one."""
-STAMPS_MAX: Final = 8
 TIMER_RESOLUTION_S: Final = 0.001
 """A timer may wake us this much too soon."""
 
@@ -80,22 +74,6 @@ class _Try(Enum):
 def new_identity(hostname: str, rng: random.Random) -> str:
     """``hostname_hex``, different for each process, as Kubernetes' components call themselves."""
     return f"{hostname}_{rng.getrandbits(128):032x}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidacy:
-    """What a candidate makes of its Lease beside holding it."""
-
-    untouched: Callable[[], bool] = lambda: True
-    """Whether nothing is there yet that a leader has written."""
-    began: Callable[[], str] = lambda: ""
-    """Version of what we have read first of all, of any kind; "" where that is not known."""
-    may: Callable[[], bool] = lambda: True
-    """Whether it may lead at all, asked again and again."""
-    gives: Callable[[str], bool] = lambda _identity: False
-    """Whether to give the Lease up for another replica that asks for it."""
-    buckets: int = 1
-    """In how many buckets the pools are led, which is said on the Lease while we hold it; of a later bucket's Lease 1."""
 
 
 class LeaderElector:
@@ -126,40 +104,38 @@ class LeaderElector:
         self._lease = lease
         self._now = now
         self._rng = rng
-        self._seen: Obj = {}
-        self._seen_at = 0.0
-        self._seen_held = False
-        """Whether we have ever seen that somebody else held the Lease."""
         self._candidacy = candidacy or Candidacy()
+        self.seen = SeenLease(lease, identity, self._candidacy)
         self.buckets_before = 1
         """In how many buckets the pools were led when we took the Lease; what we say once nobody can lead by that any more."""
         self.leading_since = self.acts_since = float("inf")
         """Monotonic times at which we became leader, and from which nobody else leads by whatever number of buckets; infinite
         while we do not lead."""
-        self._began_at = self.read_at = (float("-inf"), float("-inf"))
-        """When the last try began, and the last one that has told what the Lease says: by the monotonic clock, and by the
-        wall clock, which goes on while a machine is suspended."""
-        self._asked_by = self._heir = ""
-        """Who has asked us for the Lease and was not answered yet, and for whom it is given up."""
-        self._missing_since: float | None = None
-        """Monotonic time since which there has been no Lease, and we know of nobody who held it."""
+        self._heir = ""
+        """For whom the Lease is given up."""
         self._fenced_until_wall = 0.0
-        self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
-        """renewTime of our own last writes, those included of which we do not know whether they have arrived."""
-        self.founded = False
-        """Whether nobody but us has ever held the Lease: no other leader can ever have written anything."""
         self._unanswered = False
         """A write of the Lease was sent and its outcome is not known."""
 
     @property
     def leader_identity(self) -> str:
         """Who leads, as last seen; "" for nobody."""
-        return text(self._seen, "spec", "holderIdentity")
+        return self.seen.holder
 
     @property
     def buckets_said(self) -> int:
         """In how many buckets the pools are led by whoever holds the Lease, as last seen."""
-        return buckets_said(self._seen)
+        return self.seen.buckets_said
+
+    @property
+    def read_at(self) -> tuple[float, float]:
+        """When the last try began that has told what the Lease says, by the monotonic and by the wall clock."""
+        return self.seen.read_at
+
+    @property
+    def founded(self) -> bool:
+        """Whether nobody but us has ever held the Lease: no other leader can ever have written anything."""
+        return self.seen.founded
 
     @property
     def lease_name(self) -> str:
@@ -229,7 +205,7 @@ class LeaderElector:
         ):
             period_s = self._lease.retry_period_s
             await asyncio.sleep(period_s * (1.0 + ACQUIRE_JITTER_FACTOR * self._rng.random()))
-        self._heir = self._asked_by = ""
+        self._heir = self.seen.asked_by = ""
         self.is_leader = True
         self.leading_since = self.acts_since = asyncio.get_running_loop().time()
         if self._is_unsettled():
@@ -255,7 +231,7 @@ class LeaderElector:
                 break
             if self._is_unsettled() and loop.time() >= self.acts_since:
                 self.buckets_before = self._candidacy.buckets  # and the next renewal says so
-            asks, self._asked_by = self._asked_by, ""
+            asks, self.seen.asked_by = self.seen.asked_by, ""
             if asks not in {"", self.identity} and self._candidacy.gives(asks):
                 self._heir = asks
                 _log.info("lease %s is given to %r, which leads less", self.lease_name, asks)
@@ -279,10 +255,10 @@ class LeaderElector:
 
     async def _try(self) -> _Try:
         """One try to get or renew the lease."""
-        self._began_at = (asyncio.get_running_loop().time(), self._now())
+        self.seen.tries(self._now())
         if self.still_leading() and self.leader_identity == self.identity:
             try:
-                await self._write(self._seen)
+                await self._write(self.seen.record)
             except ApiError as error:
                 # Perhaps our own write whose answer was lost: look, and decide by what is there.
                 _log.info("optimistic renewal failed, reading the lease: %s", error)
@@ -290,116 +266,37 @@ class LeaderElector:
                 return _Try.HELD
         lease = self._lease
         try:
-            self._observe(await self._api.get(LEASES, lease.namespace, lease.name))
+            self.seen.observe(await self._api.get(LEASES, lease.namespace, lease.name))
         except NotFound:
             # Deleted by a person, if there ever was one: who led goes on until it looks, and makes it anew then.
-            if self._is_others() or not self._may_make_one():
+            if self.seen.is_others(self.still_leading) or not self.seen.may_make_one():
                 return _Try.OTHER
             await self._write(None)
             return _Try.HELD
-        if self._is_others():
+        if self.seen.is_others(self.still_leading):
             return _Try.OTHER
-        await self._write(self._seen)
+        await self._write(self.seen.record)
         return _Try.HELD
-
-    def _observe(self, found: Obj) -> None:
-        """Remember the record, and when we first saw it so."""
-        if not self._seen or mapping(found, "spec") != mapping(self._seen, "spec"):
-            self._seen_at = asyncio.get_running_loop().time()
-        self._seen, self._missing_since, self.read_at = found, None, self._began_at
-        if asks := asked_by(found):
-            self._asked_by = asks
-        self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
-        if text(found, "spec", "renewTime") not in self._stamps:
-            self.founded = False  # somebody else has written it, be it only to release it
-
-    def _may_make_one(self) -> bool:
-        """Whether nobody can be leading by a Lease that is gone, and that we may have come too late to see."""
-        if self.leader_identity:
-            return True
-        now = asyncio.get_running_loop().time()
-        if self._missing_since is None:
-            self._missing_since = now
-            _log.info(
-                "no lease %s/%s: it may have been deleted, waiting for %d s",
-                self._lease.namespace,
-                self._lease.name,
-                self._lease.duration_s,
-            )
-        return now >= self._missing_since + self._lease.duration_s
-
-    def _is_others(self) -> bool:
-        """Whether somebody else may act by the record that we saw last, or by the one that was there before it."""
-        if self.leader_identity:
-            return not self._is_ours() and not self._expired()
-        if self._is_kept():
-            return True
-        # Without a holder: while ours lasts, nobody who waits for it can have taken it.
-        return not self._is_free() and not self.still_leading() and not self._expired()
-
-    def _is_free(self) -> bool:
-        """Whether nobody acts by the Lease: its holder has released it, or there was none yet."""
-        if self.leader_identity:
-            return False
-        if mapping(self._seen, "spec").get("leaseDurationSeconds") == RELEASED_S:
-            return True
-        return (
-            is_new(self._seen)
-            and not self._seen_held
-            and not is_newer(self._seen, self._candidacy.began())
-            and self._candidacy.untouched()
-        )
-
-    def _is_kept(self) -> bool:
-        """Whether it was given up for somebody else a moment ago."""
-        kept_for = asked_by(self._seen)
-        kept_until = self._seen_at + KEPT_S
-        return kept_for not in {"", self.identity} and asyncio.get_running_loop().time() < kept_until
-
-    def _is_ours(self) -> bool:
-        """Whether we hold the lease by a write of our own.
-
-        A person may have put our name there: whoever led until then goes on until it looks, so we wait as for any other.
-        """
-        written = text(self._seen, "spec", "renewTime") in self._stamps
-        return self.leader_identity == self.identity and written
-
-    def _expired(self) -> bool:
-        """Whether the record that we saw has stood unchanged for as long as it says."""
-        duration = mapping(self._seen, "spec").get("leaseDurationSeconds")
-        duration_s = duration if isinstance(duration, int) else self._lease.duration_s
-        return asyncio.get_running_loop().time() >= self._seen_at + duration_s
 
     async def _write(self, current: Obj | None) -> None:
         """Write ourselves as the holder over ``current`` (None: create). Raises Conflict, AlreadyExists."""
         sent_at, sent_at_wall = asyncio.get_running_loop().time(), self._now()
         stamp = micro_time(sent_at_wall)
-        self._stamps.append(stamp)
+        self.seen.writes(stamp)
         if not self.is_leader:
-            self.buckets_before = 1 if is_new(self._seen) else self.buckets_said
-        spec: dict[str, Any] = {
-            "holderIdentity": self.identity,
-            "leaseDurationSeconds": self._lease.duration_s,
-            "renewTime": stamp,
-        }
-        if current is None:
-            spec |= {"acquireTime": stamp, "leaseTransitions": 0}
-        elif text(current, "spec", "holderIdentity") != self.identity:
-            spec |= {
-                "acquireTime": stamp,
-                "leaseTransitions": 0 if is_new(current) else transitions(current) + 1,
-            }
+            self.buckets_before = 1 if is_new(self.seen.record) else self.buckets_said
+        spec = held_spec(current, self.identity, self._lease.duration_s, stamp)
         try:
-            self._observe(await self._put(current, spec))
+            self.seen.observe(await self._put(current, spec))
         except (Conflict, AlreadyExists):
-            self._stamps.remove(stamp)  # it has not been written, and never will be
+            self.seen.has_not_written(stamp)
             raise
-        self.founded = self.founded or (current is not None and is_new(current) and not self._seen_held)
+        self.seen.has_taken(current)
         # Others count from when they see this write, so later than from before it was sent.
         self.fenced_until = sent_at + self._lease.duration_s
         self._fenced_until_wall = sent_at_wall + self._lease.duration_s
 
-    async def _put(self, current: Obj | None, spec: dict[str, Any]) -> Obj:
+    async def _put(self, current: Obj | None, spec: Obj) -> Obj:
         lease = self._lease
         self._unanswered = True
         try:
@@ -455,7 +352,7 @@ class LeaderElector:
                         await self._put_released()
                         return
                 # A write that was cancelled on its way may have arrived: the lease may be ours, or newer. Or somebody asks for it.
-                self._observe(await self._api.get(LEASES, self._lease.namespace, self._lease.name))
+                self.seen.observe(await self._api.get(LEASES, self._lease.namespace, self._lease.name))
                 await self._put_released()
         except (ApiError, TimeoutError) as error:
             _log.warning("lease not released, it will run out: %r", error)
@@ -463,14 +360,8 @@ class LeaderElector:
     async def _put_released(self) -> None:
         if self.leader_identity != self.identity:
             return
-        stamp = micro_time(self._now())
-        spec = {
-            "holderIdentity": "",
-            "leaseDurationSeconds": RELEASED_S,
-            "renewTime": stamp,
-            "acquireTime": stamp,
-        }
-        self._observe(await self._put(self._seen, spec))
+        spec = released_spec(micro_time(self._now()))
+        self.seen.observe(await self._put(self.seen.record, spec))
         _log.info("lease released by %s", self.identity)
 
 

@@ -60,6 +60,27 @@ def transitions(lease: Obj) -> int:
     return value if isinstance(value, int) else 0
 
 
+def held_spec(current: Obj | None, holder: str, duration_s: int, stamp: str) -> Obj:
+    """What the spec becomes by being written by ``holder`` at ``stamp``; ``current`` None: the Lease is created."""
+    spec: Obj = {"holderIdentity": holder, "leaseDurationSeconds": duration_s, "renewTime": stamp}
+    if current is None:
+        spec |= {"acquireTime": stamp, "leaseTransitions": 0}
+    elif text(current, "spec", "holderIdentity") != holder:
+        count = 0 if is_new(current) else transitions(current) + 1
+        spec |= {"acquireTime": stamp, "leaseTransitions": count}
+    return spec
+
+
+def released_spec(stamp: str) -> Obj:
+    """What the spec becomes by being released at ``stamp``, as client-go does it."""
+    return {
+        "holderIdentity": "",
+        "leaseDurationSeconds": RELEASED_S,
+        "renewTime": stamp,
+        "acquireTime": stamp,
+    }
+
+
 def micro_time(epoch_s: float) -> str:
     """metav1.MicroTime of an epoch time."""
     return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='microseconds')[:-6]}Z"

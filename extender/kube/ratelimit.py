@@ -66,6 +66,16 @@ class TokenBucket:
         self._tokens = min(self._tokens, 1.0)
         self._filled_at = self._closed_until
 
+    def change(self, qps: float, burst: int) -> None:
+        """Go on at another rate from now; what was earned at the old one stays, up to the new ``burst``.
+
+        Who is at the head of the queue wakes at the time that the old rate gave, and looks again then.
+        """
+        if self._filled_at is not None:
+            self._missing_s(asyncio.get_running_loop().time())
+        self._qps, self._burst = qps, burst
+        self._tokens = min(self._tokens, float(burst))
+
     async def _wait_as_head(self) -> None:
         loop = asyncio.get_running_loop()
         # A loop and not one sleep: pause() may be called while the head sleeps.

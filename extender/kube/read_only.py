@@ -25,6 +25,8 @@ from extender.kube.api import (
 
 log: Final = logging.getLogger(__name__)
 
+WRITE_VERBS: Final = ("create", "update", "patch", "delete", "bind")
+
 
 class WriteRefused(Forbidden):
     """A write in shadow mode. It had no effect, and trying again has none either."""

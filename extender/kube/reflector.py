@@ -28,6 +28,7 @@ from typing import Final
 from extender.core.caches import SLICE_OBJECTS
 from extender.core.errors import InvalidObject
 from extender.core.model import object_key
+from extender.core.names import GROUP
 from extender.kube.api import (
     EVERYWHERE,
     Api,
@@ -40,6 +41,7 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
+from extender.kube.first_errors import told
 from extender.kube.ratelimit import Backoff
 from extender.kube.sink import Listing, ListingSink, Sink, UnreadableList, WholeList
 
@@ -96,10 +98,16 @@ class Reflector:
         self.first_version = ""
         """resourceVersion of the first list."""
         self.lists = 0
+        self.listed = 0
+        """Objects that the list under way, or the last one, has brought so far."""
+        self.listed_of: int | None = None
+        """How many it will have been, about; None where the server does not say."""
         self.watches = 0
         self.events = 0
         """ADDED, MODIFIED and DELETED received."""
         self.bookmarks = 0
+        self.heard_at = float("-inf")
+        """The event loop's time of the last list, event or bookmark."""
         self.invalid_objects = 0
         """Objects that the sink could not read, once per version."""
         self.errors: Counter[str] = Counter()
@@ -117,6 +125,11 @@ class Reflector:
         """Who waits for the next list to be begun, and ended."""
         self._watchdog: asyncio.Timeout | None = None
         self._reported: OrderedDict[str, str] = OrderedDict()
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the last list, event or bookmark; 0 before the first."""
+        return max(0.0, asyncio.get_running_loop().time() - self.heard_at) if self.is_synced else 0.0
 
     @property
     def is_synced(self) -> bool:
@@ -177,6 +190,7 @@ class Reflector:
         self._failures = 0
         self.last_sync_version = version
         self.first_version = self.first_version or version
+        self.heard_at = asyncio.get_running_loop().time()
         self.synced.set()
 
     async def _read_into_sink(self) -> str:
@@ -219,6 +233,8 @@ class Reflector:
         while True:
             count += len(page.items)
             self._check_size(count)
+            self.listed = count
+            self.listed_of = None if page.remaining is None else count + page.remaining
             if not page.continue_token:
                 yield anew, page
                 return
@@ -257,7 +273,8 @@ class Reflector:
         try:
             async with asyncio.timeout(self._settings.idle_timeout_s) as self._watchdog:
                 async for event in stream:
-                    self._watchdog.reschedule(loop.time() + self._settings.idle_timeout_s)
+                    self.heard_at = loop.time()
+                    self._watchdog.reschedule(self.heard_at + self._settings.idle_timeout_s)
                     self._receive(event)
                     if self._relist:
                         return
@@ -303,7 +320,7 @@ class Reflector:
 
     def _note(self, error: ApiError) -> None:
         self.errors[error.reason if isinstance(error, _OWN) else type(error).__name__] += 1
-        _log.warning("%s: %s", self.resource.plural, error)
+        _log.warning("%s: %s", self.resource.plural, told(error) if self.resource.group == GROUP else error)
         # A silent watch counts twice: an API server of 1.36 neither refuses a version from its future nor sends anything.
         self._failures += 2 if isinstance(error, _Silent) else 1
         if self._failures >= WATCH_FAILURES_MAX:

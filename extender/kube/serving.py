@@ -61,6 +61,9 @@ class ConnectionLimits:
     """For requests that still run when it stops; a server that drains before leaves none."""
 
 
+CUT_REASONS: Final = ("slow head", "slow body", "slow reader", "too many")
+
+
 class Listener:
     """Serves one application between ``start`` and ``stop``."""
 
@@ -71,7 +74,7 @@ class Listener:
         self._runner: web.AppRunner | None = None
         self._connections_max = self.limits.connections_max
         self.cut: Counter[str] = Counter()
-        """Connections that were cut, by reason: slow head, slow body, slow reader, too many."""
+        """Connections that were cut, by ``CUT_REASONS``."""
 
     @property
     def connections(self) -> int:

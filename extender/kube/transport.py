@@ -13,8 +13,9 @@ What a failure means for a write is decided here and nowhere else:
 """
 
 import asyncio
+import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
@@ -69,12 +70,21 @@ class Transport:
 
     def __init__(self, connection: Connection, budget: Budget, *, user_agent: str, timeout_s: float) -> None:
         self._connection = connection
+        self.namespace = connection.namespace
+        """See Connection."""
         self.budget = budget
         self._timeout_s = timeout_s
         self._headers = {"Accept": _JSON, "User-Agent": user_agent}
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         self.requests: Counter[tuple[str, str]] = Counter()
         """(method, status code or "<error>") to count, as client-go's rest_client_requests_total."""
+        self.on_answer: Callable[[str, str, float], None] = lambda _method, _lane, _duration_s: None
+        """Told of each answer: method, lane, and the seconds from sending to its beginning."""
+
+    @property
+    def server(self) -> str:
+        """The server's address."""
+        return self._connection.base_url
 
     async def close(self) -> None:
         """Close the connection."""
@@ -129,6 +139,7 @@ class Transport:
         unconnected = broken = 0
         renewed = False
         while True:
+            started = time.perf_counter()
             try:
                 response = await self._send(request)
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
@@ -143,6 +154,7 @@ class Transport:
                     raise self._no_answer(request, "ConnectionBroken", str(error)) from error.__cause__
                 continue
             self.requests[request.method, str(response.status)] += 1
+            self.on_answer(request.method, str(request.lane), time.perf_counter() - started)
             if response.status == 401 and not renewed:
                 renewed = True
                 if await self._connection.credentials.renew():

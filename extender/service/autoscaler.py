@@ -175,12 +175,16 @@ class Autoscaler:
         try:
             await pool.look()
         except NotFound:
-            log.info("pool %s has no StatefulSet to scale", pool.key)
+            log.info("pool %s has no StatefulSet to scale", pool.key, extra={"pool": pool.key})
         except Conflict:
-            log.info("replicas of pool %s were changed by somebody else; looking again", pool.key)
+            log.info(
+                "replicas of pool %s were changed by somebody else; looking again",
+                pool.key,
+                extra={"pool": pool.key},
+            )
             pool.retry(None)
         except ApiError as error:
-            log.warning("pool %s was not scaled, trying again: %s", pool.key, error)
+            log.warning("pool %s was not scaled, trying again: %s", pool.key, error, extra={"pool": pool.key})
             pool.retry(error.retry_after_s)
         finally:
             self._running.discard(pool.key)

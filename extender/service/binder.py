@@ -120,7 +120,8 @@ class SchedulerVReplicaBinder:
         self._caches = caches
         self._clock = clock
         self._leads = leads
-        self._narrow_to = narrow_to
+        self.narrow_to = narrow_to
+        """May be changed at work: each find looks."""
         self._cache = PlacementDecisionCache(clock)
         caches.pods.add_event_handler(self._pod_changed)
 
@@ -136,7 +137,7 @@ class SchedulerVReplicaBinder:
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
             return NodeVerdicts(unresolvable=dict.fromkeys(nodes, ConflictReason.LEDGER_TOO_LARGE))
-        if lookup is None and self._narrow_to:
+        if lookup is None and self.narrow_to:
             verdicts.passed = self._narrowed(pod, carry, candidates, verdicts.passed)
         passed = candidates.asked if verdicts.passed is nodes else frozenset(verdicts.passed)
         self._cache.update(pod.uid, carry, pod.ledger_text, passed)
@@ -146,12 +147,17 @@ class SchedulerVReplicaBinder:
         self, pod: AdapterPod, carry: Carry, candidates: Candidates, passed: Sequence[str]
     ) -> Sequence[str]:
         """The best of the nodes that pass, where there are more than are wanted."""
-        most = room_for(self._narrow_to, self._cache.times(pod.uid))
+        most = room_for(self.narrow_to, self._cache.times(pod.uid))
         if len(passed) <= most:
             return passed
         left = candidates if passed is candidates.names else Candidates.of(passed)
         groups = prioritize_known_nodes(self._caches.state, pod, carry.ledger, left)
         return best_of(left, groups, most, self._caches.state.nodes)
+
+    @property
+    def decisions_kept(self) -> int:
+        """Pods of which decisions are remembered."""
+        return len(self._cache)
 
     def carry(self, pod_uid: str) -> Carry | None:
         """See VReplicaBinder."""
@@ -204,7 +210,13 @@ class SchedulerVReplicaBinder:
         try:
             await self._api.bind(binding)
         except Forbidden as error:
-            log.warning("bind of pod %s: %s: %s", pod.key, ConflictReason.WRITE_REFUSED, error)
+            log.warning(
+                "bind of pod %s: %s: %s",
+                pod.key,
+                ConflictReason.WRITE_REFUSED,
+                error,
+                extra={"pod": pod.key, "pool": pod.pool, "reason": ConflictReason.WRITE_REFUSED},
+            )
             raise BindRefused(ConflictReason.WRITE_REFUSED, str(error)) from error
         except OutcomeUnknown as error:
             try:

@@ -40,6 +40,7 @@ from extender.service.status import StatusWrite, StatusWriter, vpod_status
 from extender.service.status_doubts import StatusDoubts
 from extender.service.untold import UntoldMoves
 from extender.service.write_refusals import WriteRefusals, as_refused
+from extender.tracing import span
 
 WRITES_IN_FLIGHT_MAX: Final = 32
 RESERVATION_TTL_S: Final = 30.0
@@ -237,14 +238,15 @@ class Committer:
                 if write is None:
                     self._tell(batch, decision)
                     return
-                reply = await self._api.patch(
-                    write.resource,
-                    vpod.namespace,
-                    vpod.name,
-                    write.patch,
-                    patch_type=PatchType.MERGE,
-                    subresource="status",
-                )
+                with span("write_status", vpod=key):
+                    reply = await self._api.patch(
+                        write.resource,
+                        vpod.namespace,
+                        vpod.name,
+                        write.patch,
+                        patch_type=PatchType.MERGE,
+                        subresource="status",
+                    )
             self._caches.vpods.written(write.decode(reply))
             batch.written.add(key)
             self._tell(batch, decision)

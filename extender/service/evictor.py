@@ -136,7 +136,12 @@ class Evictor:
             await asyncio.sleep(0)
             state = self._caches.state.pools.get(key)
         if done:
-            log.info("pool %s: %s", key, "; ".join(f"{move.vpod}: {move.sentence()}" for move in done[:20]))
+            log.info(
+                "pool %s: %s",
+                key,
+                "; ".join(f"{move.vpod}: {move.sentence()}" for move in done[:20]),
+                extra={"pool": key},
+            )
             self._autoscaler.trigger(key)
         return done
 
@@ -168,7 +173,9 @@ class Evictor:
         try:
             done = await self._mover.move(state.key, moves)
         except ApiError as error:
-            log.warning("pool %s: moves failed and are planned again: %s", state.key, error)
+            log.warning(
+                "pool %s: moves failed and are planned again: %s", state.key, error, extra={"pool": state.key}
+            )
             done = []
         known.settle(moves, done, before, self._now())
         return done
@@ -188,5 +195,5 @@ class Evictor:
             notes.setdefault(move.vpod, []).append(move.sentence("would move"))
         for key, lines in notes.items():
             note = "; ".join(lines)
-            log.info("pool %s, dry run: %s: %s", state.key, key, note)
+            log.info("pool %s, dry run: %s: %s", state.key, key, note, extra={"pool": state.key, "vpod": key})
             self._narrator.would_move(state.vpods[key], note)

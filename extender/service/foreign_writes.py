@@ -20,19 +20,18 @@ from typing import Final
 
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.claims import PodState
+from extender.core.event_reasons import EventReason
 from extender.core.ledger import Share, ledger_slots
 from extender.core.model import AdapterPod
 from extender.core.pool_state import PoolState
 from extender.core.sources.callers import is_callers
-from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.kube.events import EventRecorder, ObjectReference
 from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.own_writes import OwnWrites
 
 log: Final = logging.getLogger(__name__)
 
-FOREIGN_WRITE: Final = "ForeignWrite"
-LEDGER_DIFFERS: Final = "LedgerDiffers"
 REMEDY: Final = (
     "it is put right; only the scheduler service may write it: check that the ValidatingAdmissionPolicy vreplica-ledger "
     "is installed and bound"
@@ -79,7 +78,7 @@ class ForeignWrites:
             )
             self.tell(
                 new,
-                FOREIGN_WRITE,
+                EventReason.FOREIGN_WRITE,
                 f"another writer than the scheduler service changed the ledger: {what}; {REMEDY}",
             )
 
@@ -95,21 +94,21 @@ class ForeignWrites:
                     continue
                 if told := _listed(differences(pool, state, pod)):
                     note = f"the ledger differs from what the vpods say: {told}; {REMEDY}"
-                    self.tell(pod, LEDGER_DIFFERS, note)
+                    self.tell(pod, EventReason.LEDGER_DIFFERS, note)
 
     def end(self, bucket: Bucket = WHOLE) -> None:
         """Another leads, who tells."""
         self._led.remove(bucket)
 
-    def tell(self, pod: AdapterPod, kind: str, note: str) -> None:
+    def tell(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
         """Count a repair of a pod's annotations, and tell it in the log and in a Warning event on the pod."""
         self._metrics.repairs.labels(kind).inc()
-        log.warning("pod %s: %s: %s", pod.key, kind, note)
+        log.warning(
+            "pod %s: %s: %s", pod.key, kind, note, extra={"pod": pod.key, "pool": pod.pool, "reason": kind}
+        )
         self._recorder.event(
             ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
-            type=EventType.WARNING,
             reason=kind,
-            action="Repairing",
             note=note,
         )
 

@@ -23,8 +23,9 @@ from typing import Final
 
 from extender.core.bucket import WHOLE, Bucket, bucket_of, bucket_to_ask_for, may_give, weights_of
 from extender.kube.api import Api, ApiError
-from extender.kube.leader import Candidacy, LeaderElector
+from extender.kube.leader import LeaderElector
 from extender.kube.lease import LeaseConfig
+from extender.kube.seen_lease import Candidacy
 from extender.service.caches import Caches
 from extender.service.config import Config, LeaderElectionConfig, Mode
 from extender.service.proofs import UNDER_WAY_S
@@ -125,6 +126,10 @@ class Leadership:
         if not self.electors:
             return [WHOLE] if self._always else []
         return [Bucket(index, self._total) for index in range(self._total) if self._leads_bucket(index)]
+
+    def has_begun(self) -> bool:
+        """Whether it has begun to act for any pool, with all that was written before in the caches."""
+        return self._always or bool(self._touched)
 
     def leads_since(self, pool: str) -> float:
         """The event loop's time at which leading it has begun, seconds."""

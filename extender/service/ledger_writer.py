@@ -33,6 +33,7 @@ from extender.service.ledger_patch import covers, ledger_patch, merged, written_
 from extender.service.own_writes import OwnWrites
 from extender.service.proofs import Proofs
 from extender.service.write_refusals import WriteRefusals
+from extender.tracing import span
 
 
 class LedgerWriter:
@@ -77,7 +78,10 @@ class LedgerWriter:
             change, patch = asked, ledger_patch(pod, ledger, slots)
         text = written_text(patch)
         try:
-            with self.own_writes.sending(pod.uid, text):
+            with (
+                span("write_ledger", pod=pod_key, vpods=len(change)),
+                self.own_writes.sending(pod.uid, text),
+            ):
                 async with self._slots:
                     sent_at = self._clock()
                     reply = await self._api.patch(

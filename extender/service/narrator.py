@@ -3,13 +3,13 @@
 Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the Moved condition.
 """
 
+from extender.core.event_reasons import EventReason
 from extender.core.explain import Step
 from extender.core.model import VPod
 from extender.core.names import API_VERSION
 from extender.core.plan import Decision
 from extender.core.pool_state import PoolState
-from extender.core.reasons import ConflictReason
-from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.kube.events import EventRecorder, ObjectReference
 from extender.metrics import Metrics
 
 
@@ -28,12 +28,10 @@ class Narrator:
             return
         note = decision.explanation.outcome()
         if decision.left:
-            self._event(vpod, EventType.WARNING, "FailedScheduling", "Scheduling", note)
-        elif decision.target and (
-            newly or any(step.step is Step.ADDED for step in decision.explanation.steps)
-        ):
+            self._event(vpod, EventReason.FAILED_SCHEDULING, note)
+        elif decision.target and (newly or has_grown(decision)):
             where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
-            self._event(vpod, EventType.NORMAL, "Scheduled", "Binding", f"{note}: {where}")
+            self._event(vpod, EventReason.SCHEDULED, f"{note}: {where}")
 
     def moved(self, pool: PoolState, decision: Decision) -> None:
         """Tell the moves of a decision, if it has any."""
@@ -42,26 +40,27 @@ class Narrator:
             self._metrics.moves.labels(str(move.reason)).inc(move.vreplicas)
         vpod = pool.vpods.get(decision.vpod)
         if moves and vpod is not None:
-            self._event(
-                vpod, EventType.NORMAL, "Moved", "Moving", "; ".join(move.sentence() for move in moves)
-            )
+            self._event(vpod, EventReason.MOVED, "; ".join(move.sentence() for move in moves))
 
     def would_move(self, vpod: VPod, note: str) -> None:
         """Tell what an evictor in a dry run would do."""
-        self._event(vpod, EventType.NORMAL, "WouldMove", "Moving", note)
+        self._event(vpod, EventReason.WOULD_MOVE, note)
 
     def write_refused(self, regarding: ObjectReference, note: str) -> None:
         """Tell on an object that the API server forbids a write; the ``Tell`` of ``WriteRefusals``."""
         self._recorder.event(
             regarding,
-            type=EventType.WARNING,
-            reason=str(ConflictReason.WRITE_REFUSED),
-            action="Writing",
+            reason=EventReason.WRITE_REFUSED,
             note=f"{note}; check the roles of the scheduler service's ServiceAccount, and admission policies and webhooks",
         )
 
-    def _event(self, vpod: VPod, kind: EventType, reason: str, action: str, note: str) -> None:
+    def _event(self, vpod: VPod, reason: EventReason, note: str) -> None:
         if vpod.source:
             return
         regarding = ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)
-        self._recorder.event(regarding, type=kind, reason=reason, action=action, note=note)
+        self._recorder.event(regarding, reason=reason, note=note)
+
+
+def has_grown(decision: Decision) -> bool:
+    """Whether vreplicas have got a place that they had not."""
+    return any(step.step is Step.ADDED for step in decision.explanation.steps)

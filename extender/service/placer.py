@@ -11,7 +11,8 @@ evictor (``move``), and callers that keep their own status (``schedule``).
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from extender.core.bucket import WHOLE, Bucket
@@ -22,15 +23,18 @@ from extender.core.moves import Move
 from extender.core.plan import Decision, place, release_all
 from extender.core.pool_state import PoolState
 from extender.core.rebalance.relocation import relocate
+from extender.core.recording.entries import Cause
 from extender.core.sources.callers import is_callers
 from extender.metrics import Metrics
 from extender.service.activation import Activation
 from extender.service.batch import Committed
 from extender.service.caches import Caches
 from extender.service.committer import Committer
-from extender.service.narrator import Narrator
+from extender.service.memory import ASKED, EVICTOR, DecisionMemory
+from extender.service.narrator import Narrator, has_grown
 from extender.service.queue import VPodQueues
 from extender.service.status import SCHEDULED
+from extender.tracing import span
 
 log: Final = logging.getLogger(__name__)
 
@@ -52,6 +56,18 @@ class ScaleTrigger(Protocol):
         ...
 
 
+class OnDecided(Protocol):
+    """Told of every decision, right after it was made and before it is reserved."""
+
+    def __call__(self, cause: Cause, decision: Decision, asked: Sequence[Move] = (), /) -> None:
+        """``asked``: the moves that it carries out."""
+        ...
+
+
+def _tell_nobody(_cause: Cause, _decision: Decision, _asked: Sequence[Move] = (), /) -> None:
+    pass
+
+
 class Placer:
     """Decides the vpods of all pools while we lead."""
 
@@ -71,6 +87,7 @@ class Placer:
         self._narrator = narrator
         self._metrics = metrics
         self._clock = clock
+        self.on_decided: OnDecided = _tell_nobody
         self._batches = 0
         self._locks: dict[str, asyncio.Lock] = {}
         self._callers: dict[str, VPod] = {}
@@ -78,6 +95,8 @@ class Placer:
         self.activation = Activation(caches, self.queues)
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         """The last decision's explanation by vpod key; the oldest go first."""
+        self.memory = DecisionMemory("", clock)
+        """Who decided what, when and why; the service gives it its name and its clock."""
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -85,41 +104,57 @@ class Placer:
         """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
         self._forget_callers(bucket)
         for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
+            self.queues.of(pool).wait_anew()
             self.activation.add_all(pool)
         running: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
                 for pool in [pool for pool in self.queues if pool not in running and bucket.has(pool)]:
                     running.add(pool)
-                    tasks.create_task(self._run_pool(pool), name=f"placer {pool}")
+                    tasks.create_task(self._run_pool(pool, running), name=f"placer {pool}")
                 self.queues.changed.clear()
                 await self.queues.changed.wait()
 
-    async def _run_pool(self, pool: str) -> None:
+    async def _run_pool(self, pool: str, running: set[str]) -> None:
+        """Until nothing refers to the pool any more: tenants may name as many that do not exist as they like.
+
+        ``running``: the pools that are served; this one is, until this ends.
+        """
         queue = self.queues.of(pool)
         while True:
             keys = await queue.pop_batch(BATCH_VPODS_MAX)
             try:
-                await self.place_batch(pool, keys)
+                if keys:
+                    await self.place_batch(pool, keys)
             except BaseException:
                 # We no longer lead, mostly. When we lead again these must not count as being decided still.
                 for key in keys:
                     queue.retry(key)
                 raise
+            known = self._caches.state.pools.get(pool)
+            if queue.empty and (known is None or known.forgettable) and not self._lock(pool).locked():
+                self.queues.forget(pool)
+                del self._locks[pool]
+                running.discard(pool)
+                return
 
     async def place_batch(self, pool: str, keys: list[str]) -> None:
         """Decide and write these vpods of a pool."""
         async with self._lock(pool):
-            started = self._clock()
-            unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
-            kept = dict.fromkeys(key for key in keys if self._is_callers(pool, key))
-            decisions, committed = await self._carry_out(
-                pool, (self._decide(pool, key) for key in keys if key not in kept)
-            )
-            for decision in decisions:
-                self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
-            for key in kept:
-                self.queues.of(pool).done(key)
+            with span("place_batch", pool=pool, vpods=len(keys)):
+                await self._place(pool, keys)
+
+    async def _place(self, pool: str, keys: list[str]) -> None:
+        started = self._clock()
+        unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
+        kept = dict.fromkeys(key for key in keys if self._is_callers(pool, key))
+        decisions, committed = await self._carry_out(
+            pool, (self._decide(pool, key) for key in keys if key not in kept)
+        )
+        for decision in decisions:
+            self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
+        for key in kept:
+            self.queues.of(pool).done(key)
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
@@ -140,8 +175,17 @@ class Placer:
         pool = self._caches.state.pool(pool_key)
         vpod = pool.vpods.get(key)
         if vpod is None:
-            return release_all(pool, key)
-        return place(pool, vpod, allowed=self._caches.state.selects(pool_key, vpod))
+            decision = release_all(pool, key)
+        else:
+            decision = place(pool, vpod, allowed=self._caches.state.selects(pool_key, vpod))
+        self.on_decided(Cause.PLACE if vpod is not None else Cause.GONE, decision)
+        return decision
+
+    def _relocate(self, pool: PoolState, vpod: VPod, moves: Sequence[Move]) -> Decision | None:
+        decision = relocate(pool, vpod, moves)
+        if decision is not None:
+            self.on_decided(Cause.MOVE, decision, moves)
+        return decision
 
     # -- the others ---------------------------------------------------------------------------------------------
 
@@ -155,7 +199,7 @@ class Placer:
             decisions, committed = await self._carry_out(
                 pool,
                 (
-                    relocate(state, vpod, group)
+                    self._relocate(state, vpod, group)
                     for key, group in by_vpod.items()
                     if (vpod := state.vpods.get(key)) is not None and key not in self._callers
                 ),
@@ -164,12 +208,18 @@ class Placer:
             for decision in decisions:
                 key = decision.vpod
                 if key in committed.failed:
-                    log.info("move of vpod %s was not finished: %s", key, committed.failed[key])
+                    log.info(
+                        "move of vpod %s was not finished: %s",
+                        key,
+                        committed.failed[key],
+                        extra={"vpod": key, "pool": pool},
+                    )
                     # Placing goes on from what was written: what is on the new pod and not published it takes back.
                     self.queues.of(pool).add(key)
                 if (told := committed.told.get(key)) is not None:
                     done += decision.moves
                     self._remember(key, decision.explanation)
+                    self.memory.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
                     self._narrator.moved(state, told)
         return done
 
@@ -186,6 +236,7 @@ class Placer:
             allowed = self._caches.state.selects(vpod.pool, vpod)
             # Its caller has to publish a move, so what stands on a pod to be emptied moves when the caller asks.
             decided = place(pool, vpod, allowed=allowed, leave_closed=True)
+            self.on_decided(Cause.SCHEDULE, decided)
             (decision,), committed = await self._carry_out(vpod.pool, [decided])
             if (why := committed.failed.get(vpod.key)) is not None:
                 raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
@@ -193,7 +244,9 @@ class Placer:
             if decision.left:
                 self._autoscaler.trigger(vpod.pool)
             self._remember(vpod.key, decision.explanation)
+            self.memory.note(vpod.key, decision.explanation, why=ASKED)
             self._narrator.moved(pool, decision)
+            self._note_answer(vpod, covered)
             self._forget_if_released(vpod)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
@@ -216,11 +269,20 @@ class Placer:
         if known is not None and known.pool != vpod.pool:
             self.queues.of(known.pool).add(vpod.key)
 
+    def _note_answer(self, vpod: VPod, covered: Mapping[str, int]) -> None:
+        """The caller publishes what it has asked with, and from now on what it is answered: both have to stay covered (I2)."""
+        if self._callers.get(vpod.key) is not vpod:
+            return  # another has led meanwhile, or is about to: ledgers speak for the caller until it asks again
+        names = {*vpod.placements, *covered}
+        published = {name: max(vpod.placements.get(name, 0), covered.get(name, 0)) for name in names}
+        answered = replace(vpod, placements=published)
+        self._callers[vpod.key] = answered
+        self._caches.state.vpod_changed(vpod, answered)
+
     def _forget_if_released(self, vpod: VPod) -> None:
         pool = self._caches.state.pool(vpod.pool)
-        if not vpod.vreplicas and not pool.claims_of(vpod.key):
-            del self._callers[vpod.key]
-            self._caches.state.vpod_changed(vpod, None)
+        if not vpod.vreplicas and not pool.claims_of(vpod.key) and vpod.key in self._callers:
+            self._caches.state.vpod_changed(self._callers.pop(vpod.key), None)
 
     def _is_callers(self, pool_key: str, key: str) -> bool:
         """Whether a ledger's key belongs to a caller that has not asked since we started: it is kept as it stands."""
@@ -241,10 +303,16 @@ class Placer:
         error = committed.failed.get(key)
         pool = self._caches.state.pool(decision.pool)
         self._remember(key, decision.explanation if key in pool.vpods else None)
+        self._note(pool, decision, error)
         result = "error" if error else "unschedulable" if decision.left else "scheduled"
         self._metrics.schedule_attempt(result, self._clock() - started)
         if error is not None:
-            log.info("vpod %s was not written and is decided again: %s", key, error)
+            log.info(
+                "vpod %s was not written and is decided again: %s",
+                key,
+                error,
+                extra={"vpod": key, "pool": decision.pool},
+            )
             queue.retry(key)
         elif decision.left:
             queue.park(key)
@@ -252,9 +320,21 @@ class Placer:
         elif self._waits_for_bind(pool, decision):
             queue.park(key)
         else:
-            queue.done(key, agrees=key in committed.told and _agrees(pool, decision))
+            waited = queue.done(key, agrees=key in committed.told and _agrees(pool, decision))
+            if waited is not None and decision.target and (newly or has_grown(decision)):
+                self._metrics.placed(self._clock() - waited.since, waited.attempts)
         if (told := committed.told.get(key)) is not None:
             self._narrator.decided(pool, told, newly=newly)
+
+    def _note(self, pool: PoolState, decision: Decision, error: str | None) -> None:
+        """For ``explain``: what was decided, and what made us decide."""
+        key, explanation = decision.vpod, decision.explanation
+        vpod = pool.vpods.get(key)
+        if vpod is None:
+            self.memory.forget(key)
+            return
+        why = self.memory.why(key, vpod, explanation)
+        self.memory.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
         """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""

@@ -56,7 +56,8 @@ class PodBinder:
     ) -> None:
         self._knows_past = knows_past
         self._on_bound = on_bound
-        self._scheduler_names = scheduler_names
+        self.scheduler_names = scheduler_names
+        """May be changed at work: each bind looks."""
         self._api = api
         self._caches = caches
         self._binder = binder
@@ -134,11 +135,11 @@ class PodBinder:
             raise BindRefused(ConflictReason.POD_ALREADY_BOUND, f"pod {pod.key} is on node {pod.node}")
         if pod.deleting or pod.finished:
             raise BindRefused(ConflictReason.POD_CHANGED, f"pod {pod.key} is being deleted or has finished")
-        if not pod.node and pod.scheduler_name not in self._scheduler_names:
+        if not pod.node and pod.scheduler_name not in self.scheduler_names:
             raise BindRefused(
                 ConflictReason.OTHER_SCHEDULER,
                 f"pod {pod.key} has spec.schedulerName {pod.scheduler_name!r:.260}, and this service binds for "
-                f"{', '.join(sorted(self._scheduler_names))} (schedulerNames in its configuration)",
+                f"{', '.join(sorted(self.scheduler_names))} (schedulerNames in its configuration)",
             )
         return bool(pod.node)
 

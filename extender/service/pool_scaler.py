@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPool, StatefulSet, VPod
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
@@ -26,7 +27,7 @@ from extender.core.scaling.scale_down import (
 )
 from extender.core.scaling.size import ScalePlan, plan_scale
 from extender.kube.api import ApiError, OutcomeUnknown
-from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
@@ -130,8 +131,8 @@ class PoolScaler:
             return
         self._needs = None
         note = f"somebody else changed replicas from {old.replicas} to {new.replicas}"
-        log.info("pool %s: %s", self.key, note)
-        self._event("ReplicasChanged", note, EventType.NORMAL)
+        log.info("pool %s: %s", self.key, note, extra={"pool": self.key})
+        self._event(EventReason.REPLICAS_CHANGED, note)
 
     def retry(self, after_s: float | None) -> None:
         """It failed: look again after a growing delay, or when the server asked for it."""
@@ -243,7 +244,9 @@ class PoolScaler:
             self._shrunk_for, self._regrown_for = None, needs
         elif self._regrown_for != needs:
             self._regrown = 0
-        self._told("ScaledUp", scale.replicas, wanted, f"vpods expect {view.plan.expected_slots} slots")
+        self._told(
+            EventReason.SCALED_UP, scale.replicas, wanted, f"vpods expect {view.plan.expected_slots} slots"
+        )
 
     async def _scale_down(self, view: _View) -> None:
         if count_without_empty(view.state) >= view.stateful_set.replicas:
@@ -266,7 +269,7 @@ class PoolScaler:
         await self._write(scale, count)
         self._reopened = 0
         self._shrunk_for = (again.plan.expected_slots, again.pool.generation)
-        self._told("ScaledDown", scale.replicas, count, "the others held nothing")
+        self._told(EventReason.SCALED_DOWN, scale.replicas, count, "the others held nothing")
 
     async def _write(self, scale: Scale, replicas: int) -> None:
         self.writes.asked(scale.replicas, replicas)
@@ -285,20 +288,27 @@ class PoolScaler:
         limited_at = plan.unlimited if plan.limited else 0
         if limited_at not in {0, self.limited_at}:
             note = f"{plan.unlimited} pods are needed, maxPods allows {plan.wanted}"
-            self._event("ScalingLimited", note, EventType.WARNING)
+            self._event(EventReason.SCALING_LIMITED, note)
         self.limited_at = limited_at
 
-    def _told(self, reason: str, old: int, new: int, why: str) -> None:
-        log.info("pool %s scaled from %d to %d pods: %s", self.key, old, new, why)
+    def _told(self, reason: EventReason, old: int, new: int, why: str) -> None:
+        log.info(
+            "pool %s scaled from %d to %d pods: %s",
+            self.key,
+            old,
+            new,
+            why,
+            extra={"pool": self.key, "reason": reason},
+        )
         self._around.metrics.scalings.labels("up" if new > old else "down").inc()
-        self._event(reason, f"scaled from {old} to {new} pods: {why}", EventType.NORMAL)
+        self._event(reason, f"scaled from {old} to {new} pods: {why}")
 
-    def _event(self, reason: str, note: str, kind: EventType) -> None:
+    def _event(self, reason: EventReason, note: str) -> None:
         pool = self._around.caches.pools.get(self.key)
         namespace, _, name = self.key.partition("/")
         uid = pool.uid if pool is not None else ""
         regarding = ObjectReference(API_VERSION, "AdapterPool", namespace, name, uid)
-        self._around.recorder.event(regarding, type=kind, reason=reason, action="Scaling", note=note)
+        self._around.recorder.event(regarding, reason=reason, note=note)
 
 
 def now() -> float:

@@ -56,30 +56,53 @@ def pool_conditions(
     over = sorted(pod.name for pod in state.overcommitted())
     plan = plan_scale(state, allows)
     return [
-        ("Ready", *_readiness(state)),
-        ("Overcommitted", bool(over), "LedgerOverSlots" if over else "WithinSlots", ", ".join(over)[:1024]),
+        ("Ready", *readiness(state)),
+        _overcommitted(over),
         _scaling_limited(plan, foreign) if plan is not None else _WITHIN_LIMITS,
     ]
 
 
-_WITHIN_LIMITS: Final[PoolCondition] = ("ScalingLimited", False, "WithinLimits", "")
+def _overcommitted(over: Sequence[str]) -> PoolCondition:
+    if not over:
+        return ("Overcommitted", False, "WithinSlots", "no ledger is over its pod's slots")
+    note = f"ledgers are over their pods' slots, and are trimmed: {', '.join(over)}"
+    return ("Overcommitted", True, "LedgerOverSlots", note[:1024])
+
+
+_WITHIN_LIMITS: Final[PoolCondition] = (
+    "ScalingLimited",
+    False,
+    "WithinLimits",
+    "the pool may have the pods that it needs",
+)
 
 
 def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
     if plan.limited:
-        return ("ScalingLimited", True, "MaxPods", f"{plan.unlimited} pods are needed")
+        note = f"{plan.unlimited} pods are needed, and maxPods allows {plan.wanted}"
+        return ("ScalingLimited", True, "MaxPods", note)
     if foreign is not None and foreign != plan.wanted:
         note = f"somebody else asks for {foreign} replicas, {plan.wanted} pods are needed"
         return ("ScalingLimited", True, "ForeignReplicas", note)
     return _WITHIN_LIMITS
 
 
-def _readiness(state: PoolState) -> tuple[bool, str, str]:
+def readiness(state: PoolState) -> tuple[bool, str, str]:
+    """Whether vpods are placed in the pool as it asks for, reason and message."""
     if state.stateful_set is None:
-        return False, "StatefulSetNotFound", "the StatefulSet does not exist"
+        return (
+            False,
+            "StatefulSetNotFound",
+            "the StatefulSet that spec.statefulSet names does not exist in this namespace",
+        )
     if state.pool is not None and state.profile.name != state.pool.profile:
         return False, "ProfileUnknown", f"there is no such profile: vpods are placed by {state.profile.name}"
-    return True, "StatefulSetFound", ""
+    pods = len(state.stateful_set.ordinals)
+    return (
+        True,
+        "StatefulSetFound",
+        f"{state.schedulable_count()} of {pods} pods take vreplicas, {state.free_slots()} slots are free",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +195,7 @@ class PoolStatusWriter:
         except NotFound:
             self._told.pop(pool.key, None)
         except ApiError as error:
-            log.info("status of pool %s was not written: %s", pool.key, error)
+            log.info("status of pool %s was not written: %s", pool.key, error, extra={"pool": pool.key})
         else:
             self._told[pool.key] = _Told(pool.uid, frozenset({version, pool.resource_version}), plain)
 

@@ -4,6 +4,8 @@
 - *backoff*: a write failed; back in active after 1 s, doubling to 10 s per vpod;
 - *parked*: placed as far as there is room. Events that may help (``activate``) bring all of them back at once.
 
+How long a vpod waits is counted from when it first comes in until it is ``done``, over all attempts (``Wait``).
+
 A key is in at most one part, and never handed out twice before ``done``: what happens to it meanwhile is remembered
 and puts it back, as far as it matters to how its flight ends (``Meanwhile``). Everything is synchronous except
 ``pop_batch``, which waits.
@@ -11,11 +13,14 @@ and puts it back, as far as it matters to how its flight ends (``Meanwhile``). E
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterator
-from enum import IntEnum
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import Final
 
+ACTIVE, BACKOFF, UNSCHEDULABLE = "active", "backoff", "unschedulable"
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 10.0
 TIMER_RESOLUTION_S: Final = 0.001
@@ -31,6 +36,31 @@ class Meanwhile(IntEnum):
     CHANGED = 2
 
 
+class QueueEvent(StrEnum):
+    """What puts a vpod into a part of its queue, in kube-scheduler's words where it has them."""
+
+    VPOD_UPDATE = "VPodUpdate"
+    """It has changed itself, or something made somebody look at it."""
+    DIVERGED = "Diverged"
+    """It publishes other than its ledgers say."""
+    CLUSTER_EVENT = "ClusterEvent"
+    """Something has changed that may give room."""
+    BACKOFF_COMPLETE = "BackoffComplete"
+    SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+
+
+@dataclass(slots=True)
+class Wait:
+    """How long a vpod waits to be placed: since when (the event loop's time, seconds), and how often it was decided."""
+
+    since: float
+    attempts: int = 0
+
+
+Incoming = Counter[tuple[QueueEvent, str]]
+"""(event, part of the queue) -> vpods that came into it."""
+
+
 class VPodQueue:
     """Keys of vpods. ``clock`` is the event loop's time, in seconds."""
 
@@ -40,8 +70,12 @@ class VPodQueue:
         *,
         backoff_initial_s: float = BACKOFF_INITIAL_S,
         backoff_max_s: float = BACKOFF_MAX_S,
+        incoming: Incoming | None = None,
     ) -> None:
         self._clock = clock
+        self._incoming: Incoming = Counter() if incoming is None else incoming
+        self._waits: dict[str, Wait] = {}
+        """Of all that is not done, those that wait the longest first."""
         self._backoff_initial_s = backoff_initial_s
         self._backoff_max_s = backoff_max_s
         self._active: dict[str, None] = {}
@@ -58,12 +92,31 @@ class VPodQueue:
     def sizes(self) -> dict[str, int]:
         """Number of vpods by part, as kube-scheduler's pending_pods metric has it."""
         return {
-            "active": len(self._active),
-            "backoff": len(self._backing_off),
-            "unschedulable": len(self._parked),
+            ACTIVE: len(self._active),
+            BACKOFF: len(self._backing_off),
+            UNSCHEDULABLE: len(self._parked),
         }
 
-    def add(self, key: str) -> None:
+    @property
+    def oldest(self) -> float | None:
+        """The event loop's time since when the vpod waits that waits the longest; None for none."""
+        return next((wait.since for wait in self._waits.values()), None)
+
+    @property
+    def parked(self) -> Iterable[str]:
+        """Keys of the vpods that wait for an event that may help."""
+        return self._parked.keys()
+
+    def wait_anew(self) -> None:
+        """All that waits does so from now on: what was before belongs to another leader."""
+        self._waits = {key: Wait(self._clock()) for key in self._waits}
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no vpod in any part, nor in flight."""
+        return not (self._active or self._backing_off or self._parked or self._in_flight)
+
+    def add(self, key: str, event: QueueEvent = QueueEvent.VPOD_UPDATE) -> None:
         """Decide this vpod now: it has changed itself."""
         if key in self._active:
             return
@@ -73,6 +126,9 @@ class VPodQueue:
         self._parked.pop(key, None)
         self._backing_off.pop(key, None)
         self._active[key] = None
+        if key not in self._waits:
+            self._waits[key] = Wait(self._clock())
+        self._incoming[event, ACTIVE] += 1
         self._wake.set()
 
     def diverged(self, key: str) -> None:
@@ -81,26 +137,30 @@ class VPodQueue:
             if self._in_flight[key] is Meanwhile.NOTHING:
                 self._in_flight[key] = Meanwhile.DIVERGED
         else:
-            self.add(key)
+            self.add(key, QueueEvent.DIVERGED)
 
     def activate(self) -> None:
         """Something changed that may give room: bring back all that is parked."""
         self._activated = True
         if self._parked:
+            self._incoming[QueueEvent.CLUSTER_EVENT, ACTIVE] += len(self._parked)
             self._active.update(self._parked)
             self._parked.clear()
             self._wake.set()
 
-    def done(self, key: str, *, agrees: bool = False) -> None:
-        """Placed and written; ``agrees``: and now its ledgers, and what it publishes, are as decided."""
+    def done(self, key: str, *, agrees: bool = False) -> Wait | None:
+        """Placed and written; ``agrees``: and now its ledgers, and what it publishes, are as decided. How long it has waited."""
         self._attempts.pop(key, None)
+        waited = self._waits.pop(key, None)
         self._finish(key, Meanwhile.CHANGED if agrees else Meanwhile.DIVERGED)
+        return waited
 
     def park(self, key: str) -> None:
         """Not all of it has a place: wait for an event that may help."""
         self._attempts.pop(key, None)
         if not self._finish(key, Meanwhile.NOTHING if self._activated else Meanwhile.DIVERGED):
             self._parked.setdefault(key)
+            self._incoming[QueueEvent.SCHEDULE_ATTEMPT_FAILURE, UNSCHEDULABLE] += 1
 
     def retry(self, key: str) -> None:
         """A write failed: again after a while."""
@@ -111,15 +171,17 @@ class VPodQueue:
         self._parked.pop(key, None)
         self._backing_off[key] = self._clock() + delay
         heapq.heappush(self._backoff, (self._backing_off[key], key))
+        self._incoming[QueueEvent.SCHEDULE_ATTEMPT_FAILURE, BACKOFF] += 1
         self._wake.set()
 
     def forget(self, key: str) -> None:
         """The vpod is gone from this pool."""
-        for part in (self._active, self._parked, self._backing_off, self._attempts):
+        for part in (self._active, self._parked, self._backing_off, self._attempts, self._waits):
             part.pop(key, None)
+        self._wake.set()
 
     async def pop_batch(self, keys_max: int) -> list[str]:
-        """Wait until something is active; up to ``keys_max`` keys, now in flight.
+        """Wait until something is active; up to ``keys_max`` keys, now in flight. None of them: the last one was forgotten.
 
         For one consumer, which ends every key of a batch before the next call. What is still in flight belongs to a
         batch that was cancelled, as when the lease is lost in its middle: it is decided again, first of all.
@@ -135,6 +197,8 @@ class VPodQueue:
                 for key in batch:
                     del self._active[key]
                     self._in_flight[key] = Meanwhile.NOTHING
+                    if (wait := self._waits.get(key)) is not None:
+                        wait.attempts += 1
                 return batch
             self._wake.clear()
             delay = max(0.0, self._backoff[0][0] - self._clock()) if self._backoff else None
@@ -143,6 +207,8 @@ class VPodQueue:
                     await self._wake.wait()
             except TimeoutError:
                 continue
+            if self.empty:
+                return []
 
     def _finish(self, key: str, at_least: Meanwhile) -> bool:
         """End a flight; True if so much has happened meanwhile that the key went straight back to active."""
@@ -159,6 +225,7 @@ class VPodQueue:
             if self._backing_off.get(key) == due:
                 del self._backing_off[key]
                 self._active.setdefault(key)
+                self._incoming[QueueEvent.BACKOFF_COMPLETE, ACTIVE] += 1
 
 
 class VPodQueues:
@@ -167,6 +234,8 @@ class VPodQueues:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._queues: dict[str, VPodQueue] = {}
+        self.incoming: Incoming = Counter()
+        """Of all pools together."""
         self.changed = asyncio.Event()
 
     def __iter__(self) -> Iterator[str]:
@@ -180,14 +249,18 @@ class VPodQueues:
         """The queue of a pool."""
         queue = self._queues.get(pool)
         if queue is None:
-            queue = self._queues[pool] = VPodQueue(self._clock)
+            queue = self._queues[pool] = VPodQueue(self._clock, incoming=self.incoming)
             self.changed.set()
         return queue
 
-    def sizes(self) -> dict[str, int]:
-        """Vpods by queue part, over all pools."""
-        sizes = {"active": 0, "backoff": 0, "unschedulable": 0}
-        for queue in self._queues.values():
+    def forget(self, pool: str) -> None:
+        """Nobody serves it any more; the next use makes it anew."""
+        del self._queues[pool]
+
+    def sizes(self, of: Callable[[str], bool] = lambda _pool: True) -> dict[str, int]:
+        """Vpods by queue part, over all pools, or those that ``of`` names."""
+        sizes = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0}
+        for queue in [queue for pool, queue in self._queues.items() if of(pool)]:
             for part, size in queue.sizes.items():
                 sizes[part] += size
         return sizes

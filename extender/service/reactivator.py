@@ -137,7 +137,7 @@ class Reactivator:
         except NotFound:
             self.forget(uid)
         except ApiError as error:
-            log.info("pod %s was not re-activated: %s", key, error)
+            log.info("pod %s was not re-activated: %s", key, error, extra={"pod": key})
         else:
             self._count_patch(uid)
             self._metrics.repairs.labels("PodReactivated").inc()

@@ -20,16 +20,16 @@ from typing import Final
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
+from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet, VPod
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.node_level.carry import ledger_of
-from extender.core.reasons import ConflictReason
 from extender.core.verbs import slots_of
 from extender.kube.api import PODS, ApiError, PatchType
 from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.foreign_writes import FOREIGN_WRITE, ForeignWrites
+from extender.service.foreign_writes import ForeignWrites
 from extender.service.ledger_patch import ledger_patch, written_text
 from extender.service.queue import VPodQueues
 from extender.service.status import SCHEDULED
@@ -178,7 +178,12 @@ class Reconciler:
                 )
                 self._caches.pods.written(pod_from(reply))
         except (ApiError, LedgerTooLarge, OverflowError) as error:
-            log.warning("pod %s was not repaired, trying again: %s", pod.key, error)
+            log.warning(
+                "pod %s was not repaired, trying again: %s",
+                pod.key,
+                error,
+                extra={"pod": pod.key, "pool": pod.pool},
+            )
 
     def _tell_repaired(self, bucket: Bucket) -> None:
         for uid, pod in [item for item in self._broken.items() if bucket.has(item[1].pool)]:
@@ -207,20 +212,23 @@ class Reconciler:
         per_pod = pool.pool.slots_per_pod if pool is not None and pool.pool is not None else None
         return bool(pod.slots_request) and pod.slots not in {pod.slots_request, per_pod}
 
-    def _what_was_wrong(self, pod: AdapterPod) -> tuple[str, str]:
+    def _what_was_wrong(self, pod: AdapterPod) -> tuple[EventReason, str]:
         """(kind, in words). What requests slots has passed through the webhook: nobody can add that later."""
         if pod.ledger_error:
-            return str(ConflictReason.LEDGER_UNREADABLE), pod.ledger_error
+            return EventReason.LEDGER_UNREADABLE, pod.ledger_error
         if self._slots_differ(pod):
             said = "is missing" if pod.slots is None else f"said {pod.slots}"
             return (
-                str(ConflictReason.SLOTS_MISMATCH),
+                EventReason.SLOTS_MISMATCH,
                 f"annotation {SLOTS_ANNOTATION} {said}, and the pod requests {pod.slots_request}",
             )
         if pod.slots_request and pod.ledger_text is None:
-            return FOREIGN_WRITE, f"annotation {PLACEMENTS_ANNOTATION} was taken away by another writer"
+            return (
+                EventReason.FOREIGN_WRITE,
+                f"annotation {PLACEMENTS_ANNOTATION} was taken away by another writer",
+            )
         return (
-            "WebhookBypassed",
+            EventReason.WEBHOOK_BYPASSED,
             f"the pod was bound by {pod.scheduler_name} without passing through the webhook",
         )
 

@@ -13,11 +13,12 @@ from collections.abc import Callable
 from typing import Final
 
 from extender.core.bucket import WHOLE, Bucket
+from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
 from extender.core.rebalance.absence import Absences
-from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.kube.events import EventRecorder, ObjectReference
 from extender.service.caches import Caches
 
 log: Final = logging.getLogger(__name__)
@@ -109,18 +110,18 @@ class Rescheduler:
 
     def _tell(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
         if back:
-            log.info("pool %s takes back %s", state.key, ", ".join(sorted(back)))
+            log.info("pool %s takes back %s", state.key, ", ".join(sorted(back)), extra={"pool": state.key})
         pool = state.pool
         if not lost or pool is None:
             return
         names = ", ".join(sorted(lost)[:NAMED_PODS_MAX]) + (", ..." if len(lost) > NAMED_PODS_MAX else "")
         note = f"not Ready for {pool.reschedule_after_s} s, what they hold is placed elsewhere: {names}"
-        log.warning("pool %s: %s", state.key, note)
+        log.warning(
+            "pool %s: %s", state.key, note, extra={"pool": state.key, "reason": EventReason.PODS_ABANDONED}
+        )
         self._recorder.event(
             ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
-            type=EventType.WARNING,
-            reason="PodsAbandoned",
-            action="Rescheduling",
+            reason=EventReason.PODS_ABANDONED,
             note=note,
         )
 

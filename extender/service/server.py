@@ -24,8 +24,10 @@ from aiohttp.typedefs import Handler
 
 from extender.core.errors import WireError
 from extender.core.wire import encode_binding_result
-from extender.kube.serving import Listener
-from extender.metrics import Metrics
+from extender.exposition import CONTENT_TYPE, Label
+from extender.kube.serving import CUT_REASONS, Listener
+from extender.kube.serving_tls import ServingCertificate
+from extender.metrics import VERB_VALUES, Metrics
 from extender.service.config import LOOPBACK, ServerConfig
 from extender.service.overload import (
     BIND,
@@ -38,8 +40,9 @@ from extender.service.overload import (
     Overloaded,
 )
 from extender.service.schedule import ScheduleRefused
-from extender.service.tls import ServingCertificate, is_allowed
+from extender.service.tls import ClientExpiry, files_of, is_allowed
 from extender.service.verbs import ERROR, ExtenderVerbs
+from extender.tracing import TRACEPARENT, span
 
 log: Final = logging.getLogger(__name__)
 
@@ -91,19 +94,27 @@ class ExtenderServer:
         self._describe_state = describe_state
         self._listener = Listener()
         self._health_listener = Listener()
+        self.certificate: ServingCertificate | None = None
+        """What is served with, once started with TLS."""
+        self._clients = ClientExpiry()
         self._reloading: asyncio.Task[None] | None = None
+        self.questions: list[Callable[[web.Application], None]] = []
+        """Each adds routes that only read, for people, when the server starts: same listener, same rules of access."""
         self.gate = Gate()
         self.requests: dict[str, int] = {FILTER: 0, PRIORITIZE: 0, BIND: 0, PREEMPT: 0}
         """Requests received, by verb."""
         self.url = ""
         self.health_url = ""
-        """Of the listener on loopback that serves health and metrics alone; "" without one."""
+        """Of the listener that serves health and metrics alone; "" without one."""
         self._add_metrics()
 
     async def start(self) -> None:
         """Listen. Raises OSError where the port is taken, ssl.SSLError for certificates that do not load."""
         config = self._config
-        certificate = ServingCertificate(config.tls) if config.tls.cert_file else None
+        files = files_of(config.tls)
+        self.certificate = certificate = ServingCertificate(files) if files else None
+        if certificate is not None:
+            certificate.load()
         if certificate is None and config.host not in LOOPBACK:
             log.warning(
                 "INSECURE: the extender is served without TLS on %s: whoever reaches it may bind pods",
@@ -119,8 +130,12 @@ class ExtenderServer:
         if config.health_port:
             health = web.Application()
             self._add_health(health)
-            port = await self._health_listener.start(health, "127.0.0.1", config.health_port, tls=None)
-            self.health_url = f"http://127.0.0.1:{port}"
+            port = await self._health_listener.start(health, config.health_host, config.health_port, tls=None)
+            self.health_url = f"http://{config.health_host}:{port}"
+
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Answer by these settings from now on. Address, port and files are those that it was started with."""
+        self._config = config
 
     async def stop(self) -> None:
         """Unready; refuse what is new after the delay; let what runs finish (``DRAIN_TIMEOUT_S`` at most); close."""
@@ -148,6 +163,8 @@ class ExtenderServer:
                 app.router.add_post(f"/v1/{name}", self._handler(name, verb))
         self._add_health(app)
         app.router.add_get("/state.json", self._render_state)
+        for add_routes in self.questions:
+            add_routes(app)
         return app
 
     def _add_health(self, app: web.Application) -> None:
@@ -165,11 +182,15 @@ class ExtenderServer:
                 return refused
             read = False
             try:
-                with self.gate.admit(name) as admission:
+                with (
+                    self.gate.admit(name) as admission,
+                    span(name, traceparent=request.headers.get(TRACEPARENT, "")) as present,
+                ):
                     async with asyncio.timeout(self._config.deadline_s):
                         body = await admission.read(request.content, request.content_length)
                         read = True
                         answer, status = await verb(body)
+                    present.set("status", status)
                 return web.Response(body=answer, content_type="application/json")
             except WireError as error:
                 return self._refused(request, error)
@@ -210,12 +231,13 @@ class ExtenderServer:
     @web.middleware
     async def _only_allowed_clients(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         tls = self._config.tls
-        if tls.allowed_clients:
+        if tls.client_ca_file:
             certificate = request.get_extra_info("peercert")
             if not is_allowed(certificate, tls):
                 return _text(
                     request, 403, "the name in the client certificate is not in server.tls.allowedClients"
                 )
+            self._clients.note(certificate, tls)
         return await handler(request)
 
     async def _livez(self, request: web.Request) -> web.Response:
@@ -227,7 +249,7 @@ class ExtenderServer:
 
     async def _render_metrics(self, _request: web.Request) -> web.Response:
         body = self._metrics.render()
-        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _render_state(self, request: web.Request) -> web.Response:
         body = orjson.dumps(self._describe_state(request.query))
@@ -237,7 +259,10 @@ class ExtenderServer:
         metrics, listener = self._metrics, self._listener
         metrics.gauge("connections", "Open connections", "", lambda: {"": float(listener.connections)})
         metrics.gauge(
-            "requests_in_flight", "Requests being answered, by verb", "verb", lambda: self.gate.in_flight
+            "requests_in_flight",
+            "Requests being answered, by verb",
+            Label("verb", VERB_VALUES),
+            lambda: self.gate.in_flight,
         )
         metrics.gauge(
             "request_bodies_arriving",
@@ -254,10 +279,27 @@ class ExtenderServer:
         metrics.counter(
             "requests_turned_away",
             "Requests answered 503 for being too many or too large together, by verb",
-            "verb",
+            Label("verb", VERB_VALUES),
             lambda: self.gate.turned_away,
         )
-        metrics.counter("connections_cut", "Connections cut, by reason", "reason", lambda: listener.cut)
+        metrics.counter(
+            "connections_cut",
+            "Connections cut, by reason",
+            Label("reason", CUT_REASONS),
+            lambda: listener.cut,
+        )
+        metrics.gauge(
+            "certificate_expiry_timestamp_seconds",
+            "When a certificate in use ends, by what it is for",
+            Label("certificate", ("serving", "client_ca")),
+            lambda: self.certificate.expiry() if self.certificate else {},
+        )
+        metrics.gauge(
+            "client_certificate_expiry_timestamp_seconds",
+            "When the certificate ends that an allowed client came with last, by its name in allowedClients",
+            Label("client", names="names in server.tls.allowedClients, 100 at the most, or `*`"),
+            lambda: self._clients.not_after,
+        )
 
 
 def _at_once(verb: Callable[[bytes], tuple[bytes, str]]) -> Verb:

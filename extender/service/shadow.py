@@ -35,8 +35,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-import prometheus_client
-
 from extender.core.comparison import Outcome, compare
 from extender.core.explain import Explanation
 from extender.core.ledger import EMPTY_LEDGER
@@ -44,8 +42,9 @@ from extender.core.model import AdapterPod, VPod
 from extender.core.plan import place
 from extender.core.pool_state import PoolState
 from extender.core.state import State
-from extender.kube.read_only import ReadOnlyApi
-from extender.metrics import PREFIX, Metrics
+from extender.exposition import Label
+from extender.kube.read_only import WRITE_VERBS, ReadOnlyApi
+from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.describe import listed_sentences
 from extender.service.status import timestamp
@@ -123,18 +122,17 @@ class Shadow:
         self.outcomes: Counter[Outcome] = Counter()
         self.not_judged: Counter[str] = Counter()
         """Publications that could not be compared, by why."""
-        self._counter = prometheus_client.Counter(
-            f"{PREFIX}_shadow_decisions",
+        self._counter = metrics.add_counter(
+            "shadow_decisions",
             "Answers of the other scheduler compared with ours, by outcome",
-            ["outcome"],
-            registry=metrics.registry,
+            [Label("outcome", tuple(map(str, Outcome)))],
         )
         for outcome in Outcome:
             self._counter.labels(str(outcome))
         metrics.gauge(
             "shadow_refused_writes",
             "Writes that shadow mode has refused, by verb",
-            "verb",
+            Label("verb", WRITE_VERBS),
             lambda: {verb: float(count) for verb, count in api.refused.items()},
         )
         self._follow(caches)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Final
 
 from extender.core.decode import vpod_from
@@ -18,6 +19,8 @@ MOVED: Final = "Moved"
 """Condition of a vpod of which something was moved: the last time, why, and from where to where (I4)."""
 ALL_PLACED: Final = "AllPlaced"
 _MESSAGE_CHARS_MAX: Final = 1024
+NAMED_PODS_MAX: Final = 8
+"""In the message of a vpod that is placed."""
 
 PoolCondition = tuple[str, bool, str, str]
 """(type, whether it holds, reason, message) of an AdapterPool's condition."""
@@ -49,12 +52,12 @@ def timestamp(now: float) -> str:
     return f"{datetime.fromtimestamp(now, UTC).isoformat(timespec='seconds')[:-6]}Z"
 
 
-def scheduled_condition(decision: Decision, published: int) -> Condition:
-    """The Scheduled condition after ``published`` vreplicas have been written."""
-    explanation = decision.explanation
+def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Condition:
+    """The Scheduled condition after ``placements`` have been written."""
+    explanation, published = decision.explanation, sum(placements.values())
     missing = max(0, explanation.wanted - published)
     if not missing and not decision.left:
-        return Condition(SCHEDULED, "True", ALL_PLACED, f"all {published} vreplicas are placed")
+        return Condition(SCHEDULED, "True", ALL_PLACED, _where(published, placements))
     reason = explanation.reason or ConflictReason.INSUFFICIENT_SLOTS
     message = (
         explanation.outcome()
@@ -66,6 +69,16 @@ def scheduled_condition(decision: Decision, published: int) -> Condition:
     return Condition(SCHEDULED, "False", str(reason), clean_note(message))
 
 
+def _where(published: int, placements: Mapping[str, int]) -> str:
+    """All are placed, and where: a printer column shows no list, so this is what ``kubectl get -o wide`` has."""
+    if not placements:
+        return "no vreplicas are wanted"
+    named = ", ".join(f"{count} on {name}" for name, count in islice(placements.items(), NAMED_PODS_MAX))
+    more = len(placements) - NAMED_PODS_MAX
+    text = f"all {published} vreplicas are placed: {named}" + (f", and {more} pods more" if more > 0 else "")
+    return text[:_MESSAGE_CHARS_MAX]
+
+
 def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> Obj | None:
     """The merge patch of status that publishes ``placements``; None where it says so already.
 
@@ -73,7 +86,7 @@ def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], 
     message alone differs is not worth a write: it counts pods, and would be rewritten with every pod that comes.
     """
     published = sum(placements.values())
-    condition = scheduled_condition(decision, published)
+    condition = scheduled_condition(decision, placements)
     known = next((item for item in vpod.conditions if item.type == SCHEDULED), None)
     if (
         dict(vpod.placements) == dict(placements)

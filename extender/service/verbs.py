@@ -10,6 +10,7 @@ from typing import Final
 
 from extender.core.candidates import CandidateLists
 from extender.core.decode import as_sent, node_from, pod_from
+from extender.core.event_reasons import EventReason
 from extender.core.ledger import EMPTY_LEDGER
 from extender.core.model import AdapterPod
 from extender.core.names import POOL_LABEL
@@ -31,12 +32,13 @@ from extender.core.wire import (
     encode_preemption_result,
 )
 from extender.kube.api import ApiError
-from extender.kube.events import EventRecorder, EventType, ObjectReference, clean_note
-from extender.metrics import Metrics
+from extender.kube.events import EventRecorder, ObjectReference, clean_note
+from extender.metrics import API_ERROR, Metrics
 from extender.service.binder import BindRefused, VReplicaBinder
 from extender.service.caches import Caches
 from extender.service.pod_binder import PodBinder
 from extender.service.reactivator import Reactivator
+from extender.tracing import span
 
 log: Final = logging.getLogger(__name__)
 
@@ -108,18 +110,26 @@ class ExtenderVerbs:
         """Bind the pod with its vreplicas. What is refused says why in ``Error``, and in an event on the pod."""
         args = decode_binding_args(body)
         try:
-            await self._pod_binder.bind(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
+            with span("bind_pod", pod=f"{args.pod_namespace}/{args.pod_name}", node=args.node):
+                await self._pod_binder.bind(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
         except (BindRefused, ApiError) as error:
             log.info(
-                "bind of pod %s/%s to %s refused: %s", args.pod_namespace, args.pod_name, args.node, error
+                "bind of pod %s/%s to %s refused: %s",
+                args.pod_namespace,
+                args.pod_name,
+                args.node,
+                error,
+                extra={
+                    "pod": f"{args.pod_namespace}/{args.pod_name}",
+                    "node": args.node,
+                    "reason": _reason_of(error),
+                },
             )
             self.bind_errors += 1
-            self._metrics.refused(str(error.reason) if isinstance(error, BindRefused) else "ApiError")
+            self._metrics.refused(_reason_of(error))
             self._recorder.event(
                 ObjectReference("v1", "Pod", args.pod_namespace, args.pod_name, args.pod_uid),
-                type=EventType.WARNING,
-                reason="FailedBinding",
-                action="Binding",
+                reason=EventReason.FAILED_BINDING,
                 note=f"bind to node {args.node} refused: {error}",
             )
             return encode_binding_result(clean_note(str(error))), ERROR
@@ -137,13 +147,10 @@ class ExtenderVerbs:
 
     def _args(self, body: bytes) -> FilterArgs:
         index = self._caches.state.node_index
-        cut = self._lists.cut(body, index.revision)
+        cut = self._lists.cut(body, index.names, index.revision)
         if cut is not None and (args := decode_cut_args(*cut)) is not None:
             return args
-        args = decode_extender_args(body, index.names)
-        if args.nodes is None:
-            self._lists.keep(body, args.candidates)
-        return args
+        return decode_extender_args(body, index.names)
 
     def _pod_of(self, obj: Json) -> AdapterPod:
         """The pod that was sent: as we know it where that is this very version, so nothing has to be read."""
@@ -168,6 +175,10 @@ class ExtenderVerbs:
             for name, node in zip(args.names, args.nodes, strict=True)
         }
         return sent.get if any(known.get(name) is not node for name, node in sent.items()) else None
+
+
+def _reason_of(error: BindRefused | ApiError) -> str:
+    return str(error.reason) if isinstance(error, BindRefused) else API_ERROR
 
 
 def _is_adapter(pod: Json) -> bool:

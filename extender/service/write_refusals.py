@@ -55,7 +55,9 @@ class WriteRefusals:
 
     def _note(self, why: str) -> None:
         self._metrics.refused(str(ConflictReason.WRITE_REFUSED))
-        log.warning("%s: %s", ConflictReason.WRITE_REFUSED, why)
+        log.warning(
+            "%s: %s", ConflictReason.WRITE_REFUSED, why, extra={"reason": ConflictReason.WRITE_REFUSED}
+        )
 
 
 def as_refused(decision: Decision, why: str | None) -> Decision:

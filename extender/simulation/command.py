@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +19,15 @@ from extender.simulation.run import Outcome, Trial, simulate
 from extender.simulation.shrink import shrink
 
 PROBLEMS_MAX = 20
-PROGRESS_PERIOD_S = 5.0
 COLLECT_AFTER_OBJECTS = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """``jobs`` processes; ``json_lines``: one object a seed on standard output; ``quiet``: only seeds that failed."""
+    """``jobs`` processes; ``json_lines``: one object a seed on standard output; ``quiet``: only seeds that failed.
+
+    ``progress``: told how many seeds are done.
+    """
 
     trials: tuple[Trial, ...]
     jobs: int = 1
@@ -33,6 +35,7 @@ class SimulateOptions:
     shrink: bool = True
     json_lines: bool = False
     quiet: bool = False
+    progress: Callable[[int], None] = lambda _done: None
 
 
 def read_profile(name: str) -> FaultProfile:
@@ -76,7 +79,7 @@ def print_kinds() -> None:
 def run_simulation(options: SimulateOptions) -> int:
     """0 if every seed passed, else 1."""
     _prepare_process()
-    started, told = time.monotonic(), time.monotonic()
+    started = time.monotonic()
     failed: list[Outcome] = []
     totals: Counter[str] = Counter()
     for number, outcome in enumerate(_outcomes(options), start=1):
@@ -86,9 +89,7 @@ def run_simulation(options: SimulateOptions) -> int:
         if not outcome.passed:
             failed.append(outcome)
             _explain(outcome, options)
-        if time.monotonic() - told > PROGRESS_PERIOD_S and sys.stderr.isatty():
-            told = time.monotonic()
-            sys.stderr.write(f"{number} of {len(options.trials)} seeds, {len(failed)} failed\n")
+        options.progress(number)
     elapsed_s = time.monotonic() - started
     passed = len(options.trials) - len(failed)
     _say_to(

@@ -59,12 +59,16 @@ class MoveChecker:
             left = count - new.placements.get(name, 0)
             if left <= 0:
                 continue
+            if new.moved == old.moved:
+                # What is told was told before: what leaves now is first what is not wanted any more.
+                by_fewer = min(left, fewer)
+                fewer, left = fewer - by_fewer, left - by_fewer
+                if not left:
+                    continue
             for move in (move for move in told if move.from_pod == name):
                 made.append(move._replace(vreplicas=min(left, move.vreplicas)))
-                self.made[move.reason] = self.made.get(move.reason, 0) + made[-1].vreplicas
                 left -= made[-1].vreplicas
-                if not self._holds(move, new, was_edited=was_edited):
-                    self._violated(f"I4: {new.key} was moved, and {move} is not why")
+                self._check_told(move, made[-1].vreplicas, new, was_edited=was_edited)
             by_fewer = min(left, fewer)
             fewer, left = fewer - by_fewer, left - by_fewer
             if left and not excused:
@@ -78,6 +82,12 @@ class MoveChecker:
             return  # told before: what leaves now may be what is not wanted any more
         for problem in self._budgets.problems(ACTOR.get(), self._stored.pool_of(new), old, new, made):
             self._violated(f"I4: {problem}")
+
+    def _check_told(self, move: Told, vreplicas: int, vpod: VPod, *, was_edited: bool) -> None:
+        """So many have left a pod, as is told."""
+        self.made[move.reason] = self.made.get(move.reason, 0) + vreplicas
+        if not self._holds(move, vpod, was_edited=was_edited):
+            self._violated(f"I4: {vpod.key} was moved, and {move} is not why")
 
     def _holds(self, move: Told, vpod: VPod, *, was_edited: bool) -> bool:
         """Whether a move's reason is true, or was when it may have been decided."""

@@ -7,8 +7,9 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from extender.core import assume
-from extender.core.assume import AssumeCache, PassiveAssumeCache, parse_version
+from extender.core.assume import AssumeCache, parse_version
 from extender.core.errors import AssumeError, NotFound, VersionConflict, WrongType
+from extender.core.passive_assume import PassiveAssumeCache
 
 
 @dataclass(frozen=True)

@@ -17,49 +17,69 @@ def request(names: object, pod: object = POD, **others: object) -> bytes:
 
 
 def read(lists: CandidateLists, body: bytes, revision: int = 1) -> tuple[FilterArgs, bool]:
-    """As the verbs read it, and whether its list was known."""
-    cut = lists.cut(body, revision)
+    """As the verbs read it, and whether its list was cut out."""
+    cut = lists.cut(body, KNOWN, revision)
     if cut is not None and (args := decode_cut_args(*cut)) is not None:
         return args, True
-    args = decode_extender_args(body, KNOWN)
-    lists.keep(body, args.candidates)
-    return args, False
+    return decode_extender_args(body, KNOWN), False
 
 
-def was_known(lists: CandidateLists, body: bytes, revision: int = 1) -> bool:
-    args, known = read(lists, body, revision)
+def was_cut(lists: CandidateLists, body: bytes, revision: int = 1) -> bool:
+    args, cut = read(lists, body, revision)
     plain = decode_extender_args(body, KNOWN)
     assert (args.pod, args.names, args.candidates.asked) == (plain.pod, plain.names, plain.candidates.asked)
-    return known
+    return cut
 
 
-def test_a_list_is_known_from_the_third_time_on():
+def test_a_list_of_known_nodes_is_read_by_itself_and_the_same_text_once():
     lists, body = CandidateLists(), request(["node-1", "node-0"])
-    assert [was_known(lists, body) for _ in range(4)] == [False, False, True, True]
-    assert was_known(lists, request(["node-1", "node-0"], {**POD, "spec": {"x": "NodeNames"}}))
-    assert not was_known(lists, request(["node-0", "node-1"])), "another order is another list"
+    (first, _), (again, _) = read(lists, body), read(lists, body)
+    assert again.candidates is first.candidates
+    other, _ = read(lists, request(["node-1", "node-0"], {**POD, "spec": {"x": "NodeNames"}}))
+    assert other.candidates is first.candidates
+    assert was_cut(lists, body)
+
+
+def test_the_same_nodes_in_another_order_share_what_does_not_depend_on_it():
+    lists = CandidateLists()
+    first, other, third = (
+        read(lists, request(names))[0].candidates
+        for names in (["node-1", "node-0"], ["node-0", "node-1"], ["node-0"])
+    )
+    assert (other.names, other.text) == (("node-0", "node-1"), b'["node-0","node-1"]')
+    assert other.in_any_order is first.in_any_order is first
+    zones = {"a": {"node-0", "node-1", "node-2"}}
+    assert other.count_in(zones) is first.count_in(zones)
+    assert third.in_any_order is third
+    again = read(lists, request(["node-1", "node-0"]))[0].candidates
+    assert again.in_any_order is first, "not of the one that came second"
 
 
 def test_no_list_is_known_any_more_once_nodes_have_changed():
     lists, body = CandidateLists(), request(["node-0"])
-    assert [was_known(lists, body) for _ in range(3)] == [False, False, True]
-    assert not was_known(lists, body, revision=2)
+    first, _ = read(lists, body)
+    second, _ = read(lists, body, revision=2)
+    assert second.candidates.in_any_order is not first.candidates
 
 
-@pytest.mark.parametrize("names", [["node-0", "elsewhere"], [], None], ids=["one unknown", "empty", "null"])
-def test_what_is_not_all_nodes_is_read_each_time(names):
+@pytest.mark.parametrize(
+    "names",
+    [["node-0", "elsewhere"], None, ["node-0", "node-0"], ["node-0", {}], ["node-0", 1]],
+    ids=["one unknown", "null", "one twice", "no name", "a number"],
+)
+def test_what_is_not_a_list_of_known_nodes_each_once_is_read_with_the_rest(names):
     lists, body = CandidateLists(), request(names)
-    assert not any(was_known(lists, body) for _ in range(4)) or names == []
+    assert lists.cut(body, KNOWN, 1) is None
 
 
 def test_a_list_within_the_pod_is_not_taken_for_the_list():
     lists, body = CandidateLists(), request(["node-0", "node-1"])
     for _ in range(3):
-        was_known(lists, body)
+        was_cut(lists, body)
     within = {**POD, "spec": {"NodeNames": ["node-0", "node-1"]}}
-    assert not was_known(lists, request(["node-3"], within)), "there are two"
+    assert not was_cut(lists, request(["node-3"], within)), "there are two"
     only = orjson.dumps({"Pod": within, "nodenames": ["node-2"]})
-    assert [was_known(lists, only) for _ in range(4)] == [False] * 4
+    assert not any(was_cut(lists, only) for _ in range(2))
     with pytest.raises(WireError, match="found neither"):
         read(lists, orjson.dumps({"Pod": within}))
 
@@ -67,10 +87,10 @@ def test_a_list_within_the_pod_is_not_taken_for_the_list():
 def test_a_list_in_a_string_is_no_list():
     lists, body = CandidateLists(), request(["node-0", "node-1"])
     for _ in range(3):
-        was_known(lists, body)
+        was_cut(lists, body)
     quoted = {**POD, "spec": {"x": '"NodeNames":["node-0","node-1"]'}}
-    assert not was_known(lists, orjson.dumps({"Pod": quoted, "nodeNames": ["node-2"]}))
-    assert was_known(lists, request(["node-0", "node-1"], quoted))
+    assert not was_cut(lists, orjson.dumps({"Pod": quoted, "nodeNames": ["node-2"]}))
+    assert was_cut(lists, request(["node-0", "node-1"], quoted))
 
 
 def test_a_mark_that_was_sent_is_no_name():
@@ -82,7 +102,7 @@ def test_a_mark_that_was_sent_is_no_name():
 def test_a_body_that_is_no_json_behind_its_list_is_refused_all_the_same():
     lists, body = CandidateLists(), request(["node-0"])
     for _ in range(3):
-        was_known(lists, body)
+        was_cut(lists, body)
     with pytest.raises(WireError, match="expected the JSON"):
         read(lists, body[:-1])
 
@@ -91,12 +111,16 @@ def test_the_oldest_list_goes_first_and_a_long_one_is_not_kept(monkeypatch):
     lists = CandidateLists()
     bodies = [request([f"node-{index}"]) for index in range(4)]
     monkeypatch.setattr(candidates, "LISTS_MAX", 2)
-    for body in bodies[:3]:
-        for _ in range(2):
-            read(lists, body)
-    assert [lists.cut(body, 1) is not None for body in bodies[:3]] == [False, True, True]
+    first = [read(lists, body)[0].candidates for body in bodies[:3]]
+    again = [read(lists, body)[0].candidates for body in reversed(bodies[:3])]
+    assert [a is b for a, b in zip(first, reversed(again), strict=True)] == [False, True, True]
     monkeypatch.setattr(candidates, "LIST_BYTES_MAX", 5)
-    assert not any(was_known(lists, bodies[3]) for _ in range(3))
+    assert not was_cut(lists, bodies[3])
+
+
+def test_more_names_than_a_request_may_have_are_left_to_the_parser_to_refuse(monkeypatch):
+    monkeypatch.setattr(candidates, "NODES_MAX", 1)
+    assert CandidateLists().cut(request(["node-0", "node-1"]), KNOWN, 1) is None
 
 
 def test_what_is_derived_from_a_list_is_derived_once():

@@ -122,6 +122,12 @@ def test_it_is_counted_how_often_was_decided_for_a_pod(cache, clock):
     decide(cache)
     decide(cache)
     assert cache.times("u") == 2
-    clock.now = 60.0
+    clock.now = 899.0
+    assert cache.times("u") == 2, "kube-scheduler comes back after minutes"
+    decide(cache)
+    assert cache.times("u") == 3
+    clock.now += 900.0
     decide(cache)
     assert cache.times("u") == 1
+    cache.delete("u")
+    assert cache.times("u") == 0

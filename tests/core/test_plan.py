@@ -213,6 +213,17 @@ def test_growing_heavier_leaves_no_room_that_the_heavier_ones_need():
     assert (dict(decision.target), decision.left) == ({"dispatcher-0": 5}, 2)
 
 
+def test_growing_heavier_takes_no_room_that_another_one_has_not_left_yet():
+    scene = Scene(slots=9, replicas=1).pod(0, {"tenant/a": 1, "tenant/b": 4, "tenant/c": 4})
+    scene.vpod("a", 1, {0: 1}, weight=2).vpod("b", 4, {0: 4}).vpod("c", 0, {0: 4})
+    scene.reserve("c", 0, 0)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (dict(decision.target), decision.left) == ({}, 1), "c may take back what it has not left"
+    scene.pod(0, {"tenant/a": 1, "tenant/b": 4}).vpod("c", 0, {})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 1}, 0)
+
+
 def test_a_vpod_that_may_not_grow_keeps_its_weight_too():
     scene = Scene(slots=4, replicas=1).pod(0, {"tenant/a": Share(3)}).vpod("a", 3, {0: 3}, weight=2)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)

@@ -59,6 +59,10 @@ def _keep(naive: Naive, vpod: VPod) -> tuple[dict[str, int], dict[str, int]]:
         pod = naive.pods.get(name)
         draining = pod is not None and pod.unschedulable
         fits = max(0, (naive.capacity(name) - others) // vpod.weight)
+        recorded = naive.sides(vpod.key, name)[0]
+        if recorded.vreplicas and recorded.weight < vpod.weight:
+            room = naive.capacity(name) - _others(naive, vpod, name)
+            fits = min(fits, max(recorded.slots, room) // vpod.weight)
         (drained if draining else kept)[name] = min(count, fits)
     return kept, drained
 
@@ -128,6 +132,36 @@ def test_what_is_lost_with_its_ordinal_stays_lost_when_a_drain_that_took_its_roo
     assert (again.target, again.left) == (first.target, first.left)
 
 
+@st.composite
+def full_pods(draw) -> World:
+    """A pod that is full, by vpods that now want more or fewer vreplicas than there are, heavier or lighter ones."""
+    ledger = draw(
+        st.dictionaries(st.sampled_from(worlds.VPODS), worlds.shares, min_size=2, max_size=len(worlds.VPODS))
+    )
+    world = World()
+    recorded = {f"tenant/{name}": share for name, share in ledger.items()}
+    for obj in (a_node(), a_stateful_set(2), a_pool(sum(share.slots for share in ledger.values()))):
+        world.put(obj)
+    world.put(a_pod(0, recorded))
+    for name, share in ledger.items():
+        published = draw(st.integers(0, share.vreplicas))
+        wanted, weight = draw(st.integers(0, 5)), draw(st.integers(1, 3))
+        world.put(a_vpod(name, wanted, {0: published} if published else {}, weight=weight))
+    return world
+
+
+@settings(max_examples=200, deadline=None)
+@given(full_pods())
+def test_no_room_of_a_full_pod_is_promised_before_it_is_left(world):
+    for vpod in by_name(world):
+        before = Naive(world, POOL)
+        decision = decide(world, vpod)
+        if vpod.weight <= before.slots_per_pod:
+            assert (dict(decision.target), decision.left) == slow_place(before, vpod)
+        world.decide(decision)
+        assert_no_pod_is_more_overcommitted(before, Naive(world, POOL))
+
+
 def assert_nothing_but_what_is_published_comes_back(first: Decision, again: Decision, vpod: VPod) -> None:
     """Decided again before it is written: the same, or a part of what the first took off a drained pod stays there."""
     for name in {*first.target, *again.target}:
@@ -152,6 +186,9 @@ def assert_no_room_is_left(after: Naive, vpod: VPod, decision: Decision) -> None
 def assert_no_pod_is_more_overcommitted(before: Naive, after: Naive) -> None:
     was = over(before)
     assert all(slots <= was.get(name, 0) for name, slots in over(after).items())
+    promised = {name: max(0, before.held(name) - before.capacity(name)) for name in before.names}
+    for name in after.names:
+        assert after.held(name) - after.capacity(name) <= promised.get(name, 0), "room is promised twice"
 
 
 def assert_steps_account_for_every_difference(placed: dict[str, int], decision: Decision) -> None:

@@ -101,3 +101,27 @@ def test_a_status_that_is_published_again_claims_what_it_claimed():
     of.vpod("a", 4, {0: 2, 1: 1})
     after = {name: (claim.status, claim.reserved) for name, claim in of.pool.claims_of("tenant/a").items()}
     assert after == before == {"dispatcher-0": (Share(2), None), "dispatcher-1": (Share(1), Share(3))}
+
+
+@pytest.mark.parametrize(
+    ("change", "others"),
+    [
+        pytest.param(lambda of: of.pod(1, {"tenant/a": 1}, unschedulable=True), False, id="it is marked"),
+        pytest.param(lambda of: of.pod(1, {"tenant/a": 3}), False, id="its ledger changes"),
+        pytest.param(lambda of: of.vpod("a", 4, {0: 2, 1: 2}), False, id="a vpod publishes more on it"),
+        pytest.param(lambda of: of.vpod("b", 1, {1: 1}), False, id="another vpod publishes on it"),
+        pytest.param(lambda of: of.reserve("b", 1, 1), False, id="a reservation of another vpod on it"),
+        pytest.param(lambda of: of.reserve("a", 1, 2), False, id="a reservation that changes what it has"),
+        pytest.param(close_one, False, id="it is closed"),
+        pytest.param(abandon_one, False, id="it is taken for lost"),
+        pytest.param(lambda of: of.node(a_node("node-0", ready=False)), True, id="its node fails"),
+        pytest.param(lambda of: of.stateful_set(1), True, id="its ordinal goes"),
+        pytest.param(change_pool(slots_per_pod=4), True, id="slotsPerPod"),
+    ],
+)
+def test_a_change_moves_the_revision_of_the_pods_that_it_is_about(change, others: bool):
+    of = scene()
+    before = {name: pod.revision for name, pod in of.pool.pods.items()}
+    change(of)
+    moved = {name for name, pod in of.pool.pods.items() if pod.revision != before[name]}
+    assert moved == ({"dispatcher-0", "dispatcher-1"} if others else {"dispatcher-1"})

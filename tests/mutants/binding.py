@@ -136,7 +136,7 @@ BINDING = (
     Mutant(
         "another scheduler's pod is bound",
         _POD_BINDER,
-        "if not pod.node and pod.scheduler_name not in self._scheduler_names:",
+        "if not pod.node and pod.scheduler_name not in self.scheduler_names:",
         "if not pod.scheduler_name:",
         "whoever reaches the socket could place pods that are not ours",
         (f"{_FORGED}test_a_forged_bind_binds_nothing[another_schedulers_pod seen]",),

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _LEADER = "extender/kube/leader.py"
+_SEEN = "extender/kube/seen_lease.py"
 _INFORMERS = "extender/service/informers.py"
 _LEADERSHIP = "extender/service/leadership.py"
 _TEST = "tests/kube/test_leader.py::"
@@ -23,16 +24,16 @@ LEADING = (
     ),
     Mutant(
         "the lease is judged by the clock of its holder",
-        _LEADER,
+        _SEEN,
         "return asyncio.get_running_loop().time() >= self._seen_at + duration_s",
-        'at = datetime.fromisoformat(text(self._seen, "spec", "renewTime"))\n'
-        "        return self._now() >= at.timestamp() + duration_s",
+        'at = __import__("datetime").datetime.fromisoformat(text(self.record, "spec", "renewTime"))\n'
+        "        return self.began_at[1] >= at.timestamp() + duration_s",
         "no two machines' clocks agree",
         (f"{_TEST}test_anothers_clock_does_not_matter",),
     ),
     Mutant(
         "a lease that is held is taken",
-        _LEADER,
+        _SEEN,
         "            return not self._is_ours() and not self._expired()\n        if self",
         "            return False\n        if self",
         "two would lead",
@@ -40,16 +41,16 @@ LEADING = (
     ),
     Mutant(
         "our name on the lease is enough",
-        _LEADER,
-        "return self.leader_identity == self.identity and written",
-        "return self.leader_identity == self.identity",
+        _SEEN,
+        "return self.holder == self._identity and written",
+        "return self.holder == self._identity",
         "a person may have put it there while another leads",
         (f"{_TEST}test_a_lease_that_somebody_has_put_our_name_on_is_taken_when_it_has_run_out",),
     ),
     Mutant(
         "a lease never expires",
-        _LEADER,
-        'if not self._seen or mapping(found, "spec") != mapping(self._seen, "spec"):\n            self._seen_at',
+        _SEEN,
+        'if not self.record or mapping(found, "spec") != mapping(self.record, "spec"):\n            self._seen_at',
         "if found:\n            self._seen_at",
         "after a crash nobody would ever lead",
         (f"{_TEST}test_a_killed_leader_is_followed_after_its_lease_has_run_out",),
@@ -113,30 +114,30 @@ LEADING = (
     Mutant(
         "a deleted lease is taken at once",
         _LEADER,
-        "if self._is_others() or not self._may_make_one():",
-        "if not self._may_make_one():",
+        "if self.seen.is_others(self.still_leading) or not self.seen.may_make_one():",
+        "if not self.seen.may_make_one():",
         "two would lead until the one that did looks",
         (f"{_TEST}test_a_lease_that_is_deleted_is_made_anew_by_who_leads",),
     ),
     Mutant(
         "who starts takes a deleted lease for one that never was",
         _LEADER,
-        "if self._is_others() or not self._may_make_one():",
-        "if self._is_others():",
+        "if self.seen.is_others(self.still_leading) or not self.seen.may_make_one():",
+        "if self.seen.is_others(self.still_leading):",
         "two would lead until the one that did looks",
         (f"{_TEST}test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew",),
     ),
     Mutant(
         "a lease that a person has emptied is taken at once",
-        _LEADER,
-        "return not self._is_free() and not self.still_leading() and not self._expired()",
+        _SEEN,
+        "return not self._is_free() and not still_leading() and not self._expired()",
         "return False",
         "two would lead until the one that did looks",
         (f"{_TEST}test_a_lease_whose_holder_is_taken_out_of_it_stays_with_its_holder",),
     ),
     Mutant(
         "an installed lease is free whatever is placed",
-        _LEADER,
+        _SEEN,
         "            and self._candidacy.untouched()\n        )",
         "        )",
         "it may have been applied again while its holder leads",
@@ -144,8 +145,8 @@ LEADING = (
     ),
     Mutant(
         "an installed lease is free however young it is",
-        _LEADER,
-        "            and not is_newer(self._seen, self._candidacy.began())\n",
+        _SEEN,
+        "            and not is_newer(self.record, self._candidacy.began())\n",
         "",
         "it may have been applied again while its first holder leads",
         (f"{_TEST}test_an_installed_lease_that_is_younger_than_we_is_waited_for",),
@@ -307,7 +308,7 @@ LEADING = (
     ),
     Mutant(
         "a lease given up for one is anybody's",
-        _LEADER,
+        _SEEN,
         "        if self._is_kept():\n",
         "        if self._is_kept() is None:\n",
         "its former holder would take it again before the one that asked looks",

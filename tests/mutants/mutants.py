@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.mutants.binding import BINDING
+from tests.mutants.certificates import CERTIFICATES
 from tests.mutants.leading import LEADING
 from tests.mutants.mutant import Mutant
 from tests.mutants.state import CACHES, PLAN, POOL_STATE, SCALE_DOWN
@@ -17,4 +18,5 @@ MUTANTS: Final[tuple[Mutant, ...]] = (
     *SCALE_DOWN,
     *POOL_STATE,
     *PLAN,
+    *CERTIFICATES,
 )

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 
 _ASSUME = "extender/core/assume.py"
+_PASSIVE = "extender/core/passive_assume.py"
 _CACHES = "extender/core/caches.py"
 _STATE = "extender/core/pool_state.py"
 _CLAIMS = "extender/core/claims.py"
@@ -39,7 +40,7 @@ CACHES = (
     ),
     Mutant(
         "a decision made from an older object is assumed",
-        _ASSUME,
+        _PASSIVE,
         "if stored.resource_version != obj.resource_version:\n            raise",
         "if not stored.resource_version:\n            raise",
         "the object has changed since it was decided",
@@ -47,7 +48,7 @@ CACHES = (
     ),
     Mutant(
         "an assumption outlives its version",
-        _ASSUME,
+        _PASSIVE,
         "if assumed is None or assumed.resource_version != stored.resource_version:",
         "if assumed is None:",
         "what the API server says counts, not what we meant to write",
@@ -55,7 +56,7 @@ CACHES = (
     ),
     Mutant(
         "restore undoes a later assumption",
-        _ASSUME,
+        _PASSIVE,
         "if assumed is not None and assumed.resource_version == obj.resource_version:",
         "if assumed is not None:",
         "restore undoing too much: another bind has begun since",
@@ -63,7 +64,7 @@ CACHES = (
     ),
     Mutant(
         "restore does nothing",
-        _ASSUME,
+        _PASSIVE,
         "del self._assumed[obj.key]\n            self._reconcile(obj.key)",
         "self._reconcile(obj.key)",
         "lost revert",
@@ -236,6 +237,14 @@ PLAN = (
         "cut = min(count, over // weight) if over > 0 else 0",
         "off by one: what is over is no multiple of the weight",
         (f"{_CLAIMED}test_an_overcommitted_pod_of_heavy_vreplicas_comes_back_under_its_slots",),
+    ),
+    Mutant(
+        "who grows heavier counts on what another is about to leave",
+        _PLAN,
+        "own = max(claim.ledger.slots, pod.free + claim.held_slots)",
+        "own = max(claim.ledger.slots, pod.capacity - pod.placed + claim.placed.slots)",
+        "I4: a third has to leave the pod for overcommitment where the other one cannot leave",
+        (f"{_PLANS}test_growing_heavier_takes_no_room_that_another_one_has_not_left_yet",),
     ),
     Mutant(
         "what a vpod keeps weighs nothing",

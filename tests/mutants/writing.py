@@ -276,6 +276,14 @@ COMMITTER = (
 
 LOOPS = (
     Mutant(
+        "what a caller was answered is forgotten",
+        "extender/service/placer.py",
+        "self._note_answer(vpod, covered)",
+        "pass",
+        "I2: a drain takes it from the ledger before the caller asks again",
+        ("tests/simulation/test_callers.py::test_it_stays_on_a_pod_that_is_drained",),
+    ),
+    Mutant(
         "decisions of a batch do not reserve",
         "extender/service/placer.py",
         "self._committer.reserve(owner, decision)",

@@ -44,7 +44,7 @@ class Recorder(EventRecorder):
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
 
-    def event(self, regarding: ObjectReference, *, type, reason, action, note, related=None) -> None:  # noqa: A002
+    def event(self, regarding: ObjectReference, *, reason, note, related=None) -> None:
         self.events.append((reason, regarding.name, note))
 
 

@@ -381,7 +381,7 @@ async def test_what_others_count_by_is_looked_at_when_it_acts_and_not_only_when_
     assert one.pools() == POOLS
     monotonic, wall_clock = one.leadership.electors[0].read_at
     # As after a pause that its own Lease has outlasted.
-    one.leadership.electors[0].read_at = (monotonic - late_s, wall_clock - suspended_s)
+    one.leadership.electors[0].seen.read_at = (monotonic - late_s, wall_clock - suspended_s)
     assert {bucket_of(pool, 2) for pool in one.pools()} == {0}
 
 

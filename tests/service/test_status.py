@@ -43,19 +43,19 @@ def test_times_are_whole_seconds_in_utc():
 
 
 def test_everything_placed():
-    assert scheduled_condition(ALL, 2) == Condition(
-        SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed"
+    assert scheduled_condition(ALL, {"dispatcher-0": 1, "dispatcher-1": 1}) == Condition(
+        SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed: 1 on dispatcher-0, 1 on dispatcher-1"
     )
 
 
 def test_something_left_over():
-    condition = scheduled_condition(a_decision({"dispatcher-0": 2}, wanted=3, left=1), 2)
+    condition = scheduled_condition(a_decision({"dispatcher-0": 2}, wanted=3, left=1), {"dispatcher-0": 2})
     assert (condition.status, condition.reason) == ("False", "InsufficientSlots")
     assert condition.message.startswith("1 of 3 vreplicas are not placed")
 
 
 def test_something_decided_but_not_written():
-    condition = scheduled_condition(a_decision({"dispatcher-0": 3}, wanted=3), 1)
+    condition = scheduled_condition(a_decision({"dispatcher-0": 3}, wanted=3), {"dispatcher-0": 1})
     assert (condition.status, condition.reason) == ("False", "InsufficientSlots")
     assert condition.message == "2 of 3 vreplicas are not written yet"
 
@@ -108,4 +108,20 @@ def test_other_conditions_stay():
 def test_messages_are_no_longer_than_the_api_allows():
     refused = tuple((f"reason {index}", 1) for index in range(500))
     explanation = Explanation(9, (), 9, ConflictReason.INSUFFICIENT_SLOTS, refused)
-    assert len(scheduled_condition(Decision("tenant/a", POOL, {}, 1, 9, explanation), 0).message) == 1024
+    assert len(scheduled_condition(Decision("tenant/a", POOL, {}, 1, 9, explanation), {}).message) == 1024
+
+
+def test_a_vpod_on_many_pods_names_some_and_counts_the_others():
+    target = {f"dispatcher-{ordinal}": 1 for ordinal in range(10)}
+    message = scheduled_condition(a_decision(target, wanted=10), target).message
+    assert message.startswith("all 10 vreplicas are placed: 1 on dispatcher-0, ")
+    assert message.endswith("1 on dispatcher-7, and 2 pods more")
+
+
+def test_the_longest_names_do_not_make_a_message_longer_than_the_api_allows():
+    target = {f"{'x' * 240}-{ordinal}": 1 for ordinal in range(10)}
+    assert len(scheduled_condition(a_decision(target, wanted=10), target).message) == 1024
+
+
+def test_a_vpod_that_wants_nothing_says_so():
+    assert scheduled_condition(a_decision({}, wanted=0), {}).message == "no vreplicas are wanted"

@@ -10,6 +10,7 @@ import orjson
 import pytest
 
 from extender.core import names
+from extender.core.decisions import PlacementDecisionCache
 from extender.core.errors import WireError
 from extender.core.node_level.carry import Carry
 from extender.core.reasons import ConflictReason
@@ -325,6 +326,22 @@ async def test_filter_narrows_to_the_best_few_and_to_more_each_time_the_same_pod
     assert [item["Host"] for item in orjson.loads(verbs.prioritize(filter_args(pod, ["node-1"]))[0])] == [
         "node-1"
     ]
+
+
+async def test_a_pod_that_kube_scheduler_comes_back_to_after_five_minutes_gets_other_nodes_too(
+    monkeypatch,
+):
+    world = await World.create()
+    await world.pod(1, node="node-0")
+    pod = await a_pending_pod(world)
+    verbs = verbs_of(world, narrow_to=1)
+    now = [0.0]
+    monkeypatch.setattr(verbs._binder, "_cache", PlacementDecisionCache(lambda: now[0]))
+    seen = set()
+    for _ in range(6):
+        seen.update(orjson.loads(verbs.filter(filter_args(pod, ALL))[0])["NodeNames"])
+        now[0] += 300.0  # its podMaxInUnschedulablePodsDuration
+    assert seen == set(ALL)
 
 
 async def test_narrowing_hides_no_reason_and_no_node_of_a_pod_that_is_not_ours():

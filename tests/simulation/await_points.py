@@ -192,7 +192,7 @@ UNREACHED: Final = {
     ("app.py", "await self.server.start()"): PROCESS_START,
     ("app.py", "await self.server.stop()"): PROCESS_START,
     ("app.py", "await service.run()"): PROCESS_START,
-    ("app.py", "await _end(loading)"): PROCESS_START,
+    ("app.py", "await _end(task)"): PROCESS_START,
     ("app.py", "await self.recorder.drain("): LAST_EVENTS,
     ("events.py", "await self._queue.join()"): LAST_EVENTS,
     (

@@ -92,6 +92,19 @@ class TestReschedule:
         assert len(rescheduled(scene)) == 1
 
     @in_virtual_time
+    async def test_what_is_not_wanted_any_more_may_leave_it_while_the_move_from_it_is_still_told(self):
+        scene = waiting_scene()
+        seen(scene, "a-1", ready=True)
+        seen(scene, "a-1", ready=False)
+        await later(LIMIT_S)
+        told = ("1 vreplicas moved from a-1 to a-0 (Reschedule)", stamp(scene.checkers._clock()))
+        assert rescheduled(scene) == []
+        seen(scene, "a-1", ready=True, ledger={"t/v": 9})
+        await later(7)
+        scene.vpod("v", 1, {"a-0": 1}, moved=told)
+        assert [line for line in scene.found if line.startswith("I4")] == []
+
+    @in_virtual_time
     async def test_a_pod_of_that_name_goes_on_with_the_absence_of_the_last_one(self):
         scene = waiting_scene()
         seen(scene, "a-1", ready=True)

@@ -37,6 +37,7 @@ class HostTexts:
             self._bases.clear()
             self._revision = self._index.revision
         groups = list(groups)
+        candidates = candidates.in_any_order  # kube-scheduler adds scores up by host
         texts = self._base(candidates, {g.zone: g.score for g in groups if g.names is None})
         position = candidates.position()
         for zone, score, names in groups:
