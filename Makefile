@@ -26,7 +26,7 @@ run: $(VENV)/stamp-run ## The whole system on an embedded cluster, with a live t
 
 .PHONY: test
 test: $(VENV)/stamp-test ## Unit, property, contract and service tests (no cluster, no Go)
-	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not e2e" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not e2e and not browser" $(ARGS)
 
 .PHONY: lint
 lint: $(VENV)/stamp-dev ## ruff, mypy strict, import-linter
@@ -87,6 +87,13 @@ compiled: $(COMPILED)/stamp ## The core compiled by mypyc under build/compiled, 
 	@cd $(COMPILED) && ../../$(BIN)/python -m tests.conformance $(abspath $(CASES))
 	@cd $(COMPILED) && ../../$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/core tests/service
 
+.PHONY: ui-test
+# Without Chromium, and without the right to install it, the tests skip and say so.
+ui-test: $(VENV)/stamp-browser ## The page at /ui in a real Chromium (Debian's, installed where it may be), with axe
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || true
+	@$(BIN)/python -m pytest -q -n 2 --dist worksteal -m browser tests/ui $(ARGS)
+
 .PHONY: bench-guard
 bench-guard: $(VENV)/stamp-test ## Fail where a ratio is much worse than in tests/bench/baseline.json, twice in a row
 	@$(BIN)/python -m tests.bench.guard
@@ -100,21 +107,33 @@ differential: $(VENV)/stamp-test ## The embedded cluster against a real API serv
 .PHONY: e2e
 WORKERS ?= 4
 # A scenario waits for most of its time: more of them than cores run side by side, each worker with a control plane of its own.
+# TOOLS= builds neither helm nor promtool: what needs them is skipped unless they are there.
+TOOLS ?= 1
 e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one (WORKERS=N)
-	@$(BIN)/python -m tests.e2e.build
+	@$(BIN)/python -m tests.e2e.build $(if $(TOOLS),,--only-control-plane)
+	@$(if $(TOOLS),$(BIN)/python -m tests.manifests.tool)
 	@$(BIN)/python -m pytest -q -m e2e tests/e2e -p no:randomly -o faulthandler_timeout=0 -o log_level=INFO \
 	  -n $(WORKERS) --dist load --maxschedchunk 1 $(ARGS)
 
 .PHONY: image
 IMAGE ?= vreplica-scheduler:0.1.0
-image: ## The container image that the Deployments name (IMAGE=NAME; needs docker)
-	@docker build --tag $(IMAGE) .
+ENGINE ?= docker
+image: ## The container image that the Deployments name (IMAGE=NAME ENGINE=podman COMPILE=1; needs an engine)
+	@$(ENGINE) build --file Containerfile --tag $(IMAGE) --build-arg VERSION=$(lastword $(subst :, ,$(IMAGE))) \
+	  --build-arg REVISION=$(shell git rev-parse HEAD) --build-arg COMPILE=$(COMPILE) .
+
+.PHONY: manifests
+manifests: $(VENV)/stamp-test ## The kustomize base and components, generated from the Helm chart (ARGS=--check; needs Go once)
+	@$(BIN)/python -m tests.manifests $(ARGS)
 
 .PHONY: lock
 lock: ## Resolve dependencies anew into requirements/ (needs uv)
-	@for what in "run:--group build" "test:--group build --group test" "dev:--group build --group test --group lint --group compile"; do \
+	@for what in "image:" "run:--group build" "test:--group build --group test" "dev:--group build --group test --group lint --group compile" \
+	  "browser:--group build --group test --group browser"; do \
 	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 	    --no-header pyproject.toml $${what#*:} -o requirements/$${what%%:*}.txt; done
+	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header --constraints requirements/dev.txt --group build --group compile -o requirements/image-build.txt
 
 .PHONY: clean
 clean: ## Remove the environment and caches

@@ -4,4 +4,8 @@
 runs the decisions against it, ``extender.sim`` is a whole cluster in one process for tests and ``make run``.
 """
 
+from extender.python_version import refuse_old_python
+
+refuse_old_python()
+
 __version__ = "0.1.0"

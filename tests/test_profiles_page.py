@@ -9,6 +9,7 @@ from types import ModuleType
 
 import yaml
 
+from extender.asking.plan import run_plan
 from extender.core.manifests import Manifests
 from extender.core.model import VPod
 from extender.core.plan import place
@@ -16,7 +17,6 @@ from extender.core.policy.profile_document import profile_from
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.policy.registry import with_plugins
 from extender.core.pool_state import PoolState
-from extender.plan_cli import run_plan
 from tests.support.builders import Scene, a_node
 
 ROOT = Path(__file__).parents[1]

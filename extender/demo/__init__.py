@@ -4,6 +4,6 @@
 ``view`` shows it in a terminal.
 """
 
-from extender.demo.commands import run_cluster, run_demo
+from extender.demo.commands import DemoOptions, run_cluster, run_demo
 
-__all__ = ["run_cluster", "run_demo"]
+__all__ = ["DemoOptions", "run_cluster", "run_demo"]

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -20,14 +20,30 @@ from extender.sim.scheduler.config_file import load_configuration
 REFRESH_PER_SECOND: Final = 8
 
 
-async def run_demo(*, once: bool, output: str, seed: int) -> int:
-    """Play the story; ``once`` ends after it, else everything stays up until cancelled."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """``once`` ends after the story, ``empty`` has none, only nodes; ``kubeconfig_out``: a file, "" for none.
+
+    ``show``: gets the figures at the end; None for the table, live.
+    """
+
+    once: bool = False
+    empty: bool = False
+    seed: int = 1
+    kubeconfig_out: str = ""
+    show: Callable[[dict[str, object]], None] | None = None
+
+
+async def run_demo(options: DemoOptions) -> int:
+    """Play the story; then everything stays up until cancelled. Raises OSError where the kubeconfig cannot be written."""
     with tempfile.TemporaryDirectory(prefix="vreplica-") as directory:
-        async with LocalSystem(seed=seed, directory=Path(directory)) as system:
+        async with LocalSystem(seed=options.seed, directory=Path(directory)) as system:
+            if options.kubeconfig_out:
+                system.local.write_kubeconfig(Path(options.kubeconfig_out))
             census = Census()
             system.local.spawn(census.follow(system.local.cluster), "census")
             view = View(census, _urls(system), system.zone_of)
-            quiet = output == "json"
+            quiet = options.show is not None
             with contextlib.ExitStack() as stack:
                 tell: Tell = view.tell
                 if not quiet and sys.stdout.isatty():
@@ -37,13 +53,18 @@ async def run_demo(*, once: bool, output: str, seed: int) -> int:
                     for line in _urls(system):
                         tell(line)
                 story = Story(system, census, tell)
-                await story.play()
-                if not once:
-                    tell("the story is told; everything stays up until Ctrl-C")
+                if options.empty:
+                    await story.add_nodes()
+                    tell("no pool and no vpods yet: apply yours; everything stays up until Ctrl-C")
+                else:
+                    await story.play()
+                    if not options.once:
+                        tell("the story is told; everything stays up until Ctrl-C")
+                if not options.once:
                     await asyncio.get_running_loop().create_future()
             result = _result(system, census, story)
-    if quiet:
-        print(json.dumps(result))
+    if options.show is not None:
+        options.show(result)
     else:
         Console().print(view)
     return 0
@@ -69,6 +90,7 @@ def _result(system: LocalSystem, census: Census, story: Story) -> dict[str, obje
 def _urls(system: LocalSystem) -> list[str]:
     service = system.running.server.url
     return [
+        f"page     {service}/ui",
         f"state    {service}/state.json",
         f"metrics  {service}/metrics",
         f"kubectl --kubeconfig {system.kubeconfig} get adapterpools,vpods,pods -A",

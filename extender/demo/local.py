@@ -217,7 +217,11 @@ class LocalSystem:
         )
         self.service = Service(await self._connect(SERVICE_USER), config, now=time.time, rng=self._rng)
         self.local.spawn(self.service.run(), "service")
-        while not self.service.server.url or self.service.health.problems() or not self.service.leading():
+        while (
+            not self.service.server.url
+            or self.service.health.problems()
+            or not self.service.leadership.has_begun()
+        ):
             self.local.check()
             await asyncio.sleep(POLL_S)
 

@@ -175,10 +175,14 @@ class Story:
             f" on {len(self._census.pods)} pods, {self._census.moved - moved} moved"
         )
 
-    async def _create_pool(self) -> None:
+    async def add_nodes(self) -> None:
+        """What every cluster has."""
         for index in range(NODES_COUNT):
             await self._api.create(NODES, "", node_object(f"node-{index}", f"zone-{'abc'[index % ZONES]}"))
         self._census.nodes = NODES_COUNT
+
+    async def _create_pool(self) -> None:
+        await self.add_nodes()
         for namespace in (POOL_NAMESPACE, *TENANTS):
             await create_namespace(self._api, namespace)
         stateful_set = stateful_set_object(POOL, namespace=POOL_NAMESPACE, replicas=0, pool=POOL)

@@ -2,6 +2,7 @@
 
 import sys
 
+from extender.commands.progress import Progress
 from tests.bench.options import options_from
 from tests.bench.registry import BENCHES, Skipped
 from tests.bench.result import table
@@ -10,6 +11,10 @@ from tests.bench.result import table
 def main() -> int:
     """0, also where a bench was skipped: it is said why, on stderr."""
     options = options_from(sys.argv[1:], tuple(BENCHES))
+    # A terminal gets each figure as it comes, below; a log the number of them.
+    progress = Progress("measured", unit="figures")
+    if sys.stderr.isatty():
+        progress.end()
     for name, bench in BENCHES.items():
         if options.only and name not in options.only:
             continue
@@ -17,6 +22,7 @@ def main() -> int:
         try:
             for result in bench(options):
                 results.append(result)
+                progress.add(1)
                 if options.json_lines:
                     sys.stdout.write(result.json_line() + "\n")
                     sys.stdout.flush()

@@ -30,6 +30,7 @@ BENCHES: Final[dict[str, Bench]] = {
     "engine": _of("engine"),
     "webhook": _of("webhook"),
     "memory": _of("memory"),
+    "questions": _of("questions"),
     "simulation": _of("simulation"),
     "verbs": _of("verbs"),
     "cold-start": _of("cold_start"),

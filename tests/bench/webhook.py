@@ -31,8 +31,9 @@ from tests.bench.options import Options
 from tests.bench.result import Result
 from tests.bench.timing import median, percentile
 from webhook.caches import WebhookCaches
-from webhook.certs import CertificateManager, DirectoryStore
+from webhook.certs import CertificateManager
 from webhook.server import WebhookServer
+from webhook.stores import DirectoryStore
 from webhook.validate import DEFAULT_RULES
 
 CONNECTIONS: Final = (1, 8)

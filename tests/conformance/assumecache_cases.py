@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.core.assume import AssumeCache, EventHandler, Notifier, PassiveAssumeCache, parse_version
+from extender.core.assume import AssumeCache, EventHandler, Notifier, parse_version
 from extender.core.errors import AssumeError, NotFound, WrongType
 from extender.core.model import object_key
+from extender.core.passive_assume import PassiveAssumeCache
 from tests.conformance.result import Case, Check, Difference
 
 Step = dict[str, Any]

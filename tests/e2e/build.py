@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Final
 
 MODULES_DIR: Final = Path(__file__).parent / "controlplane"
+ONLY_CONTROL_PLANE: Final = "--only-control-plane"
 BIN_VARIABLE: Final = "VREPLICA_CONTROLPLANE_BIN"
 BUILD_TIMEOUT_S: Final = 3600.0
 """Of one module, seconds; a cold build of the largest takes some eight minutes on two cores."""
@@ -198,8 +199,13 @@ def main() -> int:
         sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
+    # Not above: it takes what is here.
+    from tests.e2e.go_tool import PROMTOOL  # noqa: PLC0415
+
     try:
         build(say)
+        if ONLY_CONTROL_PLANE not in sys.argv[1:]:
+            PROMTOOL.build(say)
     except ControlPlaneUnavailable as error:
         say(f"{error}; the end-to-end tests on it will be skipped")
     except (BuildFailed, subprocess.TimeoutExpired) as error:

@@ -236,6 +236,8 @@ class RealBackend:
         listed = await self.raw.get(f"{prefix}/{plural}")
         if listed.status == 404:  # the scenario applied no CRDs
             return []
+        if listed.status == 429:  # it has just changed them: their storage is made anew
+            return [f"{plural}: {listed.message}"]
         items = listed.body["items"]
         now = {"gracePeriodSeconds": 0}
         for namespace in {item["metadata"]["namespace"] for item in items}:

@@ -87,6 +87,7 @@ class System:
         self.webhook: Process | None = None
         self.webhook_tls: ssl.SSLContext | None = None
         self.namespace = ""
+        self.system_namespace = SYSTEM_NAMESPACE
         self._directory = directory
         self._replicas = 0
         self._audited_from = 0
@@ -127,7 +128,7 @@ class System:
 
     async def _start_ours(self) -> None:
         backend = self.backend
-        await backend.apply([MANIFESTS / "base"], without("Deployment"))
+        await self.install_manifests()
         log.info("manifests applied")
         self.watcher = Watcher(
             backend.api, slots_per_pod=SLOTS_PER_POD, watch_timeout_s=self.setup.watch_timeout_s
@@ -155,6 +156,26 @@ class System:
         for vpod in (await self.all_vpods()).values():
             log.info("%s wants %d: %s", vpod.key, vpod.vreplicas, dict(vpod.placements))
 
+    # -- what is installed: the kustomize base, and its files ---------------------------------------------------
+
+    async def install_manifests(self) -> None:
+        """All but what would run: the suite runs the programs itself."""
+        await self.backend.apply([MANIFESTS / "base"], without("Deployment"))
+
+    async def service_config(self) -> Obj:
+        """The service's configuration file as installed."""
+        (config,) = load(MANIFESTS / "base" / "service-config.yaml")
+        return config
+
+    async def scheduler_config(self) -> Obj:
+        """The second kube-scheduler's configuration file as installed."""
+        (config,) = load(MANIFESTS / "kube-scheduler" / "config.yaml")
+        return config
+
+    async def webhook_arguments(self) -> Sequence[str]:
+        """The webhook's arguments as installed."""
+        return _deployed("webhook.yaml")
+
     # -- programs -----------------------------------------------------------------------------------------------
 
     async def _start_schedulers(self) -> None:
@@ -166,11 +187,10 @@ class System:
             (policy,) = load(MANIFESTS / "kube-scheduler" / "policy.json")
             await self.backend.start_legacy_scheduler(extender_at(policy, url, **fields))
             return
-        (config,) = load(MANIFESTS / "kube-scheduler" / "config.yaml")
-        config = extender_at(config, url, **fields)
+        config = extender_at(await self.scheduler_config(), url, **fields)
         if self.setup.scheduler_account and isinstance(self.backend, RealBackend):
-            await self.backend.apply([MANIFESTS / "base"], without("Deployment"))
-            kubeconfig = await self.backend.token_for(SCHEDULER_ACCOUNT)
+            await self.install_manifests()
+            kubeconfig = await self.scheduler_kubeconfig()
             await self.backend.start_scheduler(config, kubeconfig=kubeconfig, leader_elect=True)
             return
         await self.backend.start_scheduler(config)
@@ -178,13 +198,17 @@ class System:
             await self.backend.start_scheduler(DEFAULT_SCHEDULER)
 
     async def kubeconfig_for(self, account: str) -> Path:
-        """With what a new process of ours reaches the API server."""
-        return await self.backend.token_for(account)
+        """With what a new process of ours reaches the API server. ``account``: as in the base's namespace."""
+        return await self.backend.token_for(f"{self.system_namespace}/{account.partition('/')[2]}")
+
+    async def scheduler_kubeconfig(self) -> Path:
+        """With what the second kube-scheduler reaches it."""
+        return await self.backend.token_for(f"{self.system_namespace}/{SCHEDULER_ACCOUNT.partition('/')[2]}")
 
     async def replica(self, url: str = "") -> Replica:
         """A replica of the service with the shipped configuration, not started."""
         url = url or f"http://127.0.0.1:{free_port()}"
-        (config,) = load(MANIFESTS / "base" / "service-config.yaml")
+        config = await self.service_config()
         config["server"]["port"] = int(url.rpartition(":")[2])
         config["clientConnection"]["kubeconfig"] = str(await self.kubeconfig_for(SERVICE_ACCOUNT))
         config["leaderElection"].update(self.setup.election)
@@ -212,7 +236,7 @@ class System:
 
     async def start_webhook(self) -> None:
         """Starts the webhook with its Deployment's arguments and waits until the API server calls it."""
-        arguments = [*_deployed("webhook.yaml")]
+        arguments = await self.webhook_arguments()
         port = self.webhook_url.rpartition(":")[2]
         replaced = {"--config": None, "--port": port, "--shutdown-delay-seconds": "0"}
         kept = [argument for argument in arguments if argument.partition("=")[0] not in replaced]
@@ -411,7 +435,7 @@ class System:
             (event["user"]["username"], event["verb"], event["requestURI"])
             for event in self.audit()
             if event.get("responseStatus", {}).get("code") == 403
-            and event["user"]["username"].startswith(f"system:serviceaccount:{SYSTEM_NAMESPACE}:")
+            and event["user"]["username"].startswith(f"system:serviceaccount:{self.system_namespace}:")
         ]
         assert not refused, refused
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import tempfile
+import time
 import zlib
 from pathlib import Path
 from typing import Final
@@ -10,9 +11,17 @@ from typing import Final
 import orjson
 import yaml
 
-from extender.config_cli import run_check
+from extender.asking.files import read_files
+from extender.asking.plan import choose_profiles, run_plan
 from extender.core.errors import InvalidObject
-from extender.plan_cli import run_plan
+from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.core.questions.explanation import explain_vpod
+from extender.core.questions.pod_explanation import explain_pod
+from extender.core.questions.snapshot import Snapshot
+from extender.core.questions.trial import OutOfTime
+from extender.core.questions.whatif import Change, what_if
+from extender.lint.files import check_files
+from extender.lint.report import json_of_report, text_of_report
 from tests.fuzz.document_targets import CONFIG, MANIFESTS, PROFILE, cached_entry_points
 from tests.fuzz.findings import general, outcome_of
 from tests.fuzz.target import Target, any_json
@@ -58,6 +67,7 @@ class ConfigFileTarget(FileTarget):
         config = yaml.safe_dump({**CONFIG, "profiles": [PROFILE]})
         folder = MANIFESTS / "kube-scheduler"
         texts = [config, *((folder / name).read_text() for name in ("config.yaml", "policy.json"))]
+        texts.append((MANIFESTS / "base" / "webhook-configurations.yaml").read_text())
         self.seeds = [text.encode() for text in texts]
         bomb = "a: &a [x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\n"
         self.words = (*YAML_WORDS, "&a", "*a", "<<: *a", "!!python/object:os.system", "!!binary", "!!set", "? ", "- ", "---", "...", "2026-13-01", "0o7",
@@ -72,12 +82,14 @@ class ConfigFileTarget(FileTarget):
     async def run(self, data: bytes) -> str:
         """See Target."""
         self.path.write_bytes(data)
-        with contextlib.redirect_stdout(_strict_output()):
-            try:
-                run_check([str(self.path)])
-            except InvalidObject as error:
-                return outcome_of(error, known=str(self.path))
-        return "read"
+        report = check_files([str(self.path)])
+        for printed in (text_of_report(report), json_of_report(report)):
+            printed.encode()
+        if report.findings:
+            one = report.findings[0]
+            # As an InvalidObject is told: its field and what is wrong with it.
+            return outcome_of(InvalidObject("", f"{one.code.code} {one.field}", one.message))
+        return f"read {[kind for _, kind, _ in report.summaries]}"
 
 
 class PlanTarget(FileTarget):
@@ -128,6 +140,48 @@ class PlanTarget(FileTarget):
         return (
             f"planned {min(len(result['vpods']), 2)} {min(len(result['pools']), 2)} {general(str(reasons))}"
         )
+
+
+class ExplainTarget(PlanTarget):
+    """``vreplica explain`` of the first vpods and the first pod of what a file has, and a what-if of everything at once."""
+
+    name = "explain"
+    inputs_share = 0.1
+    slow_s = 2.0
+
+    async def run(self, data: bytes) -> str:
+        """See Target."""
+        self.path.write_bytes(data)
+        until = time.monotonic() + 1.0
+
+        def expired() -> bool:
+            return time.monotonic() > until
+
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                manifests = read_files([str(self.path)], "explain")
+            choose_profiles(manifests, "", BUILT_IN_PROFILES)
+            state = manifests.state()
+        except InvalidObject as error:
+            return outcome_of(error, known=str(self.path))
+        before, said = state.digest(), []
+        for key in sorted(key for pool in state.pools.values() for key in pool.vpods)[:2]:
+            answer = explain_vpod(state, key, expired=expired)
+            said.append(f"{answer['reason']!s} {[fix['field'] for fix in answer['fixes']]}")  # type: ignore[attr-defined]
+            orjson.dumps(answer)
+        for name in [
+            pod.key for pool in state.pools.values() for known in pool.pods.values() if (pod := known.pod)
+        ][:1]:
+            orjson.dumps(explain_pod(state, name))
+        assert state.digest() == before, "explaining has changed the state"
+        change = Change(settings={"slots_per_pod": 7}, profile="ha", autoscale=True, compact=True)
+        try:
+            summary = what_if(Snapshot.of(state, list(state.pools)), change, expired=expired)["summary"]
+        except OutOfTime:
+            summary = {}
+        assert isinstance(summary, dict)
+        assert summary.get("overcommittedAfter", 0) >= 0
+        return general(f"explained {said} {bool(summary.get('moved'))}")[:120]
 
 
 def _plan_list() -> object:

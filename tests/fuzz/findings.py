@@ -17,7 +17,7 @@ TEXT_CHARS_MAX: Final = 400
 """Of a text that is looked at: one may quote a whole body, and what tells two apart is at the beginning."""
 _QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"|“[^”]*”")
 _NUMBER: Final = re.compile(r"[0-9]+")
-_UNKNOWN: Final = (": is not known", ": is not a known field", ": expected once")
+_UNKNOWN: Final = (": is not known", ": unknown field", ": expected once")
 """What follows a key that the input has made up."""
 _STRANGE: Final = re.compile(r"[^ -~]+")
 

@@ -267,7 +267,7 @@ class LeaseTarget(Target):
         )
         first = await elector._try()
         # The same record, long after: whoever holds it has gone.
-        elector._seen_at -= 10.0**10
+        elector.seen._seen_at -= 10.0**10
         second = await elector._try()
         return f"tries {first.name} {second.name} {elector.leader_identity == 'we'}"
 

@@ -19,8 +19,9 @@ from tests.fuzz.extender_targets import (
     ScheduleTarget,
     StateQueryTarget,
 )
-from tests.fuzz.file_targets import ConfigFileTarget, PlanTarget
+from tests.fuzz.file_targets import ConfigFileTarget, ExplainTarget, PlanTarget
 from tests.fuzz.object_targets import KINDS, ForeignTarget, LeaseTarget, ObjectTarget
+from tests.fuzz.recording_target import RecordingTarget
 from tests.fuzz.socket_targets import ExtenderSocketTarget, WebhookSocketTarget
 from tests.fuzz.target import Target
 from tests.fuzz.webhook_targets import ReviewTarget
@@ -42,6 +43,8 @@ TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
     "knative": KnativeTarget,
     "scheduler-config": SchedulerConfigTarget,
     "plan": PlanTarget,
+    "explain": ExplainTarget,
+    "recording": RecordingTarget,
     **{kind: partial(ObjectTarget, kind) for kind in KINDS},
     "foreign": ForeignTarget,
     "lease": LeaseTarget,

@@ -12,9 +12,9 @@ from cryptography.x509.oid import NameOID
 from kubernetes_asyncio.config import incluster_config
 
 from extender.kube import connection
-from extender.kube.api import PODS, ApiError, OutcomeUnknown
+from extender.kube.api import PODS, ApiError, ConnectError, OutcomeUnknown
 from extender.kube.client import KubeApi
-from extender.kube.connection import ConnectError, open_connection
+from extender.kube.connection import open_connection
 from tests.kube.apiserver import ApiServer, answer, kubeconfig, serve, status
 
 OBJ = {"metadata": {"name": "a"}}

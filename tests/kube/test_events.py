@@ -1,12 +1,15 @@
 import asyncio
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
 
+from extender.core.event_reasons import EVENTS, EventReason
 from extender.kube.api import Api, ApiError, Forbidden, NotFound, Obj, OutcomeUnknown, TooManyRequests
-from extender.kube.events import NOTE_BYTES_MAX, EventRecorder, EventType, ObjectReference, clean_note
+from extender.kube.events import NOTE_BYTES_MAX, EventRecorder, ObjectReference, clean_note
 from tests.kube.fakes import StoreApi, wall
 
 POD = ObjectReference("v1", "Pod", "tenant", "dispatcher-0", "uid-0", "7")
@@ -32,9 +35,7 @@ def start(api: Api, *, now: Callable[[], float] = wall, queue_items_max: int = 1
 
 def tell(recorder: EventRecorder, regarding: ObjectReference = POD, **more: Any) -> None:
     fields = {
-        "type": EventType.WARNING,
-        "reason": "InsufficientSlots",
-        "action": "Placing",
+        "reason": EventReason.FAILED_SCHEDULING,
         "note": "2 are left",
     }
     recorder.event(regarding, **(fields | more))
@@ -58,8 +59,8 @@ async def test_an_event_is_written_as_events_v1_wants_it(api: StoreApi):
         "kind": "Event",
         "metadata": {"namespace": "tenant", "resourceVersion": "1"},
         "type": "Warning",
-        "reason": "InsufficientSlots",
-        "action": "Placing",
+        "reason": "FailedScheduling",
+        "action": "Scheduling",
         "note": "2 are left",
         "regarding": {
             "apiVersion": "v1",
@@ -139,9 +140,7 @@ async def test_equal_events_of_one_moment_are_one_write(api: StoreApi):
 @pytest.mark.parametrize(
     "other",
     [
-        pytest.param({"reason": "Other"}, id="reason"),
-        pytest.param({"action": "Binding"}, id="action"),
-        pytest.param({"type": EventType.NORMAL}, id="type"),
+        pytest.param({"reason": EventReason.MOVED}, id="reason"),
         pytest.param({"related": NODE}, id="related"),
         pytest.param({"regarding": NODE}, id="regarding"),
     ],
@@ -158,10 +157,10 @@ async def test_events_that_differ_in_more_than_their_note_stay_apart(api: StoreA
 async def test_a_full_queue_drops_and_counts_and_does_not_block(api: StoreApi):
     recorder = start(api, queue_items_max=3)
     for number in range(10):
-        tell(recorder, reason=f"Reason{number}")
+        tell(recorder, replace(POD, name=f"dispatcher-{number}"))
     assert recorder.dropped == 7
     assert await recorder.drain(1)
-    tell(recorder, reason="Reason9")
+    tell(recorder, replace(POD, name="dispatcher-9"))
     assert await recorder.drain(1)
     assert len(stored(api)) == 4
 
@@ -256,7 +255,7 @@ async def test_event_names_are_dns_safe_and_within_253_characters(api: StoreApi,
 async def test_two_events_in_the_same_nanosecond_have_two_names(api: StoreApi):
     recorder = start(api, now=lambda: 1.7e9)
     tell(recorder)
-    tell(recorder, reason="Other")
+    tell(recorder, reason=EventReason.MOVED)
     assert await recorder.drain(1)
     assert len(stored(api)) == 2
 
@@ -289,3 +288,23 @@ def test_any_text_becomes_a_note_that_the_api_takes(text: str):
 def test_the_fake_is_an_api(api: StoreApi):
     as_api: Api = api
     assert as_api is api
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("reason", ["Whatever", "scheduled", "", "Scheduled\n"])
+async def test_no_event_has_a_reason_that_is_not_in_the_closed_set(api: StoreApi, reason: str):
+    recorder = start(api)
+    with pytest.raises(ValueError, match="EventReason"):
+        tell(recorder, reason=reason)
+    assert await recorder.drain(1)
+    assert stored(api) == []
+
+
+@pytest.mark.parametrize("reason", list(EventReason))
+def test_every_reason_is_a_word_that_is_explained(reason: EventReason):
+    assert re.fullmatch(r"[A-Z][A-Za-z]{2,127}", reason)
+    kind = EVENTS[reason]
+    assert re.fullmatch(r"[A-Z][a-z]+ing", kind.action)
+    assert kind.regarding
+    assert kind.meaning
+    assert kind.remedy or kind.type == "Normal"

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from extender.kube.api import LEASES, ApiError, Conflict
-from extender.kube.leader import Candidacy, LeaderElector, LeadStuck, new_identity
+from extender.kube.leader import LeaderElector, LeadStuck, new_identity
 from extender.kube.lease import LeaseConfig
+from extender.kube.seen_lease import Candidacy
 from tests.kube.fakes import StoreApi, wall
 
 pytestmark = pytest.mark.looptime

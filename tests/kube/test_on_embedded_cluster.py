@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from extender.core.event_reasons import EventReason
 from extender.kube.api import EVENTS, LEASES, NAMESPACES, ListOptions, Obj, PatchType, WatchEvent
-from extender.kube.events import EventRecorder, EventType, ObjectReference
+from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.leader import LeaderElector
 from extender.kube.lease import LeaseConfig
 from extender.kube.reflector import Reflector, ReflectorSettings
@@ -108,9 +109,7 @@ async def test_events_and_their_series_pass_the_clusters_validation():
     def tell(regarding: ObjectReference, **more: Any) -> None:
         recorder.event(
             regarding,
-            type=EventType.WARNING,
-            reason="InsufficientSlots",
-            action="Placing",
+            reason=EventReason.FAILED_SCHEDULING,
             note="é\n" * 999,
             **more,
         )

@@ -130,7 +130,8 @@ class World:
         if vpod is not None:
             self.put(_replace(vpod, placements=dict(decision.target)))
         for known in [k for k in self.reservations if k[1] == decision.vpod]:
-            self.release(self.reservations[known].owner, known[0], known[1])
+            if known in self.reservations:  # one owner's are released together
+                self.release(self.reservations[known].owner, known[0], known[1])
 
 
 class Naive:

@@ -33,6 +33,7 @@ PRIORITYCLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False
 )
 PODDISRUPTIONBUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+NETWORKPOLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 PERSISTENTVOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
 PERSISTENTVOLUMECLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 STORAGECLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
@@ -96,7 +97,16 @@ _WITH_STATUS: Final = frozenset(
     }
 )
 _WITH_GENERATION: Final = frozenset(
-    {PODS, STATEFULSETS, DEPLOYMENTS, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PODDISRUPTIONBUDGETS}
+    {
+        PODS,
+        STATEFULSETS,
+        DEPLOYMENTS,
+        CRDS,
+        MUTATING_WEBHOOKS,
+        VALIDATING_WEBHOOKS,
+        PODDISRUPTIONBUDGETS,
+        NETWORKPOLICIES,
+    }
 )
 _CONDITIONAL: Final = frozenset({LEASES, CRDS, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, PRIORITYCLASSES})
 _CREATED_BY_UPDATE: Final = frozenset({LEASES, EVENTS})
@@ -113,6 +123,7 @@ _SHORT_NAMES: Final[Mapping[Resource, tuple[str, ...]]] = {
     CRDS: ("crd", "crds"),
     PRIORITYCLASSES: ("pc",),
     PODDISRUPTIONBUDGETS: ("pdb",),
+    NETWORKPOLICIES: ("netpol",),
     PERSISTENTVOLUMES: ("pv",),
     PERSISTENTVOLUMECLAIMS: ("pvc",),
     STORAGECLASSES: ("sc",),
@@ -135,6 +146,7 @@ BUILT_IN: Final[tuple[Resource, ...]] = (
     VALIDATING_WEBHOOKS,
     PRIORITYCLASSES,
     PODDISRUPTIONBUDGETS,
+    NETWORKPOLICIES,
     PERSISTENTVOLUMES,
     PERSISTENTVOLUMECLAIMS,
     STORAGECLASSES,

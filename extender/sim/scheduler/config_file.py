@@ -131,22 +131,22 @@ class _Reader:
             return b""
 
 
-_EXTENDER_FIELDS: Final = frozenset(
+EXTENDER_FIELDS: Final = frozenset(
     {
         "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb", "enableHTTPS", "tlsConfig",
         "httpTimeout", "nodeCacheCapable", "managedResources", "ignorable",
     }
 )  # fmt: skip
-_TLS_FIELDS: Final = frozenset(
+TLS_FIELDS: Final = frozenset(
     {"insecure", "serverName", "certFile", "keyFile", "caFile", "certData", "keyData", "caData"}
 )
 
 
 def _extender(reader: _Reader, raw: Mapping[str, Any], path: str, *, legacy: bool) -> ExtenderConfig:
     https = "enableHttps" if legacy else "enableHTTPS"
-    reader.unknown(raw, (_EXTENDER_FIELDS - {"enableHTTPS"}) | {https}, path)
+    reader.unknown(raw, (EXTENDER_FIELDS - {"enableHTTPS"}) | {https}, path)
     tls, tls_path = mapping(raw, "tlsConfig"), f"{path}.tlsConfig"
-    reader.unknown(tls, _TLS_FIELDS, tls_path)
+    reader.unknown(tls, TLS_FIELDS, tls_path)
     return ExtenderConfig(
         url_prefix=reader.word(raw, "urlPrefix", path),
         filter_verb=reader.word(raw, "filterVerb", path),
