@@ -108,7 +108,13 @@ class Service:
         self.committer.leads_since = leadership.leads_since
         fenced = fenced_by_pool(api, leadership.leads)
         self.autoscaler = Autoscaler(
-            api, self.caches, fenced=fenced, recorder=self.recorder, metrics=self.metrics, rng=rng
+            api,
+            self.caches,
+            fenced=fenced,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            rng=rng,
+            alone=leadership.alone,
         )
         narrator = Narrator(self.recorder, self.metrics)
         self.committer.refusals.tell = narrator.write_refused
@@ -277,8 +283,9 @@ class Service:
         self.metrics.leader.labels(lease).set(1)
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self.placer.run(bucket), name="placer")
+                # First of all it closes what another leader's scale-down may still remove.
                 tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
+                tasks.create_task(self.placer.run(bucket), name="placer")
                 tasks.create_task(self.evictor.run(bucket), name="evictor")
                 tasks.create_task(self.rescheduler.run(bucket), name="rescheduler")
                 tasks.create_task(self.reconciler.run(bucket), name="reconciler")

@@ -51,14 +51,15 @@ class Autoscaler:
         recorder: EventRecorder,
         metrics: Metrics,
         rng: random.Random,
+        alone: Callable[[str], bool],
     ) -> None:
-        """``api``: to read through; ``fenced``: to write through."""
+        """``api``: to read through; ``fenced``: to write through; ``alone``: ``Leadership.alone``."""
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
         self._scales = ScaleCache(api, clock=now)
         self._around = Surroundings(
-            caches, self._scales, fenced, recorder, metrics, rng, self._closed_changed
+            caches, self._scales, fenced, recorder, metrics, rng, self._closed_changed, alone
         )
         self._pools: dict[str, PoolScaler] = {}
         self._triggered: dict[str, None] = {}
@@ -99,7 +100,10 @@ class Autoscaler:
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
         """It has come, perhaps after its pool, or it has other replicas now."""
-        if new is None or (old is not None and old.ordinals == new.ordinals and old.uid == new.uid):
+        if new is None:
+            return
+        if old is not None and old.ordinals == new.ordinals and old.uid == new.uid:
+            self._version_changed(new)
             return
         for pool in self._caches.pools.list():
             if pool.stateful_set_key != new.key:
@@ -108,6 +112,13 @@ class Autoscaler:
             if known is not None and any(bucket.has(pool.key) for bucket in self._led):
                 known.replicas_changed(old, new)
             self.trigger(pool.key)
+
+    def _version_changed(self, stateful_set: StatefulSet) -> None:
+        """That it is of a newer version may end the doubt about a scale-down."""
+        for key, known in self._pools.items():
+            pool = self._caches.pools.get(key) if known.doubts else None
+            if pool is not None and pool.stateful_set_key == stateful_set.key:
+                self.trigger(key)
 
     def _closed_changed(self, pool: str, *, opened: bool) -> None:
         tell = self.on_opened if opened else self.on_closed

@@ -22,15 +22,19 @@ from extender.core.scaling.scale_down import (
     count_without_empty,
     lasting_count,
     ordinals_to_close,
+    removable,
     still_closed,
     waits_for_closed,
 )
+from extender.core.scaling.shrink_doubt import ShrinkDoubt
 from extender.core.scaling.size import ScalePlan, plan_scale
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
+from extender.service.committer import RESERVATION_TTL_S
+from extender.service.proofs import UNDER_WAY_S
 from extender.service.scale_cache import Scale, ScaleCache
 
 log: Final = logging.getLogger(__name__)
@@ -57,7 +61,11 @@ class ClosedChanged(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What all pools share. ``closed_changed``: told of a pool that pods were opened again, or that others were closed."""
+    """What all pools share.
+
+    ``closed_changed``: told of a pool that pods were opened again, or that others were closed. ``alone``: whether what
+    another leader of a pool has sent has arrived by now, or never will.
+    """
 
     caches: Caches
     scales: ScaleCache
@@ -66,6 +74,7 @@ class Surroundings:
     metrics: Metrics
     rng: random.Random
     closed_changed: ClosedChanged
+    alone: Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,10 @@ class PoolScaler:
         self.writes = ReplicaWrites()
         self.limited_at = 0
         """Pods that are needed where maxPods allows fewer; else 0."""
+        self._only_in_doubt = 0
+        """Ordinals that are closed because they are in doubt; the pool would keep them open."""
+        self._doubt = ShrinkDoubt()
+        self._take_over()
 
     @property
     def due_at(self) -> float:
@@ -140,6 +153,28 @@ class PoolScaler:
         self._failures += 1
         self._look_at = now() + delay * self._jitter()
 
+    def _take_over(self) -> None:
+        """Before anything is placed: what the leader before us has sent may still remove pods."""
+        state = self._around.caches.state.pools.get(self.key)
+        stateful_set = state.stateful_set if state is not None else None
+        if state is None or stateful_set is None or self._around.alone(self.key):
+            return
+        self._doubt.begin(
+            removable(state),
+            uid=stateful_set.uid,
+            version=stateful_set.resource_version,
+            until=now() + UNDER_WAY_S,
+        )
+        self._set_closed(state, state.closed)
+
+    @property
+    def doubts(self) -> bool:
+        """Whether pods are closed because a scale-down may still be under way, or were at the last look."""
+        return self._doubt.noted
+
+    def _in_doubt(self, state: PoolState) -> int:
+        return self._doubt.ordinals(state.stateful_set, now()) if state.stateful_set is not None else 0
+
     async def look(self) -> None:
         """Scale up, down, or not at all. Raises ApiError, NotFound where there is no StatefulSet."""
         self._look_at = now() + PERIOD_S * self._jitter()
@@ -148,6 +183,7 @@ class PoolScaler:
 
     def open_all(self) -> None:
         """We lead no longer: whoever leads next decides for itself what to close."""
+        self._doubt = ShrinkDoubt()
         state = self._around.caches.state.pools.get(self.key)
         if state is not None:
             self._set_closed(state, 0)
@@ -180,7 +216,8 @@ class PoolScaler:
             return
         if due and now() >= self._close_from:
             self._set_closed(view.state, ordinals_to_close(view.state, view.plan, view.allows))
-        await self._scale_down(view)
+        if not self._only_in_doubt:
+            await self._scale_down(view)
 
     def _stands(self, view: _View) -> bool:
         """Whether somebody else's number stays for now."""
@@ -203,9 +240,12 @@ class PoolScaler:
 
     def _reopen(self, view: _View) -> None:
         """Open what is wanted again, or what a vpod that is left over could use."""
-        if not view.state.closed:
+        doubtful = self._in_doubt(view.state)
+        if doubtful:
+            self._look_at = min(self._look_at, self._doubt.until)
+        if not view.state.closed & ~doubtful:
             return
-        keep = still_closed(view.state, view.plan)
+        keep = still_closed(view.state, view.plan) & ~self._only_in_doubt
         # Above maxPods stays closed, whoever waits: that is a person's order.
         waits = None if view.plan.limited else waits_for_closed(view.state, view.allows)
         if waits is None or waits[0] != self._waiting[0]:
@@ -219,6 +259,10 @@ class PoolScaler:
         self._set_closed(view.state, keep)
 
     def _set_closed(self, state: PoolState, closed: int) -> None:
+        """Close these, and what is in doubt; open all others."""
+        doubtful = self._in_doubt(state)
+        self._only_in_doubt = doubtful & ~closed
+        closed |= doubtful
         opened = state.closed & ~closed & state.schedulable
         more = closed & ~state.closed
         if state.closed != closed:
@@ -276,11 +320,21 @@ class PoolScaler:
         try:
             await self._around.scales.update_scale(scale, replicas, via=self._around.fenced(self.key))
         except OutcomeUnknown:
+            self._may_still_shrink(scale, replicas)
             raise
         except ApiError:
             self.writes.refused(replicas)
             raise
         self.writes.settle()
+
+    def _may_still_shrink(self, scale: Scale, replicas: int) -> None:
+        state = self._around.caches.state.pools.get(self.key)
+        if state is None or state.stateful_set is None or replicas >= scale.replicas:
+            return
+        start = state.stateful_set.ordinals_start
+        removed = (1 << (start + scale.replicas)) - (1 << (start + replicas))
+        until = now() + RESERVATION_TTL_S
+        self._doubt.begin(removed, uid=scale.uid, version=scale.resource_version, until=until)
 
     # -- what is told -------------------------------------------------------------------------------------------
 

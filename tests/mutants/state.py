@@ -10,6 +10,7 @@ _CLAIMS = "extender/core/claims.py"
 _PLAN = "extender/core/plan.py"
 _DOWN = "extender/core/scaling/scale_down.py"
 _SCALER = "extender/service/pool_scaler.py"
+_DOUBTS = "tests/service/test_pool_scaler.py::test_"
 _AFTER = "tests/core/test_assume.py::TestAfterAWrite::"
 _BEFORE = "tests/core/test_assume.py::TestBeforeAWrite::"
 _OBJECTS = "tests/core/test_caches.py::"
@@ -377,6 +378,38 @@ SCALE_DOWN = (
         (
             "tests/service/test_pool_scaler.py::test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays",
         ),
+    ),
+    Mutant(
+        "an unanswered scale-down is forgotten",
+        _SCALER,
+        "            self._may_still_shrink(scale, replicas)\n",
+        "",
+        "late write: it removes what was placed there meanwhile",
+        (f"{_DOUBTS}what_an_unanswered_scale_down_may_still_remove_stays_closed_though_it_is_wanted_again",),
+    ),
+    Mutant(
+        "a new leader trusts that nothing is under way",
+        _SCALER,
+        "or self._around.alone(self.key)",
+        "or True",
+        "late write of the leader before",
+        (f"{_DOUBTS}what_the_leader_before_may_have_removed_is_closed_before_anything_is_placed",),
+    ),
+    Mutant(
+        "what is closed in doubt is removed",
+        _SCALER,
+        "if not self._only_in_doubt:",
+        "if view is not None:",
+        "each failover would shrink pools before their period",
+        (f"{_DOUBTS}what_is_closed_for_the_leader_before_is_not_removed_for_it",),
+    ),
+    Mutant(
+        "any other version of a StatefulSet ends the doubt",
+        "extender/core/scaling/shrink_doubt.py",
+        "seen > asked",
+        "seen != asked",
+        "the watch lags: an older version says nothing",
+        ("tests/core/test_shrink_doubt.py::test_an_older_version_says_nothing",),
     ),
     Mutant(
         "replicas that the watch has not shown",

@@ -5,11 +5,12 @@ import random
 
 import pytest
 
-from extender.kube.api import STATEFULSETS, PatchType
+from extender.core.bits import bits
+from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
 from extender.service.pool_scaler import PoolScaler, Surroundings
 from extender.service.scale_cache import ScaleCache
 from tests.support.builders import NS, POOL
-from tests.support.service import World
+from tests.support.service import World, lost
 
 pytestmark = pytest.mark.looptime
 
@@ -19,7 +20,7 @@ def told(pool: str, *, opened: bool) -> None:
     del pool, opened
 
 
-def a_scaler(world: World) -> PoolScaler:
+def a_scaler(world: World, *, alone: bool = True, period_s: float = 0.0) -> PoolScaler:
     """One whose period ends at once."""
     around = Surroundings(
         world.caches,
@@ -29,8 +30,9 @@ def a_scaler(world: World) -> PoolScaler:
         world.metrics,
         random.Random(1),
         told,
+        lambda _pool: alone,
     )
-    return PoolScaler(POOL, around, period_s=0.0)
+    return PoolScaler(POOL, around, period_s=period_s)
 
 
 async def test_pods_that_the_watch_has_not_shown_yet_are_not_removed():
@@ -67,3 +69,123 @@ async def test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays
     await a_scaler(world).look()
     assert world.api.count("get", "statefulsets/scale") == 1
     assert (await world.replicas(), world.api.count("update", "statefulsets/scale")) == (3, 0)
+
+
+# -- a scale-down of which nobody knows whether it arrived (seed 13566111) ------------------------------------------------
+
+
+def closed(world: World) -> list[int]:
+    return list(bits(world.caches.state.pools[POOL].closed))
+
+
+async def two_of_three_are_empty() -> World:
+    world = await World.create(replicas=3, scaleDownPeriodSeconds=3600)
+    await world.pods(0, 1, 2)
+    await world.vpod("a", 5)
+    await world.sync()
+    return world
+
+
+async def somebody_waits_for_all(world: World) -> None:
+    await world.vpod("big", 50)
+    await world.sync("vpods")
+
+
+async def a_newer_version(world: World) -> None:
+    note = {"metadata": {"annotations": {"example.com/note": "new"}}}
+    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", note, patch_type=PatchType.MERGE)
+    await world.sync("statefulsets")
+
+
+async def test_what_an_unanswered_scale_down_may_still_remove_stays_closed_though_it_is_wanted_again():
+    world = await two_of_three_are_empty()
+    scaler = a_scaler(world)
+    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
+    with pytest.raises(OutcomeUnknown):
+        await scaler.look()
+    await somebody_waits_for_all(world)
+    for _ in range(2):
+        await asyncio.sleep(10)
+        await scaler.look()
+        assert closed(world) == [1, 2]
+    assert scaler.due_at - asyncio.get_running_loop().time() == pytest.approx(10.0, abs=0.1), (
+        "looks when it ends"
+    )
+
+
+async def test_a_newer_version_of_the_stateful_set_opens_them_for_the_late_write_is_refused_then():
+    world = await two_of_three_are_empty()
+    scaler = a_scaler(world)
+    scale = await world.cluster.get(STATEFULSETS, NS, "dispatcher", subresource="scale")
+    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
+    with pytest.raises(OutcomeUnknown):
+        await scaler.look()
+    await somebody_waits_for_all(world)
+    await a_newer_version(world)
+    await scaler.look()
+    assert closed(world) == []
+    scale["spec"]["replicas"] = 1
+    with pytest.raises(Conflict):
+        await world.cluster.update(STATEFULSETS, NS, "dispatcher", scale, subresource="scale")
+
+
+async def test_they_are_opened_once_no_request_lives_that_long():
+    world = await two_of_three_are_empty()
+    scaler = a_scaler(world)
+    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
+    with pytest.raises(OutcomeUnknown):
+        await scaler.look()
+    await somebody_waits_for_all(world)
+    await asyncio.sleep(30)
+    await scaler.look()
+    assert closed(world) == []
+
+
+async def test_an_unanswered_scale_up_closes_nothing():
+    world = await World.create(replicas=1)
+    await world.pods(0)
+    await somebody_waits_for_all(world)
+    await world.sync()
+    scaler = a_scaler(world)
+    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-up"))
+    with pytest.raises(OutcomeUnknown):
+        await scaler.look()
+    assert closed(world) == []
+
+
+async def test_what_the_leader_before_may_have_removed_is_closed_before_anything_is_placed():
+    """Only the highest that hold nothing: it removes no others."""
+    world = await World.create(replicas=4, scaleDownPeriodSeconds=3600)
+    await world.pod(0, {}, node="node-0")
+    await world.pod(1, {"tenant/a": 5}, node="node-1")
+    await world.pod(2, {}, node="node-2")
+    await world.vpod("a", 5, {1: 5})
+    await world.vpod("big", 70)
+    await world.sync()
+    scaler = a_scaler(world, alone=False)
+    assert closed(world) == [2, 3]
+    await scaler.look()
+    assert closed(world) == [2, 3]
+    await asyncio.sleep(15)
+    await scaler.look()
+    assert closed(world) == []
+
+
+async def test_what_is_closed_for_the_leader_before_is_not_removed_for_it():
+    """It is opened again, and lives until the pool's own period ends."""
+    world = await two_of_three_are_empty()
+    scaler = a_scaler(world, alone=False, period_s=3600.0)
+    await scaler.look()
+    await a_newer_version(world)
+    await scaler.look()
+    assert (closed(world), await world.replicas()) == ([], 3)
+
+
+async def test_a_new_leader_opens_them_at_once_where_the_stateful_set_has_changed_since():
+    world = await two_of_three_are_empty()
+    scaler = a_scaler(world, alone=False)
+    assert closed(world) == [0, 1, 2]
+    await somebody_waits_for_all(world)
+    await a_newer_version(world)
+    await scaler.look()
+    assert closed(world) == []

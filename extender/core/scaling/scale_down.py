@@ -63,6 +63,18 @@ def count_without_empty(state: PoolState) -> int:
     return count
 
 
+def removable(state: PoolState) -> int:
+    """Bit set of the highest ordinals that hold nothing, closed or not: what a leader before us can have removed."""
+    stateful_set = state.stateful_set
+    found = 0
+    for ordinal in reversed(stateful_set.ordinals if stateful_set is not None else range(0)):
+        pod = state.by_ordinal.get(ordinal)
+        if pod is not None and not holds_nothing(pod):
+            break
+        found |= 1 << ordinal
+    return found
+
+
 def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] = anyone) -> int:
     """The lowest count from ``count`` up that the pool would not grow from again at once, at most what it has.
 
