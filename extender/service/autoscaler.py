@@ -51,15 +51,23 @@ class Autoscaler:
         recorder: EventRecorder,
         metrics: Metrics,
         rng: random.Random,
-        alone: Callable[[str], bool],
     ) -> None:
-        """``api``: to read through; ``fenced``: to write through; ``alone``: ``Leadership.alone``."""
+        """``api``: to read through; ``fenced``: to write through."""
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
+        self.alone: Callable[[str], bool] = lambda _pool: True
+        """Whether nobody else's writes for a pool can be under way; replaced by who knows."""
         self._scales = ScaleCache(api, clock=now)
         self._around = Surroundings(
-            caches, self._scales, fenced, recorder, metrics, rng, self._closed_changed, alone
+            caches,
+            self._scales,
+            fenced,
+            recorder,
+            metrics,
+            rng,
+            self._closed_changed,
+            lambda pool: self.alone(pool),
         )
         self._pools: dict[str, PoolScaler] = {}
         self._triggered: dict[str, None] = {}
