@@ -114,8 +114,8 @@ class Service:
             recorder=self.recorder,
             metrics=self.metrics,
             rng=rng,
+            alone=leadership.alone,
         )
-        self.autoscaler.alone = leadership.alone
         narrator = Narrator(self.recorder, self.metrics)
         self.committer.refusals.tell = narrator.write_refused
         self.placer = Placer(

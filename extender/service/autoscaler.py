@@ -42,7 +42,7 @@ class Autoscaler:
     pods to be emptied.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         api: Api,
         caches: Caches,
@@ -51,13 +51,12 @@ class Autoscaler:
         recorder: EventRecorder,
         metrics: Metrics,
         rng: random.Random,
+        alone: Callable[[str], bool],
     ) -> None:
-        """``api``: to read through; ``fenced``: to write through."""
+        """``api``: to read through; ``fenced``: to write through; ``alone``: ``Leadership.alone``."""
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
-        self.alone: Callable[[str], bool] = lambda _pool: True
-        """Whether nobody else's writes for a pool can be under way; replaced by who knows."""
         self._scales = ScaleCache(api, clock=now)
         self._around = Surroundings(
             caches,
@@ -67,7 +66,7 @@ class Autoscaler:
             metrics,
             rng,
             self._closed_changed,
-            lambda pool: self.alone(pool),
+            alone,
         )
         self._pools: dict[str, PoolScaler] = {}
         self._triggered: dict[str, None] = {}
