@@ -1,6 +1,7 @@
 """The Helm chart: what it renders, what it refuses, and that the API server takes it; kustomize's base and components are the same."""
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,18 @@ from tests.manifests.chart import CHART, RenderFailed, Values, objects, render, 
 from tests.manifests.generate import BASE_VALUES, CERT_MANAGER, EXISTING, OWN, _merged, generated
 from tests.manifests.kustomize import comparable, kustomized
 from tests.manifests.tool import ToolUnavailable, helm, kubectl
+from tests.monitoring.dashboards import DASHBOARDS
+from tests.monitoring.files import groups
 from webhook.settings import parser, settings_from
 
 NAMESPACE = "vreplica-chart"
 MONITORED: Values = {
-    "metrics": {"enabled": True, "serviceMonitor": {"enabled": True, "labels": {"release": "p"}}}
+    "metrics": {
+        "enabled": True,
+        "serviceMonitor": {"enabled": True, "labels": {"release": "p"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "p"}},
+        "dashboards": {"enabled": True, "annotations": {"grafana_folder": "adapters"}},
+    }
 }
 SHADOW: Values = {"config": {"mode": "shadow"}}
 KNATIVE: Values = {"sources": {"knative": True}}
@@ -52,6 +60,7 @@ FOREIGN_KINDS = [
     ("cert-manager.io", "v1", "Certificate"),
     ("cert-manager.io", "v1", "Issuer"),
     ("monitoring.coreos.com", "v1", "ServiceMonitor"),
+    ("monitoring.coreos.com", "v1", "PrometheusRule"),
 ]
 
 
@@ -129,6 +138,17 @@ class TestValues:
     def test_the_second_kube_scheduler_is_as_old_as_the_cluster(self):
         (found,) = [line for line in render({})["scheduler.yaml"].splitlines() if "/kube-scheduler:" in line]
         assert found.endswith(":v1.36.3")
+
+    def test_alerts_and_dashboards_are_those_of_the_monitoring_folder(self):
+        found = objects(render(MONITORED))
+        (rule,) = [obj for obj in found if obj["kind"] == "PrometheusRule"]
+        assert rule["metadata"]["labels"]["release"] == "p"
+        assert rule["spec"]["groups"] == groups()
+        maps = [obj for obj in found if obj["metadata"]["name"].startswith("vreplica-dashboard-")]
+        assert all(obj["metadata"]["labels"]["grafana_dashboard"] == "1" for obj in maps)
+        assert all(obj["metadata"]["annotations"]["grafana_folder"] == "adapters" for obj in maps)
+        shown = {name: json.loads(text) for obj in maps for name, text in obj["data"].items()}
+        assert shown == {f"{name}.json": dashboard.to_json() for name, dashboard in DASHBOARDS.items()}
 
     def test_another_namespace_is_meant_everywhere(self):
         text = "".join(render({}, namespace="elsewhere", hooks=True).values())

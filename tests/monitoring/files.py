@@ -11,6 +11,8 @@ from tests.monitoring.dashboards import DASHBOARDS
 FOLDER: Final = Path(__file__).parents[2] / "manifests" / "monitoring"
 ALERTS: Final = FOLDER / "alerts.yaml"
 RULE: Final = FOLDER / "prometheusrule.yaml"
+CHARTS: Final = FOLDER.parent / "helm" / "vreplica-scheduler" / "files"
+"""What the chart brings of it: a chart may read no files but its own."""
 RUNBOOKS: Final = FOLDER.parents[1] / "docs" / "runbooks.md"
 
 
@@ -27,11 +29,14 @@ def alerts() -> list[dict[str, Any]]:
 
 def made() -> dict[Path, str]:
     """Path -> text of every file that is made."""
+    dashboards = {
+        f"{name}.json": json.dumps(dashboard.to_json(), indent=2) + "\n"
+        for name, dashboard in DASHBOARDS.items()
+    }
     return {
-        **{
-            FOLDER / "dashboards" / f"{name}.json": json.dumps(dashboard.to_json(), indent=2) + "\n"
-            for name, dashboard in DASHBOARDS.items()
-        },
+        **{FOLDER / "dashboards" / name: text for name, text in dashboards.items()},
+        **{CHARTS / "dashboards" / name: text for name, text in dashboards.items()},
+        CHARTS / "alerts.yaml": ALERTS.read_text(),
         RULE: _rule(),
     }
 

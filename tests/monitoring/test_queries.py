@@ -59,7 +59,7 @@ def test_the_check_finds_what_there_is_not(expr: str, why: str):
         check(expr, families(), {})
 
 
-@pytest.mark.parametrize("path", list(made()), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", list(made()), ids=lambda path: "-".join(path.parts[-3:]))
 def test_what_is_made_is_what_is_committed(path):
     assert path.read_text() == made()[path], "python -m tests.monitoring"
 
