@@ -76,6 +76,16 @@ def test_yaml_says_what_json_says(run):
     assert yaml.safe_load(as_yaml) == json.loads(as_json)
 
 
+def test_a_pod_that_no_node_takes_is_told_what_would_let_one(run):
+    nodes = (a_node("n0", unschedulable=True), a_node("n1", "y", unschedulable=True))
+    pods = (a_pod(0, node="n0"), a_pod(1, node=""))
+    status, out, _ = run("explain", "pod/d-1", documents=(POOL, STATEFUL_SET, *nodes, *pods))
+    assert status == 0
+    assert "Pending: 0/2 nodes take it" in out
+    assert "what would let a node take it" in out
+    assert "2. uncordon n1 (Node n1): then n1 would" in out
+
+
 def test_a_pod_is_explained(run):
     vpod = a_vpod("a", 2, [{"podName": "d-0", "vreplicas": 2}])
     status, out, _ = run("explain", "pod/d-0", documents=(*CLUSTER, vpod))

@@ -85,9 +85,13 @@ def _state(manifests: Manifests, where: Where) -> State:
 
 def explain(state: State, kind: str, key: str, told: list[Told] | None = None) -> Answer:
     """Explain from objects that were read. ``told``: by events, beside what the vpod's own status says."""
+    until = time.monotonic() + FIXES_S
+
+    def expired() -> bool:
+        return time.monotonic() >= until
+
     if kind == "pod":
-        return explain_pod(state, key, history=told or ())
+        return explain_pod(state, key, history=told or (), expired=expired)
     history = [*(told or ()), *told_by_status(pool_of_vpod(state, key).vpods[key])]
     history.sort(key=lambda one: one.at[:19], reverse=True)
-    until = time.monotonic() + FIXES_S
-    return explain_vpod(state, key, history=history, expired=lambda: time.monotonic() >= until)
+    return explain_vpod(state, key, history=history, expired=expired)

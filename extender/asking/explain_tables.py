@@ -26,6 +26,7 @@ def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
         _candidates(console, answer, _pod_columns)
         _zone_loss(console, answer)
     else:
+        _pod_fixes(console, answer)
         _carried(console, answer)
         _candidates(console, answer, _node_columns)
     _history(console, answer["history"])
@@ -86,6 +87,28 @@ def _fixes(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(Padding(_fix_line(number, fix), (0, 0, 0, 2)), highlight=False)
     if len(fixes) > FIXES_SHOWN:
         console.print(f"{len(fixes) - FIXES_SHOWN} changes more: -o json lists them", highlight=False)
+
+
+def _pod_fixes(console: Console, answer: Mapping[str, Any]) -> None:
+    fixes = answer["fixes"]
+    if not fixes:
+        if answer["changesTried"]:
+            console.print(
+                "no single change was found with which a node takes it" + _cut(answer), highlight=False
+            )
+        return
+    console.print(f"[bold]what would let a node take it[/bold]{_cut(answer)}", highlight=False)
+    for number, fix in enumerate(fixes[:FIXES_SHOWN], 1):
+        takes = f": then {_shortened(fix['nodes'])} would" if fix["nodes"] else ""
+        note = escape(f"; {fix['note']}" if fix["note"] else "")
+        line = (
+            f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}){escape(takes)}{note}"
+        )
+        console.print(Padding(line, (0, 0, 0, 2)), highlight=False)
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
 
 
 def _fix_line(number: int, fix: Row) -> str:

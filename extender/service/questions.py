@@ -166,9 +166,9 @@ class Questions:
         def prepare() -> Work:
             pool, _ = find_pod(self._caches.state, key)
             snapshot, who = Snapshot.of(self._caches.state, [pool.key]), self._who(pool.key)
-            return lambda _expired: explain_pod(snapshot.state(), key) | who
+            return lambda expired: explain_pod(snapshot.state(), key, expired=expired) | who
 
-        return await self._in_turn(prepare)
+        return await self._in_turn(prepare, share=FIXES_SHARE)
 
     async def plan(self, body: bytes) -> bytes:
         """What would be if. Raises Refused, InvalidObject, UnknownObject, SnapshotTooLarge."""

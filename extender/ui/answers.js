@@ -52,7 +52,8 @@ export function explanation(answer) {
 }
 
 function fixList(fixes) {
-  const line = ({ change, from, to, places, left, moves }) => {
+  const line = ({ change, from, to, places, left, moves, nodes }) => {
+    if (nodes !== undefined) return el("li", {}, el("strong", {}, String(change)), nodes.length > 0 ? `: then ${nodes.slice(0, 3).join(", ")} would take it` : "");
     const values = from !== undefined && from !== null && to !== undefined ? ` (${from} to ${to})` : "";
     const rest = left ? `, ${count(left, "vreplica")} still wait` : "";
     const moved = moves ? `, moves ${moves}` : "";

@@ -1,20 +1,15 @@
 """An adapter pod explained: what it carries, what every node says to it, why it waits, what its loss would cost whom. Pure.
 
-What nodes say is what filter and prioritize answer now; beside it stands what kube-scheduler's own filters say of which we
-know something too: nodeSelector, affinity and tolerations of the StatefulSet's template, cordons and nodes that are not
-Ready. CPU, memory, volumes and other pods' wishes are not known here, and the answer says so where that must be it.
+Where no node takes it, what would let one is found by trying (``pod_fixes``). CPU, memory, volumes and other pods' wishes are
+not known here, and the answer says so where that must be it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
 from extender.core.claims import PodState
-from extender.core.model import AdapterPod, Node, VPod
 from extender.core.names import SCHEDULER_NAMES
-from extender.core.node_level.carry import Carry, carry_of
-from extender.core.node_level.exposure import prioritize_nodes
 from extender.core.pool_state import PoolState
 from extender.core.questions.explanation import (
     NAMES_COMPARED_MAX,
@@ -23,9 +18,11 @@ from extender.core.questions.explanation import (
     UnknownObject,
     names_like,
 )
+from extender.core.questions.node_verdicts import NodeVerdicts
+from extender.core.questions.pod_fixes import find_pod_fixes
+from extender.core.questions.trial import never
 from extender.core.reasons import ConflictReason
 from extender.core.state import State
-from extender.core.verbs import filter_nodes, pod_problem, slots_of
 
 NODES_LISTED_MAX: Final = 1_000
 VPODS_LISTED_MAX: Final = 1_000
@@ -51,13 +48,16 @@ def find_pod(state: State, key: str) -> tuple[PoolState, PodState]:
     raise UnknownObject(names_like(f"adapter pod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
 
 
-def explain_pod(state: State, key: str, *, history: Sequence[Told] = ()) -> Answer:
-    """Everything about one adapter pod. Raises UnknownObject."""
+def explain_pod(
+    state: State, key: str, *, history: Sequence[Told] = (), expired: Callable[[], bool] = never
+) -> Answer:
+    """Everything about one adapter pod. ``expired``: whether the time for trying changes is up. Raises UnknownObject."""
     pool, known = find_pod(state, key)
     pod = known.pod
-    nodes = _Nodes(state, pool, pod) if pod is not None else None
+    nodes = NodeVerdicts(state, pool, pod) if pod is not None else None
     rows = nodes.rows() if nodes is not None else []
     node, zone = known.where
+    fixes = find_pod_fixes(state, pool, known, expired=expired)
     return {
         "kind": "Pod",
         "name": key,
@@ -76,6 +76,9 @@ def explain_pod(state: State, key: str, *, history: Sequence[Told] = ()) -> Answ
         "steps": list(_steps(pool, known, nodes)),
         "carries": _carries(pool, known),
         "planned": dict(sorted(nodes.carry.planned.items())) if nodes is not None and known.pending else {},
+        "fixes": [fix.to_json() for fix in fixes.found],
+        "fixesCutShort": fixes.cut_short,
+        "changesTried": fixes.tried,
         "candidates": rows[:NODES_LISTED_MAX],
         "candidatesNotListed": max(0, len(rows) - NODES_LISTED_MAX),
         "refusals": dict(nodes.refusals.most_common()) if nodes is not None else {},
@@ -89,80 +92,7 @@ def explain_pod(state: State, key: str, *, history: Sequence[Told] = ()) -> Answ
     }
 
 
-class _Nodes:
-    """What every node says to one pod."""
-
-    def __init__(self, state: State, pool: PoolState, pod: AdapterPod) -> None:
-        self.problem = pod_problem(state, pod)
-        self._state = state
-        self._pool = pool
-        self._pod = pod
-
-        def allows(vpod: VPod) -> bool:
-            return state.selects(pool.key, vpod)
-
-        self.carry: Carry = carry_of(
-            pool, pod, slots=slots_of(state, pod), with_planned=not pod.node, allows=allows,
-            strays=state.strays(pool.key, pod.name),
-        )  # fmt: skip
-        names = sorted(state.nodes)
-        verdicts = filter_nodes(state, pod, names, state.nodes.get)
-        self._said: dict[str, tuple[str, str]] = {}
-        for name in names:
-            reason = verdicts.refusal(name)
-            own = self._of_kube_scheduler(state.nodes[name])
-            if reason is not None:
-                self._said[name] = (str(reason), _text(reason))
-            elif own is not None:
-                self._said[name] = own
-        self.passing = [name for name in names if name not in self._said]
-        ledger = pod.ledger if pod.node and pod.ledger else self.carry.ledger
-        self._scores = prioritize_nodes(state, pod, ledger, self.passing, state.nodes.get)
-        self.refusals = Counter(text for _, text in self._said.values())
-
-    def _of_kube_scheduler(self, node: Node) -> tuple[str, str] | None:
-        """What kube-scheduler's own filters say, as far as we know; None for nothing."""
-        fit = self._pool.stateful_set.fit if self._pool.stateful_set is not None else None
-        if fit is not None and not fit.fits(node.name, node.labels, node.taints):
-            return str(ConflictReason.NODE_UNFIT), "nodeSelector, affinity or tolerations do not fit"
-        if node.cordoned and not (fit is not None and fit.tolerates_cordon()):
-            return str(ConflictReason.NODE_UNSCHEDULABLE), "node cordoned"
-        if not node.ready:
-            return str(ConflictReason.NODE_NOT_READY), "node not ready"
-        return None
-
-    def rows(self) -> list[Answer]:
-        """The node that it is on first, then those that pass, best first, then the others."""
-        own = self._pod.node
-
-        def order(name: str) -> tuple[bool, bool, int, str]:
-            return (name != own, name in self._said, -self._scores.get(name, 0), name)
-
-        return [self._row(name, own) for name in sorted(self._state.nodes, key=order)]
-
-    def _row(self, name: str, own: str) -> Answer:
-        node = self._state.nodes[name]
-        reason, text = self._said.get(name, ("", ""))
-        return {
-            "node": name,
-            "zone": node.zone,
-            "slots": node.slots,
-            "adapterPods": len(self._state.pods_on_node.get(name, ())),
-            "verdict": "chosen" if name == own else "refused" if reason else "fits",
-            "reason": reason,
-            "text": text,
-            "score": self._scores.get(name),
-        }
-
-
-def _text(reason: ConflictReason) -> str:
-    return {
-        ConflictReason.ZONE_SKEW_EXCEEDED: "its vpods would have too many of their vreplicas in that zone",
-        ConflictReason.NODE_SLOTS_EXCEEDED: "the node has no vreplica.dev/slots left",
-    }.get(reason, str(reason))
-
-
-def _outcome(state: State, pool: PoolState, known: PodState, nodes: _Nodes | None) -> str:
+def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> str:
     pod = known.pod
     if pod is None or nodes is None:
         held = f" {known.placed} slots of vreplicas wait for it." if known.placed else ""
@@ -188,7 +118,7 @@ def _outcome(state: State, pool: PoolState, known: PodState, nodes: _Nodes | Non
     )
 
 
-def _steps(pool: PoolState, known: PodState, nodes: _Nodes | None) -> Iterator[str]:
+def _steps(pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> Iterator[str]:
     pod = known.pod
     if pod is None or nodes is None:
         return
