@@ -83,13 +83,13 @@ class LocalCluster:
         await self.face.start()
         self._stack.push_async_callback(self.face.stop)
         await self._stack.enter_async_context(self.embedded)
-        self._stack.push_async_callback(self._end_tasks)
         self.spawn(self._follow_heartbeats(), "heartbeats")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.end_tasks()
         await self._stack.__aexit__(kind, error, trace)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
@@ -101,6 +101,12 @@ class LocalCluster:
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
+
+    async def end_tasks(self) -> None:
+        """End what was spawned, while all is still there that it needs to end well: first of all, for who adds to the cluster."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start_scheduler(self, config: SchedulerConfig) -> None:
         """Run kube-scheduler's loop."""
@@ -114,11 +120,6 @@ class LocalCluster:
         """A kubeconfig, as admin or as the user that ``token`` names."""
         path.write_text(json.dumps(self.face.kubeconfig(token), indent=1) + "\n")
         return path
-
-    async def _end_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _follow_heartbeats(self) -> None:
         page = await self.cluster.list_page(NODES)
@@ -181,6 +182,8 @@ class LocalSystem:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_webhook.set()
+        # The service gives its Lease up and tells its last events through the API sessions that the stack closes.
+        await self.local.end_tasks()
         await self._stack.__aexit__(kind, error, trace)
 
     async def _connect(self, user: str) -> KubeApi:
