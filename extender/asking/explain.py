@@ -28,11 +28,8 @@ from extender.core.questions.explanation import (
 )
 from extender.core.questions.pod_explanation import explain_pod
 from extender.core.state import State
+from extender.terminal.exit_status import NOT_FOUND, OK, UNPLACED
 
-NOT_FOUND: Final = 3
-"""Exit status: there is no such vpod or pod."""
-UNPLACED: Final = 4
-"""Exit status with ``check``: something of it has no place."""
 FIXES_S: Final = 20.0
 """For trying changes."""
 DEFAULT_NAMESPACE: Final = "default"
@@ -49,7 +46,7 @@ async def run_explain(where: Where, name: str, *, output: str, check: bool) -> i
         return NOT_FOUND
     show(answer, output, explain_tables)
     waits = answer.get("left", 0) if answer["kind"] == "VPod" else not answer["node"]
-    return UNPLACED if check and waits else 0
+    return UNPLACED if check and waits else OK
 
 
 async def _of_server(where: Where, subject: Subject) -> Any:

@@ -13,9 +13,8 @@ from extender.core.errors import InvalidObject
 from extender.core.questions.request import change_from, pool_from
 from extender.core.questions.snapshot import Snapshot
 from extender.core.questions.whatif import what_if
+from extender.terminal.exit_status import OK, UNPLACED
 
-UNPLACED: Final = 4
-"""Exit status with ``check``: something would have no place."""
 NAMESPACE: Final = "what-if"
 """Of vpods that are only thought of."""
 
@@ -56,7 +55,7 @@ async def run_what_if(where: Where, asked: Asked, *, output: str, check: bool) -
     with working("plan", "reading and planning") as tell:
         answer = await _answer(where, request, tell)
     show(answer, output, what_if_tables)
-    return UNPLACED if check and answer["summary"]["unplacedAfter"] else 0
+    return UNPLACED if check and answer["summary"]["unplacedAfter"] else OK
 
 
 async def _answer(where: Where, request: dict[str, Any], tell: Tell) -> Any:

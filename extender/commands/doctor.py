@@ -3,7 +3,7 @@
 import argparse
 from urllib.parse import urlsplit
 
-from extender.commands.parsing import Commands, asyncio_run
+from extender.terminal.parsing import Commands, asyncio_run
 
 _EPILOG = (
     "exit status: 0 no check has found an error; 1 one has (with --strict: or a warning, or something that could not be "

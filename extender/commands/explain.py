@@ -2,7 +2,8 @@
 
 import argparse
 
-from extender.commands.parsing import Commands, add_where, ask, where_from
+from extender.asking.options import add_where, where_from
+from extender.terminal.parsing import Commands, ask
 
 
 def add(commands: Commands) -> None:

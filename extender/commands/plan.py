@@ -3,7 +3,8 @@
 import argparse
 import re
 
-from extender.commands.parsing import Commands, add_where, ask, where_from
+from extender.asking.options import add_where, where_from
+from extender.terminal.parsing import Commands, ask
 
 VPODS_MAX = 10_000
 

@@ -1,36 +1,13 @@
-"""What the commands share: the type of their place on the command line, options that several have, and running one."""
+"""The options of the commands that ask: they say where the answer comes from."""
 
 import argparse
-import asyncio
-import signal
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 from extender.core.errors import InvalidObject
 from extender.core.names import CONFIG_KIND
 
 if TYPE_CHECKING:
     from extender.asking.where import Where
-
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"  # noqa: SLF001
-
-STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
-
-
-def port(value: str) -> int:
-    """An option's port."""
-    if not value.isdigit() or int(value) > 65535:
-        raise argparse.ArgumentTypeError(f"{value!r} is not a port: 0 to 65535")
-    return int(value)
-
-
-def text_of(name: str) -> str:
-    """A file's text. Raises InvalidObject."""
-    try:
-        return Path(name).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidObject(name, "", f"cannot be read: {error}") from error
 
 
 def add_where(parser: argparse.ArgumentParser) -> None:
@@ -69,34 +46,3 @@ def where_from(options: argparse.Namespace) -> "Where":
         client_files=(options.client_certificate, options.client_key, options.certificate_authority),
         profiles=open_config(options.config).profiles if options.config else BUILT_IN_PROFILES,
     )
-
-
-def ask(question: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run a command that ends by itself: Ctrl-C is KeyboardInterrupt, as nothing has been answered."""
-    return asyncio.run(question())
-
-
-def asyncio_run(main_coroutine: Callable[[], Coroutine[None, None, int]]) -> int:
-    """Run on uvloop; SIGTERM and SIGINT cancel, and a cancelled command has ended well.
-
-    The second one ends the process as if nobody listened: cancelling what is being cleaned up would leave it half done.
-    """
-    import uvloop  # noqa: PLC0415
-
-    async def supervised() -> int:
-        task = asyncio.ensure_future(main_coroutine())
-        loop = asyncio.get_running_loop()
-
-        def stop() -> None:
-            for signum in STOPPING:
-                loop.remove_signal_handler(signum)
-            task.cancel()
-
-        for signum in STOPPING:
-            loop.add_signal_handler(signum, stop)
-        try:
-            return await task
-        except asyncio.CancelledError:
-            return 0
-
-    return uvloop.run(supervised())

@@ -4,18 +4,18 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from extender.commands.output import print_result
-from extender.commands.progress import Progress
-from extender.commands.replay import DIFFERENT
-from extender.commands.replay_view import print_report
 from extender.core.errors import InvalidObject
 from extender.core.policy.profile import Profile
 from extender.core.recording.entries import Entry, Header, Line
 from extender.core.recording.player import SETTABLE, Changes
 from extender.core.recording.report import Replay, Span
 from extender.profiles import load_profiles
+from extender.recordings.replay_view import print_report
 from extender.service.config import Config, load_config
 from extender.service.recording_file import read_lines
+from extender.terminal.exit_status import DIFFERENT
+from extender.terminal.output import print_result
+from extender.terminal.progress import Progress
 
 
 def replay_files(options: argparse.Namespace) -> int:
