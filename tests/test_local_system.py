@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.names import LEASE_NAME
+from extender.core.names import LEASE_NAME, OWN_NAMESPACE
 from extender.core.reading import text
-from extender.demo.local import SYSTEM_NAMESPACE, LocalSystem
+from extender.demo.local import LocalSystem
 from extender.kube.api import LEASES
 
 pytestmark = pytest.mark.timeout(60)
@@ -18,8 +18,8 @@ async def test_at_its_end_the_service_gives_its_lease_up_and_nobody_warns(
 ):
     caplog.set_level(logging.WARNING)
     async with LocalSystem(seed=1, directory=tmp_path) as system:
-        held = await system.local.cluster.get(LEASES, SYSTEM_NAMESPACE, LEASE_NAME)
+        held = await system.local.cluster.get(LEASES, OWN_NAMESPACE, LEASE_NAME)
         assert text(held, "spec", "holderIdentity") == system.running.identity
-    given_up = await system.local.cluster.get(LEASES, SYSTEM_NAMESPACE, LEASE_NAME)
+    given_up = await system.local.cluster.get(LEASES, OWN_NAMESPACE, LEASE_NAME)
     assert text(given_up, "spec", "holderIdentity") == ""
     assert [record.getMessage() for record in caplog.records] == []

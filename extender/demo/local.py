@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from extender.app import Service
+from extender.core.names import OWN_NAMESPACE
 from extender.kube.api import (
     CRDS,
     LEASES,
@@ -49,7 +50,6 @@ SERVICE_USER: Final = "system:serviceaccount:vreplica-system:vreplica-scheduler"
 WEBHOOK_USER: Final = "system:serviceaccount:vreplica-system:vreplica-webhook"
 HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
 """On a node of the embedded cluster: ``stopped`` takes its power away, anything else gives it back."""
-SYSTEM_NAMESPACE: Final = "vreplica-system"
 START_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.02
 
@@ -169,9 +169,9 @@ class LocalSystem:
         self.local.write_kubeconfig(self.kubeconfig)
         for name in ("crds/adapterpools.yaml", "crds/vpods.yaml", "base/webhook-configurations.yaml"):
             await create_all(self.local.cluster, deepcopy(manifests(name)))
-        await create_namespace(self.local.cluster, SYSTEM_NAMESPACE)
+        await create_namespace(self.local.cluster, OWN_NAMESPACE)
         for lease in deepcopy(manifests("base/lease.yaml")):
-            await self.local.cluster.create(LEASES, SYSTEM_NAMESPACE, lease)
+            await self.local.cluster.create(LEASES, OWN_NAMESPACE, lease)
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._start_webhook()
             await self._start_service()
@@ -215,7 +215,7 @@ class LocalSystem:
     async def _start_service(self) -> None:
         config = Config(
             server=ServerConfig(port=0),
-            leader_election=LeaderElectionConfig(resource_namespace=SYSTEM_NAMESPACE),
+            leader_election=LeaderElectionConfig(resource_namespace=OWN_NAMESPACE),
             client_connection=ClientConnectionConfig(),
         )
         self.service = Service(await self._connect(SERVICE_USER), config, now=time.time, rng=self._rng)
