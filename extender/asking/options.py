@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 from extender.core.errors import InvalidObject
 from extender.core.names import CONFIG_KIND
+from extender.terminal.cluster_access import access_of, add_cluster_options
+from extender.terminal.output import add_output_option
+from extender.terminal.replica_access import add_replica_options, replica_of
 
 if TYPE_CHECKING:
     from extender.asking.where import Where
@@ -16,15 +19,10 @@ def add_where(parser: argparse.ArgumentParser) -> None:
         "-f", "--filename", metavar="FILE", action="append", default=[],
         help="objects from files, - for standard input; without -f and --server the live cluster is read",
     )  # fmt: skip
-    parser.add_argument("--server", metavar="URL", default="", help="ask a running replica of the service")
-    parser.add_argument(
-        "--kubeconfig", metavar="FILE", default="", help="of the live cluster, as kubectl has it"
-    )
-    parser.add_argument("--context", metavar="NAME", default="", help="of the kubeconfig")
-    parser.add_argument("-o", "--output", choices=["table", "json", "yaml"], default="table")
     parser.add_argument("--config", metavar="FILE", default="", help=f"{CONFIG_KIND}: profiles of your own")
-    for what in ("client-certificate", "client-key", "certificate-authority"):
-        parser.add_argument(f"--{what}", metavar="FILE", default="", help="towards --server over TLS")
+    add_output_option(parser)
+    add_replica_options(parser)
+    add_cluster_options(parser, namespace=False)
 
 
 def where_from(options: argparse.Namespace) -> "Where":
@@ -39,10 +37,7 @@ def where_from(options: argparse.Namespace) -> "Where":
         raise InvalidObject("options", chosen[1], f"does not go together with {chosen[0]}")
     return Where(
         files=tuple(options.filename),
-        server=options.server,
-        kubeconfig=options.kubeconfig,
-        context=options.context,
-        namespace=getattr(options, "namespace", ""),
-        client_files=(options.client_certificate, options.client_key, options.certificate_authority),
+        replica=replica_of(options),
+        cluster=access_of(options),
         profiles=open_config(options.config).profiles if options.config else BUILT_IN_PROFILES,
     )

@@ -14,7 +14,7 @@ def add(commands: Commands) -> None:
         epilog="exit status: 0 answered, 1 could not answer, 2 wrong options, 3 no such object, 4 something waits (--check)",
     )
     explain.add_argument("name", metavar="VPOD|POD", help="NAME, NAMESPACE/NAME, vpod/NAME or pod/NAME")
-    explain.add_argument("-n", "--namespace", metavar="NAMESPACE", default="")
+    explain.add_argument("-n", "--namespace", metavar="NAMESPACE", default="", help="of a name without one")
     add_where(explain)
     explain.add_argument("--check", action="store_true", help="exit with 4 if something of it has no place")
     explain.set_defaults(command=_run)
