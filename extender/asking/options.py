@@ -28,8 +28,7 @@ def add_where(parser: argparse.ArgumentParser) -> None:
 def where_from(options: argparse.Namespace) -> "Where":
     """What ``add_where``'s options say. Raises InvalidObject."""
     from extender.asking.where import Where  # noqa: PLC0415
-    from extender.core.policy.profiles import BUILT_IN_PROFILES  # noqa: PLC0415
-    from extender.profiles import open_config  # noqa: PLC0415
+    from extender.profiles import profiles_of  # noqa: PLC0415
 
     chosen = [flag for flag, given in (("-f", options.filename), ("--server", options.server)) if given]
     chosen += ["--kubeconfig"] * bool(options.kubeconfig) + ["--context"] * bool(options.context)
@@ -39,5 +38,5 @@ def where_from(options: argparse.Namespace) -> "Where":
         files=tuple(options.filename),
         replica=replica_of(options),
         cluster=access_of(options),
-        profiles=open_config(options.config).profiles if options.config else BUILT_IN_PROFILES,
+        profiles=profiles_of(options.config),
     )
