@@ -24,6 +24,7 @@ from extender.kube.fenced import fenced_by_pool
 from extender.kube.leader import new_identity
 from extender.kube.read_only import ReadOnlyApi
 from extender.metrics import Metrics
+from extender.service.answers import Answers, Asked
 from extender.service.autoscaler import Autoscaler
 from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
@@ -36,15 +37,12 @@ from extender.service.foreign_writes import ForeignWrites
 from extender.service.gauges import Gauged, add_gauges
 from extender.service.informers import Informers
 from extender.service.leadership import Leadership
-from extender.service.memory import DecisionMemory
 from extender.service.narrator import Narrator
-from extender.service.page.routes import Page
 from extender.service.placer import Placer
 from extender.service.pod_binder import PodBinder
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.predecessors import Predecessors
 from extender.service.process_metrics import LoopLag, watch_client
-from extender.service.questions import Questions
 from extender.service.reactivator import Reactivator
 from extender.service.reconciler import Reconciler
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
@@ -53,7 +51,6 @@ from extender.service.schedule import ScheduleVerb
 from extender.service.server import ExtenderServer, Health
 from extender.service.shadow import Shadow
 from extender.service.verbs import ExtenderVerbs
-from extender.service.watchers import Watchers, Whoami
 
 log: Final = logging.getLogger(__name__)
 
@@ -188,38 +185,19 @@ class Service:
             describe_state=self.describe_state,
             schedule=self._schedule_verb().schedule,
         )
-        self._answer_questions(config, now)
+        self.answers = self._answers(config, now)
         self._add_gauges()
 
     def leading(self) -> bool:
         """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
         return self.leadership.leading()
 
-    def _answer_questions(self, config: Config, now: Callable[[], float]) -> None:
-        """What only reads, for people: explanations, the log of decisions, the page."""
-        self.placer.memory = DecisionMemory(self.identity, now)
-        questions = Questions(
-            self.caches,
-            memory=self.placer.memory,
-            refusal=self.health.refusal,
-            who=lambda pool: {"answeredBy": self.identity, "leader": self.leadership.leader(pool)},
+    def _answers(self, config: Config, now: Callable[[], float]) -> Answers:
+        answers = Answers(
+            Asked(self.caches, self.placer, self.leadership, self.health, self.metrics), config, now=now
         )
-        self.server.questions.append(questions.add_routes)
-        self.watchers = Watchers(
-            self.caches,
-            self.placer,
-            self.server,
-            whoami=Whoami(
-                self.identity, lambda: self.leadership.leader(""), self.leading, self.shadow is not None
-            ),
-            now=now,
-            refusal=self.health.refusal,
-        )
-        problems = self.health.problems
-        self.page = Page(
-            self.caches.state, self.leadership, config, problems=problems, now=now, metrics=self.metrics
-        )
-        self.server.questions.append(self.page.add_routes)
+        self.server.questions += answers.routes
+        return answers
 
     def _add_gauges(self) -> None:
         add_gauges(
@@ -256,7 +234,7 @@ class Service:
         finally:
             self.health.stopping = True
             await self.server.stop()
-            self.watchers.close()
+            self.answers.close()
             await _end(background)
             await self.recorder.drain(EVENTS_DRAIN_TIMEOUT_S)
             await _end(recording)
@@ -265,7 +243,7 @@ class Service:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.informers.run(), name="informers")
             if self._serve:
-                tasks.create_task(self.page.run(self.informers.wait_synced), name="page")
+                tasks.create_task(self.answers.page.run(self.informers.wait_synced), name="page")
             await self.informers.wait_synced()
             if self.shadow is not None:
                 await self.shadow.run()

@@ -24,12 +24,12 @@ from extender.commands import (
     simulate,
     top,
 )
-from extender.commands.completing import complete
-from extender.commands.exit_status import BROKEN_PIPE, ERROR, INTERRUPTED, OK
-from extender.commands.reference import reference
 from extender.core.errors import VReplicaError
 from extender.kube.first_errors import told
 from extender.kube.logs import LogFormat, set_up
+from extender.terminal.completing import complete
+from extender.terminal.exit_status import BROKEN_PIPE, ERROR, INTERRUPTED, OK
+from extender.terminal.reference import reference
 
 COMMANDS: Final = (
     serve, run, cluster, plan, explain, top, doctor, record, replay, config, simulate, completion,

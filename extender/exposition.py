@@ -13,7 +13,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 from prometheus_client import (
     CollectorRegistry,
@@ -81,6 +81,25 @@ class Family:
     like: str = ""
     buckets: tuple[float, ...] = ()
 
+    @property
+    def label_names(self) -> list[str]:
+        """As prometheus_client takes them."""
+        return [label.name for label in self.labels]
+
+
+class More(TypedDict, total=False):
+    """What a declaration may say besides, as ``Family`` has it."""
+
+    stability: Stability
+    like: str
+
+
+def family_of(
+    kind: Kind, name: str, documentation: str, labels: Iterable[Label] = (), **more: Unpack[More]
+) -> Family:
+    """A ``Family`` without buckets."""
+    return Family(name=name, kind=kind, documentation=documentation, labels=tuple(labels), **more)
+
 
 Read = Callable[[], Mapping[str, float]]
 """Label value -> amount; "" for a family without labels."""
@@ -103,7 +122,7 @@ def _collected(
     family: Family, amounts: Mapping[tuple[str, ...], float]
 ) -> GaugeMetricFamily | CounterMetricFamily:
     made = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
-    collected = made(family.name, family.documentation, labels=[label.name for label in family.labels])
+    collected = made(family.name, family.documentation, labels=family.label_names)
     summed: dict[tuple[str, ...], float] = {}
     for values, amount in amounts.items():
         key = tuple(label.value(value) for label, value in zip(family.labels, values, strict=True))
@@ -129,27 +148,11 @@ class Exposition:
         return [self._families[name] for name in sorted(self._families)]
 
     def add_counter(
-        self,
-        name: str,
-        documentation: str,
-        labels: Iterable[Label] = (),
-        *,
-        stability: Stability = Stability.ALPHA,
-        like: str = "",
+        self, name: str, documentation: str, labels: Iterable[Label] = (), **more: Unpack[More]
     ) -> Counter:
         """Declare a counter; ``name`` is without the prefix and without ``_total``."""
-        family = self._declare(
-            Family(
-                name=name,
-                kind=Kind.COUNTER,
-                documentation=documentation,
-                labels=tuple(labels),
-                stability=stability,
-                like=like,
-            )
-        )
-        names = [label.name for label in family.labels]
-        return Counter(family.name, family.documentation, names, registry=self.registry)
+        family = self._declare(family_of(Kind.COUNTER, name, documentation, labels, **more))
+        return Counter(family.name, family.documentation, family.label_names, registry=self.registry)
 
     def add_histogram(
         self,
@@ -157,49 +160,25 @@ class Exposition:
         documentation: str,
         buckets: Sequence[float],
         labels: Iterable[Label] = (),
-        *,
-        stability: Stability = Stability.ALPHA,
-        like: str = "",
+        **more: Unpack[More],
     ) -> Histogram:
         """Declare a histogram."""
-        family = self._declare(
-            Family(
-                name=name,
-                kind=Kind.HISTOGRAM,
-                documentation=documentation,
-                labels=tuple(labels),
-                stability=stability,
-                like=like,
-                buckets=tuple(buckets),
-            )
-        )
-        names = [label.name for label in family.labels]
+        family = family_of(Kind.HISTOGRAM, name, documentation, labels, **more)
+        family = self._declare(replace(family, buckets=tuple(buckets)))
         return Histogram(
-            family.name, family.documentation, names, buckets=family.buckets, registry=self.registry
+            family.name,
+            family.documentation,
+            family.label_names,
+            buckets=family.buckets,
+            registry=self.registry,
         )
 
     def add_gauge(
-        self,
-        name: str,
-        documentation: str,
-        labels: Iterable[Label] = (),
-        *,
-        stability: Stability = Stability.ALPHA,
-        like: str = "",
+        self, name: str, documentation: str, labels: Iterable[Label] = (), **more: Unpack[More]
     ) -> Gauge:
         """Declare a gauge that somebody sets."""
-        family = self._declare(
-            Family(
-                name=name,
-                kind=Kind.GAUGE,
-                documentation=documentation,
-                labels=tuple(labels),
-                stability=stability,
-                like=like,
-            )
-        )
-        names = [label.name for label in family.labels]
-        return Gauge(family.name, family.documentation, names, registry=self.registry)
+        family = self._declare(family_of(Kind.GAUGE, name, documentation, labels, **more))
+        return Gauge(family.name, family.documentation, family.label_names, registry=self.registry)
 
     def read(self, family: Family, read: ReadMany) -> None:
         """Declare a family whose amounts ``read`` gives at each scrape; its name is without prefix and ``_total``."""

@@ -6,13 +6,13 @@ parts that add gauges of their own.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Unpack
 
 from prometheus_client import Counter, Histogram
 
 from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
-from extender.exposition import OTHER, Exposition, Family, Kind, Label, Stability
+from extender.exposition import OTHER, Exposition, Family, Kind, Label, More, Stability, family_of
 
 PREFIX: Final = "vreplica_scheduler"
 _ATTEMPT_BUCKETS: Final = tuple(0.001 * 2**i for i in range(15))
@@ -148,23 +148,13 @@ class Metrics(Exposition):
         documentation: str,
         label: str | Label,
         read: Callable[[], Mapping[str, float]],
-        *,
-        stability: Stability = Stability.ALPHA,
-        like: str = "",
+        **more: Unpack[More],
     ) -> None:
         """Add a gauge read at scrape time: label value -> amount (label "" with key "" for a plain one).
 
         A label needs its closed set, or what operators name by it: ``Label``.
         """
-        family = Family(
-            name=name,
-            kind=Kind.GAUGE,
-            documentation=documentation,
-            labels=_labels(label),
-            stability=stability,
-            like=like,
-        )
-        self._scrape(family, read)
+        self._scrape(family_of(Kind.GAUGE, name, documentation, _labels(label), **more), read)
 
     def counter(
         self,
@@ -172,20 +162,10 @@ class Metrics(Exposition):
         documentation: str,
         label: str | Label,
         read: Callable[[], Mapping[str, float]],
-        *,
-        stability: Stability = Stability.ALPHA,
-        like: str = "",
+        **more: Unpack[More],
     ) -> None:
         """Add a counter that something else counts, read at scrape time as a gauge is."""
-        family = Family(
-            name=name,
-            kind=Kind.COUNTER,
-            documentation=documentation,
-            labels=_labels(label),
-            stability=stability,
-            like=like,
-        )
-        self._scrape(family, read)
+        self._scrape(family_of(Kind.COUNTER, name, documentation, _labels(label), **more), read)
 
     def _scrape(self, family: Family, read: Callable[[], Mapping[str, float]]) -> None:
         if family.labels:

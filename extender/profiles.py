@@ -50,6 +50,11 @@ def open_config(path: str) -> ConfigFile:
     return ConfigFile(document, config, load_profiles(config, path, document))
 
 
+def profiles_of(path: str) -> Mapping[str, Profile]:
+    """The profiles that a pool may name: those of a configuration file, or for "" the built-in ones. Raises as ``open_config``."""
+    return open_config(path).profiles if path else BUILT_IN_PROFILES
+
+
 def load_profiles(config: Config, path: str, file: Document | None = None) -> Mapping[str, Profile]:
     """All profiles by name. ``path``: the configuration file's, whose folder relative names start from.
 

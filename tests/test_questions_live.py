@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.asking.explain import run_explain
-from extender.asking.live import CannotRead, connect, read_cluster
+from extender.asking.live import CannotRead, open_live, read_cluster
 from extender.asking.what_if import Asked, run_what_if
 from extender.asking.where import Where
 from extender.core.names import API_VERSION, UNSCHEDULABLE_ANNOTATION
@@ -26,7 +26,10 @@ from extender.kube.api import (
     NotFound,
     PatchType,
 )
+from extender.kube.read_only import WriteRefused
+from extender.kube.replica_access import ReplicaAccess
 from extender.sim.embedded import node_object, stateful_set_object
+from extender.terminal.cluster_access import ClusterAccess
 from tests.support.service import until
 
 NS, POOL, TENANT = "adapters", "dispatcher", "team-a"
@@ -80,11 +83,11 @@ async def explained(capsys, running: LocalSystem, where: Where, name: str) -> An
 
 
 def live(running: LocalSystem) -> Where:
-    return Where(kubeconfig=str(running.kubeconfig))
+    return Where(cluster=ClusterAccess(kubeconfig=str(running.kubeconfig)))
 
 
 def server(running: LocalSystem) -> Where:
-    return Where(server=running.running.server.url)
+    return Where(replica=ReplicaAccess(running.running.server.url))
 
 
 async def test_the_fix_that_is_named_is_the_fix(tmp_path, capsys):
@@ -160,10 +163,18 @@ async def test_a_pod_of_the_live_cluster(tmp_path, capsys):
             assert (answer["kind"], answer["carries"][0]["vreplicas"]) == ("Pod", 4)
 
 
+async def test_who_asks_about_a_live_cluster_cannot_write_there(tmp_path):
+    async with LocalCluster(seed=1) as local:
+        kubeconfig = local.write_kubeconfig(tmp_path / "kubeconfig")
+        async with open_live(ClusterAccess(str(kubeconfig))) as api:
+            with pytest.raises(WriteRefused):
+                await api.delete(PODS, NS, "dispatcher-0")
+
+
 async def test_a_cluster_without_our_kinds_says_what_is_missing(tmp_path):
     async with LocalCluster(seed=1) as local:
         kubeconfig = local.write_kubeconfig(tmp_path / "kubeconfig")
-        async with await connect(str(kubeconfig), "") as api:
+        async with open_live(ClusterAccess(str(kubeconfig))) as api:
             with pytest.raises(
                 CannotRead, match=r"does not serve adapterpools.vreplica.dev: is vreplica-scheduler"
             ):

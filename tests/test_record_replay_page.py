@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from extender.cli import new_parser
-from extender.commands.replay import DIFFERENT
 from extender.core.recording.entries import Cause
 from extender.core.recording.lines import FORMAT, FORMAT_VERSION, READERS
 from extender.core.recording.objects import KINDS
 from extender.core.recording.report import SAMPLES_MAX, SILENCE_S
 from extender.service.decision_log import IDLE_S
 from extender.service.journal_ring import ENTRIES_MAX, FETCHED_MAX
+from extender.terminal.exit_status import DIFFERENT
 
 PAGE = Path(__file__).parents[1] / "docs" / "record-replay.md"
 COMMANDS = sorted(set(re.findall(r"vreplica (?:record|replay) [^`\n]+", PAGE.read_text())))

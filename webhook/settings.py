@@ -12,7 +12,7 @@ from extender.config.document import open_document
 from extender.config.model import Config
 from extender.config.reading import config_of
 from extender.core.errors import InvalidObject, VReplicaError
-from extender.core.names import CONFIG_KIND, SCHEDULER_NAME
+from extender.core.names import CONFIG_KIND, OWN_NAMESPACE, SCHEDULER_NAME
 from extender.kube.logs import LogFormat
 from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
 
@@ -36,7 +36,7 @@ class Settings:
     secret: tuple[str, str] | None = None
     cert_files: tuple[str, str] | None = None
     """Certificate and key that somebody else renews."""
-    service: tuple[str, str] = ("vreplica-system", "vreplica-webhook")
+    service: tuple[str, str] = (OWN_NAMESPACE, "vreplica-webhook")
     url: str = ""
     rules: Rules = DEFAULT_RULES
     scheduler_name: str = SCHEDULER_NAME

@@ -8,13 +8,13 @@ import sys
 import time
 from typing import Any, Final
 
+from rich.console import Console
+
 from extender.asking.explain_tables import explain_tables
-from extender.asking.live import connect, read_cluster, told_by_events
-from extender.asking.output import Tell, show, working
+from extender.asking.live import open_live, read_cluster, told_by_events
 from extender.asking.plan import choose_profiles
 from extender.asking.remote import ask_explain
 from extender.asking.subject import Subject, resolve, subject_from
-from extender.asking.tls import client_context
 from extender.asking.where import Where
 from extender.core.manifests import Manifests
 from extender.core.model import split_key
@@ -28,40 +28,42 @@ from extender.core.questions.explanation import (
 )
 from extender.core.questions.pod_explanation import explain_pod
 from extender.core.state import State
+from extender.kube.replica import open_replica
+from extender.terminal.exit_status import NOT_FOUND, OK, UNPLACED
+from extender.terminal.output import Format, print_result
+from extender.terminal.progress import Tell, working
 
-NOT_FOUND: Final = 3
-"""Exit status: there is no such vpod or pod."""
-UNPLACED: Final = 4
-"""Exit status with ``check``: something of it has no place."""
 FIXES_S: Final = 20.0
 """For trying changes."""
 DEFAULT_NAMESPACE: Final = "default"
 
 
-async def run_explain(where: Where, name: str, *, output: str, check: bool) -> int:
+async def run_explain(where: Where, name: str, *, output: Format, check: bool) -> int:
     """Explain, print. The exit status. Raises VReplicaError for all that is no answer, but for what does not exist."""
-    subject = subject_from(name, where.namespace)
+    subject = subject_from(name, where.cluster.namespace)
     try:
         with working("explain", "reading and trying changes") as tell:
-            answer = await (_of_server(where, subject) if where.server else _of_objects(where, subject, tell))
+            answer = await (
+                _of_server(where, subject) if where.replica.url else _of_objects(where, subject, tell)
+            )
     except UnknownObject as error:
         print(f"vreplica: {error}", file=sys.stderr)
         return NOT_FOUND
-    show(answer, output, explain_tables)
+    print_result(answer, output, lambda: explain_tables(Console(), answer))
     waits = answer.get("left", 0) if answer["kind"] == "VPod" else not answer["node"]
-    return UNPLACED if check and waits else 0
+    return UNPLACED if check and waits else OK
 
 
 async def _of_server(where: Where, subject: Subject) -> Any:
-    tls = client_context(where.client_files)
     key = f"{subject.namespace or DEFAULT_NAMESPACE}/{subject.name}"
     kinds = [subject.kind] if subject.kind else ["vpod", "pod"]
     unknown: UnknownObject | None = None
-    for kind in kinds:
-        try:
-            return await ask_explain(where.server, {kind: key}, tls=tls)
-        except UnknownObject as error:
-            unknown = unknown or error
+    async with open_replica(where.replica) as replica:
+        for kind in kinds:
+            try:
+                return await ask_explain(replica, {kind: key})
+            except UnknownObject as error:
+                unknown = unknown or error
     raise unknown or UnknownObject(f"{key} does not exist")
 
 
@@ -70,7 +72,7 @@ async def _of_objects(where: Where, subject: Subject, tell: Tell) -> Answer:
         state = _state(await where.read("explain", tell), where)
         kind, key = resolve(state, subject)
         return explain(state, kind, key)
-    async with await connect(where.kubeconfig, where.context) as api:
+    async with open_live(where.cluster) as api:
         state = _state(await read_cluster(api, "explain", tell), where)
         kind, key = resolve(state, subject)
         namespace, name = split_key(key)

@@ -6,9 +6,9 @@ answered is about a moment of a few seconds. Nothing is written, and nothing is 
 
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
-from extender.asking.output import Tell, untold
 from extender.core.errors import InvalidObject, VReplicaError
 from extender.core.manifests import Manifests
 from extender.core.names import GROUP, POOL_LABEL
@@ -33,7 +33,8 @@ from extender.kube.api import (
     OutcomeUnknown,
     Resource,
 )
-from extender.kube.client import KubeApi
+from extender.terminal.cluster_access import ClusterAccess, open_cluster
+from extender.terminal.progress import Tell, untold
 
 PAGE_OBJECTS: Final = 500
 EVENTS_READ_MAX: Final = 5_000
@@ -53,10 +54,12 @@ class CannotRead(VReplicaError):
     """The cluster does not answer what was asked for; the text says what to do."""
 
 
-async def connect(kubeconfig: str, context: str) -> KubeApi:
-    """To the cluster that kubectl would use. Raises CannotRead."""
+@asynccontextmanager
+async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
+    """``open_cluster``, for who could also have asked elsewhere. Raises CannotRead."""
     try:
-        return await KubeApi.connect(kubeconfig=kubeconfig, context=context)
+        async with open_cluster(access) as cluster:
+            yield cluster.api
     except ConnectError as error:
         raise CannotRead(
             f"no cluster to ask: {error}; give --kubeconfig or --context, "

@@ -8,8 +8,9 @@ taken in order of namespace and name; each decision is reserved before the next 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from rich.console import Console
+
 from extender.asking.files import read_files
-from extender.asking.output import show, working
 from extender.asking.plan_tables import plan_tables
 from extender.asking.where import Where
 from extender.core.errors import InvalidObject
@@ -24,6 +25,8 @@ from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import ordinals_to_close
 from extender.core.scaling.size import plan_scale
 from extender.core.state import State
+from extender.terminal.output import Format, print_result
+from extender.terminal.progress import working
 
 Row = dict[str, object]
 
@@ -31,7 +34,7 @@ Row = dict[str, object]
 def run_plan(
     files: Sequence[str],
     *,
-    output: str,
+    output: Format,
     autoscale: bool,
     compact: bool,
     profile: str = "",
@@ -40,17 +43,18 @@ def run_plan(
     """Read the files, plan, print. ``profile``: place every pool by this one, "" for its own. Raises InvalidObject."""
     manifests = read_files(files, "plan")
     choose_profiles(manifests, profile, profiles)
-    show(plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles), output, plan_tables)
+    result = plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles)
+    print_result(result, output, lambda: plan_tables(Console(), result))
     return 0
 
 
-async def run_plan_of(where: Where, *, output: str, autoscale: bool, compact: bool, profile: str) -> int:
+async def run_plan_of(where: Where, *, output: Format, autoscale: bool, compact: bool, profile: str) -> int:
     """``run_plan`` of files or the live cluster. Raises InvalidObject, CannotRead."""
     with working("plan", "reading and planning") as tell:
         manifests = await where.read("plan", tell)
         choose_profiles(manifests, profile, where.profiles)
         result = plan(manifests, autoscale=autoscale, compact=compact, profiles=where.profiles)
-    show(result, output, plan_tables)
+    print_result(result, output, lambda: plan_tables(Console(), result))
     return 0
 
 

@@ -3,19 +3,20 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from extender.asking.output import Tell, show, working
+from rich.console import Console
+
 from extender.asking.plan import choose_profiles
 from extender.asking.remote import ask_plan
-from extender.asking.tls import client_context
 from extender.asking.what_if_tables import what_if_tables
 from extender.asking.where import Where
 from extender.core.errors import InvalidObject
 from extender.core.questions.request import change_from, pool_from
 from extender.core.questions.snapshot import Snapshot
 from extender.core.questions.whatif import what_if
+from extender.terminal.exit_status import OK, UNPLACED
+from extender.terminal.output import Format, print_result
+from extender.terminal.progress import Tell, working
 
-UNPLACED: Final = 4
-"""Exit status with ``check``: something would have no place."""
 NAMESPACE: Final = "what-if"
 """Of vpods that are only thought of."""
 
@@ -50,18 +51,18 @@ class Asked:
         return {key: value for key, value in whole.items() if value}
 
 
-async def run_what_if(where: Where, asked: Asked, *, output: str, check: bool) -> int:
+async def run_what_if(where: Where, asked: Asked, *, output: Format, check: bool) -> int:
     """Ask, print. The exit status: ``UNPLACED`` with ``check`` where something has no place. Raises VReplicaError."""
-    request = asked.request(where.namespace)
+    request = asked.request(where.cluster.namespace)
     with working("plan", "reading and planning") as tell:
         answer = await _answer(where, request, tell)
-    show(answer, output, what_if_tables)
-    return UNPLACED if check and answer["summary"]["unplacedAfter"] else 0
+    print_result(answer, output, lambda: what_if_tables(Console(), answer))
+    return UNPLACED if check and answer["summary"]["unplacedAfter"] else OK
 
 
 async def _answer(where: Where, request: dict[str, Any], tell: Tell) -> Any:
-    if where.server:
-        return await ask_plan(where.server, request, tls=client_context(where.client_files))
+    if where.replica.url:
+        return await ask_plan(where.replica, request)
     manifests = await where.read("plan", tell)
     choose_profiles(manifests, "", where.profiles)
     state = manifests.state(where.profiles)

@@ -4,31 +4,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from extender.asking.files import read_files
-from extender.asking.live import connect, read_cluster
-from extender.asking.output import Tell, untold
+from extender.asking.live import open_live, read_cluster
 from extender.core.manifests import Manifests
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.kube.replica_access import ReplicaAccess
+from extender.terminal.cluster_access import ClusterAccess
+from extender.terminal.progress import Tell, untold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
-    """``files`` or ``server``; with neither, the cluster of kubeconfig and context. ``profiles``: all that pools may name.
+    """``files`` or ``replica``; with neither, the ``cluster``. ``profiles``: all that pools may name.
 
-    ``namespace``: of names that say none; ``client_files``: certificate, key and CA for a service over TLS.
+    ``cluster.namespace``: of names that say none, "" for any.
     """
 
     files: tuple[str, ...] = ()
-    server: str = ""
-    kubeconfig: str = ""
-    context: str = ""
-    namespace: str = ""
-    client_files: tuple[str, str, str] = ("", "", "")
+    replica: ReplicaAccess = field(default_factory=ReplicaAccess)
+    cluster: ClusterAccess = field(default_factory=ClusterAccess)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN_PROFILES)
 
     async def read(self, command: str, tell: Tell = untold) -> Manifests:
         """The objects, from files or the cluster; ``tell`` hears how far it is. Raises InvalidObject, CannotRead."""
         if self.files:
             return read_files(self.files, command)
-        async with await connect(self.kubeconfig, self.context) as api:
+        async with open_live(self.cluster) as api:
             return await read_cluster(api, command, tell)

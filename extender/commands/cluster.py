@@ -2,7 +2,7 @@
 
 import argparse
 
-from extender.commands.parsing import Commands, asyncio_run, port, text_of
+from extender.terminal.parsing import Commands, asyncio_run, port, text_of
 
 
 def add(commands: Commands) -> None:

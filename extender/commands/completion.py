@@ -3,7 +3,7 @@
 import argparse
 from typing import Final
 
-from extender.commands.parsing import Commands
+from extender.terminal.parsing import Commands
 
 _BASH: Final = r"""# bash completion of vreplica:  source <(vreplica completion bash)
 _vreplica() {

@@ -2,8 +2,8 @@
 
 import argparse
 
-from extender.commands.parsing import Commands
 from extender.core.names import CONFIG_KIND
+from extender.terminal.parsing import Commands
 
 _CHECK_EPILOG = (
     "exit status: 0 nothing is wrong, or warnings only; 1 there are errors (with --strict: or warnings); "

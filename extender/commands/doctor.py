@@ -1,9 +1,12 @@
 """``vreplica doctor``: examine a live cluster."""
 
 import argparse
-from urllib.parse import urlsplit
 
-from extender.commands.parsing import Commands, asyncio_run
+from extender.core.names import OWN_NAMESPACE
+from extender.terminal.cluster_access import access_of, add_cluster_options
+from extender.terminal.output import add_output_option
+from extender.terminal.parsing import Commands, asyncio_run
+from extender.terminal.replica_access import add_replica_options, replica_of
 
 _EPILOG = (
     "exit status: 0 no check has found an error; 1 one has (with --strict: or a warning, or something that could not be "
@@ -16,21 +19,17 @@ def add(commands: Commands) -> None:
     doctor = commands.add_parser(
         "doctor", help="examine a live cluster: installation, certificates, pods, ledgers", epilog=_EPILOG
     )
-    doctor.add_argument("--kubeconfig", default="", metavar="FILE", help="default: as kubectl finds it")
-    doctor.add_argument("--context", default="", help="of the kubeconfig (default: the current one)")
     doctor.add_argument(
-        "--namespace", default="vreplica-system", help="where the service runs (default: %(default)s)"
+        "--namespace",
+        metavar="NAMESPACE",
+        default=OWN_NAMESPACE,
+        help="where the service runs (default: %(default)s)",
     )
-    doctor.add_argument("--server", type=_url, metavar="URL", help="also ask this replica of the service")
-    doctor.add_argument("-o", "--output", choices=["table", "json", "yaml"], default="table")
     doctor.add_argument("--strict", action="store_true", help="warnings and unknowns too end with status 1")
+    add_output_option(doctor)
+    add_replica_options(doctor, told="also ask this replica")
+    add_cluster_options(doctor, namespace=False)
     doctor.set_defaults(command=_run)
-
-
-def _url(value: str) -> str:
-    if urlsplit(value).scheme not in {"http", "https"} or not urlsplit(value).hostname:
-        raise argparse.ArgumentTypeError(f"{value!r} is no URL such as http://127.0.0.1:10261")
-    return value
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -38,10 +37,9 @@ def _run(options: argparse.Namespace) -> int:
 
     return asyncio_run(
         lambda: run_doctor(
-            kubeconfig=options.kubeconfig,
-            context=options.context,
+            access_of(options),
             namespace=options.namespace,
-            server=options.server or "",
+            replica=replica_of(options) if options.server else None,
             output=options.output,
             strict=options.strict,
         )

@@ -2,7 +2,8 @@
 
 import argparse
 
-from extender.commands.parsing import Commands, add_where, ask, where_from
+from extender.asking.options import add_where, where_from
+from extender.terminal.parsing import Commands, ask
 
 
 def add(commands: Commands) -> None:
@@ -13,7 +14,7 @@ def add(commands: Commands) -> None:
         epilog="exit status: 0 answered, 1 could not answer, 2 wrong options, 3 no such object, 4 something waits (--check)",
     )
     explain.add_argument("name", metavar="VPOD|POD", help="NAME, NAMESPACE/NAME, vpod/NAME or pod/NAME")
-    explain.add_argument("-n", "--namespace", metavar="NAMESPACE", default="")
+    explain.add_argument("-n", "--namespace", metavar="NAMESPACE", default="", help="of a name without one")
     add_where(explain)
     explain.add_argument("--check", action="store_true", help="exit with 4 if something of it has no place")
     explain.set_defaults(command=_run)

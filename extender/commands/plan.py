@@ -3,7 +3,8 @@
 import argparse
 import re
 
-from extender.commands.parsing import Commands, add_where, ask, where_from
+from extender.asking.options import add_where, where_from
+from extender.terminal.parsing import Commands, ask
 
 VPODS_MAX = 10_000
 
@@ -70,7 +71,7 @@ def _run(options: argparse.Namespace) -> int:
     where = where_from(options)
     changes = bool(options.drain or options.add_vpods[0] or options.set or options.diff)
     if not (
-        changes or where.server or options.pool or options.check or (options.profile and not where.files)
+        changes or where.replica.url or options.pool or options.check or (options.profile and not where.files)
     ):
         return ask(
             lambda: run_plan_of(

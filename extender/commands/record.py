@@ -2,10 +2,10 @@
 
 import argparse
 
-from extender.commands.cluster_access import add_cluster_options
-from extender.commands.durations import seconds, size_bytes
-from extender.commands.parsing import Commands, asyncio_run
-from extender.commands.replica_access import add_replica_options
+from extender.terminal.cluster_access import add_cluster_options
+from extender.terminal.durations import seconds, size_bytes
+from extender.terminal.parsing import Commands, asyncio_run
+from extender.terminal.replica_access import add_replica_options
 
 
 def add(commands: Commands) -> None:
@@ -40,6 +40,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from extender.commands.record_run import record  # noqa: PLC0415
+    from extender.recordings.record import record  # noqa: PLC0415
 
     return asyncio_run(lambda: record(options))

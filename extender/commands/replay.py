@@ -1,14 +1,11 @@
 """``vreplica replay``: a recording under another profile, other settings or another version."""
 
 import argparse
-from typing import Final
 
-from extender.commands.output import add_output_option
-from extender.commands.parsing import Commands
 from extender.core.names import CONFIG_KIND
-
-DIFFERENT: Final = 3
-"""Exit status with --check where a decision is made otherwise."""
+from extender.terminal.exit_status import DIFFERENT
+from extender.terminal.output import add_output_option
+from extender.terminal.parsing import Commands
 
 
 def add(commands: Commands) -> None:
@@ -46,6 +43,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from extender.commands.replay_run import replay_files  # noqa: PLC0415
+    from extender.recordings.replay import replay_files  # noqa: PLC0415
 
     return replay_files(options)

@@ -2,8 +2,8 @@
 
 import argparse
 
-from extender.commands.output import add_output_option, print_result
-from extender.commands.parsing import Commands, asyncio_run
+from extender.terminal.output import add_output_option, print_result
+from extender.terminal.parsing import Commands, asyncio_run
 
 
 def add(commands: Commands) -> None:

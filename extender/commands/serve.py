@@ -5,7 +5,7 @@ import random
 import time
 
 from extender import tracing
-from extender.commands.parsing import Commands, asyncio_run
+from extender.terminal.parsing import Commands, asyncio_run
 
 
 def add(commands: Commands) -> None:

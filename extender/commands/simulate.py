@@ -3,9 +3,9 @@
 import argparse
 import sys
 
-from extender.commands.parsing import Commands
-from extender.commands.progress import Progress
 from extender.core.errors import VReplicaError
+from extender.terminal.parsing import Commands
+from extender.terminal.progress import Progress
 
 
 def add(commands: Commands) -> None:

@@ -3,14 +3,14 @@
 import argparse
 from typing import Final
 
-from extender.commands.cluster_access import add_cluster_options
-from extender.commands.durations import seconds
-from extender.commands.output import add_output_option
-from extender.commands.parsing import Commands, asyncio_run
-from extender.commands.replica_access import add_replica_options
+from extender.terminal.cluster_access import add_cluster_options
+from extender.terminal.durations import seconds
+from extender.terminal.output import add_output_option
+from extender.terminal.parsing import Commands, asyncio_run
+from extender.terminal.replica_access import add_replica_options
+from extender.top.sorting import SORTS
 
 INTERVAL_S: Final = 2.0
-SORTS: Final = ("urgency", "used", "free", "vpods", "name")
 
 
 def add(commands: Commands) -> None:
@@ -32,6 +32,6 @@ def add(commands: Commands) -> None:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from extender.commands.top_screen import top  # noqa: PLC0415
+    from extender.top.screen import top  # noqa: PLC0415
 
     return asyncio_run(lambda: top(options))

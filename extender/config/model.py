@@ -27,7 +27,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from extender.core.candidates import NODES_MAX
-from extender.core.names import LEASE_NAME, SCHEDULER_NAMES
+from extender.core.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAMES
 from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT
 
 PROFILES_MAX: Final = 100
@@ -150,7 +150,7 @@ class LeaderElectionConfig:
     """
 
     leader_elect: bool = _of(True, "leaderElect", "Without it this replica always leads: only ever run one.")
-    resource_namespace: str = _of("vreplica-system", "resourceNamespace", "Namespace of the Lease.")
+    resource_namespace: str = _of(OWN_NAMESPACE, "resourceNamespace", "Namespace of the Lease.")
     resource_name: str = _of(LEASE_NAME, "resourceName", "Name of the Lease.")
     lease_duration_s: int = _of(
         15,

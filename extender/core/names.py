@@ -35,6 +35,8 @@ UNREACHABLE_TAINT: Final = "node.kubernetes.io/unreachable"
 NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 
 LEASE_NAME: Final = "vreplica-scheduler"
+OWN_NAMESPACE: Final = "vreplica-system"
+"""Where our manifests put the service, the webhook and the Lease."""
 BUCKETS_ANNOTATION: Final = "vreplica.dev/buckets"
 """On the Lease: in how many buckets its holder and all others lead the pools; absent for one."""
 PREFERRED_HOLDER_ANNOTATION: Final = "vreplica.dev/preferred-holder"

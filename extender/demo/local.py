@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from extender.app import Service
+from extender.core.names import OWN_NAMESPACE
 from extender.kube.api import (
     CRDS,
     LEASES,
@@ -49,7 +50,6 @@ SERVICE_USER: Final = "system:serviceaccount:vreplica-system:vreplica-scheduler"
 WEBHOOK_USER: Final = "system:serviceaccount:vreplica-system:vreplica-webhook"
 HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
 """On a node of the embedded cluster: ``stopped`` takes its power away, anything else gives it back."""
-SYSTEM_NAMESPACE: Final = "vreplica-system"
 START_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.02
 
@@ -83,13 +83,13 @@ class LocalCluster:
         await self.face.start()
         self._stack.push_async_callback(self.face.stop)
         await self._stack.enter_async_context(self.embedded)
-        self._stack.push_async_callback(self._end_tasks)
         self.spawn(self._follow_heartbeats(), "heartbeats")
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.end_tasks()
         await self._stack.__aexit__(kind, error, trace)
 
     def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
@@ -101,6 +101,12 @@ class LocalCluster:
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 task.result()
+
+    async def end_tasks(self) -> None:
+        """End what was spawned, while all is still there that it needs to end well: first of all, for who adds to the cluster."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def start_scheduler(self, config: SchedulerConfig) -> None:
         """Run kube-scheduler's loop."""
@@ -114,11 +120,6 @@ class LocalCluster:
         """A kubeconfig, as admin or as the user that ``token`` names."""
         path.write_text(json.dumps(self.face.kubeconfig(token), indent=1) + "\n")
         return path
-
-    async def _end_tasks(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _follow_heartbeats(self) -> None:
         page = await self.cluster.list_page(NODES)
@@ -168,9 +169,9 @@ class LocalSystem:
         self.local.write_kubeconfig(self.kubeconfig)
         for name in ("crds/adapterpools.yaml", "crds/vpods.yaml", "base/webhook-configurations.yaml"):
             await create_all(self.local.cluster, deepcopy(manifests(name)))
-        await create_namespace(self.local.cluster, SYSTEM_NAMESPACE)
+        await create_namespace(self.local.cluster, OWN_NAMESPACE)
         for lease in deepcopy(manifests("base/lease.yaml")):
-            await self.local.cluster.create(LEASES, SYSTEM_NAMESPACE, lease)
+            await self.local.cluster.create(LEASES, OWN_NAMESPACE, lease)
         async with asyncio.timeout(START_TIMEOUT_S):
             await self._start_webhook()
             await self._start_service()
@@ -181,6 +182,8 @@ class LocalSystem:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop_webhook.set()
+        # The service gives its Lease up and tells its last events through the API sessions that the stack closes.
+        await self.local.end_tasks()
         await self._stack.__aexit__(kind, error, trace)
 
     async def _connect(self, user: str) -> KubeApi:
@@ -212,7 +215,7 @@ class LocalSystem:
     async def _start_service(self) -> None:
         config = Config(
             server=ServerConfig(port=0),
-            leader_election=LeaderElectionConfig(resource_namespace=SYSTEM_NAMESPACE),
+            leader_election=LeaderElectionConfig(resource_namespace=OWN_NAMESPACE),
             client_connection=ClientConnectionConfig(),
         )
         self.service = Service(await self._connect(SERVICE_USER), config, now=time.time, rng=self._rng)

@@ -6,23 +6,25 @@ import time
 from extender.core.errors import VReplicaError
 from extender.doctor.examine import examine
 from extender.doctor.fetch import fetch
-from extender.doctor.report import EXIT_NOT_EXAMINED, exit_status, rendered
-from extender.kube.client import KubeApi
+from extender.doctor.report import EXIT_NOT_EXAMINED, as_document, as_table, exit_status
 from extender.kube.first_errors import told
+from extender.kube.replica_access import ReplicaAccess
+from extender.terminal.cluster_access import ClusterAccess, open_cluster
+from extender.terminal.output import Format, print_result
+
+USER_AGENT = "vreplica-doctor"
 
 
 async def run_doctor(
-    *, kubeconfig: str, context: str, namespace: str, server: str, output: str, strict: bool
+    access: ClusterAccess, *, namespace: str, replica: ReplicaAccess | None, output: Format, strict: bool
 ) -> int:
-    """Examine the cluster that the kubeconfig names; the exit status is ``report``'s."""
+    """Examine the cluster, and the replica if there is one; the exit status is ``report``'s."""
     try:
-        async with await KubeApi.connect(
-            kubeconfig=kubeconfig, context=context, user_agent="vreplica-doctor"
-        ) as api:
-            facts = await fetch(api, namespace=namespace, now_s=time.time(), server=server)
+        async with open_cluster(access, user_agent=USER_AGENT) as cluster:
+            facts = await fetch(cluster, namespace=namespace, now_s=time.time(), replica=replica)
     except VReplicaError as error:
         print(f"vreplica: {told(error)}", file=sys.stderr)
         return EXIT_NOT_EXAMINED
     examined = examine(facts)
-    print(rendered(examined, output))
+    print_result(as_document(examined), output, lambda: print(as_table(examined)))
     return exit_status(examined, strict=strict)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
+from extender.core.names import OWN_NAMESPACE
 from extender.core.reading import Json, text
 
-OWN_NAMESPACE: Final = "vreplica-system"
 SERVICE: Final = "vreplica-scheduler"
 WEBHOOK: Final = "vreplica-webhook"
 CERTIFICATE_SECRET: Final = "vreplica-webhook-certificate"

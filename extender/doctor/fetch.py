@@ -11,9 +11,6 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
 
-import aiohttp
-import orjson
-
 from extender.core.names import POOL_LABEL
 from extender.core.reading import Json, mapping, mappings, text, texts
 from extender.doctor.checks.ledgers import differ
@@ -30,6 +27,7 @@ from extender.kube.api import (
     STATEFULSETS,
     VALIDATING_WEBHOOKS,
     VPODS,
+    Api,
     ApiError,
     Forbidden,
     ListOptions,
@@ -38,8 +36,10 @@ from extender.kube.api import (
     OutcomeUnknown,
     Resource,
 )
-from extender.kube.client import KubeApi
+from extender.kube.replica import ReplicaError, open_replica
+from extender.kube.replica_access import ReplicaAccess
 from extender.shipped import manifests
+from extender.terminal.cluster_access import OpenCluster
 
 OBJECTS_MAX: Final = 20_000
 """Of one kind."""
@@ -49,7 +49,6 @@ SETTLE_S: Final = 2.0
 URLS_MAX: Final = 8
 """Of webhooks that are registered by URL."""
 ASK_TIMEOUT_S: Final = 5.0
-REPLY_BYTES_MAX: Final = 64 * 1024 * 1024
 DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
 SERVICES: Final = Resource("", "v1", "services", "Service")
 ENDPOINTSLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
@@ -74,15 +73,18 @@ _OURS: Final = (LEASES, DEPLOYMENTS, SERVICES, ENDPOINTSLICES)
 """Looked for in the namespace of the installation only."""
 
 
-async def fetch(api: KubeApi, *, namespace: str, now_s: float, server: str = "") -> Facts:
-    """All facts. ``server``: URL of a replica, "" for none. Raises OutcomeUnknown, ApiError where nothing can be read."""
-    version = await _version(api)
+async def fetch(
+    cluster: OpenCluster, *, namespace: str, now_s: float, replica: ReplicaAccess | None = None
+) -> Facts:
+    """All facts. ``namespace``: of our installation. Raises OutcomeUnknown, ApiError where nothing can be read."""
+    api = cluster.api
+    version = await _version(cluster)
     listed = await _listed(api, namespace)
     secret = certificate_secret_of(listed["deployments"].named(WEBHOOK, namespace), namespace)
     listed["secrets"] = await _certificate_secret(api, *secret)
     facts = Facts(
         now_s=now_s,
-        server=api.server,
+        server=cluster.server,
         namespace=namespace,
         version=version,
         certificate_secret=secret,
@@ -90,7 +92,7 @@ async def fetch(api: KubeApi, *, namespace: str, now_s: float, server: str = "")
         again=await _again(api, listed),
         crds_shipped=_shipped_crds(),
         policies_shipped=_shipped_policies(),
-        replica=await ask_replica(server) if server else None,
+        replica=await ask_replica(replica) if replica is not None else None,
     )
     urls = {url for _, _, raw in our_webhooks(facts) if (url := text(raw, "clientConfig", "url"))}
     if not urls:
@@ -100,14 +102,14 @@ async def fetch(api: KubeApi, *, namespace: str, now_s: float, server: str = "")
     return replace(facts, certificates=dict(zip(asked, shown, strict=True)))
 
 
-async def _version(api: KubeApi) -> Json | None:
+async def _version(cluster: OpenCluster) -> Json | None:
     try:
-        return await api.server_version()
+        return await cluster.server_version()
     except (Forbidden, NotFound):
         return None
 
 
-async def _listed(api: KubeApi, namespace: str) -> dict[str, Listed]:
+async def _listed(api: Api, namespace: str) -> dict[str, Listed]:
     ours = ListOptions(namespace=namespace)
     wanted: dict[str, Awaitable[Listed]] = {one.plural: _list(api, one, EVERYWHERE) for one in _EVERYWHERE}
     wanted |= {one.plural: _list(api, one, ours) for one in _OURS}
@@ -115,7 +117,7 @@ async def _listed(api: KubeApi, namespace: str) -> dict[str, Listed]:
     return dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
 
 
-async def _list(api: KubeApi, resource: Resource, options: ListOptions) -> Listed:
+async def _list(api: Api, resource: Resource, options: ListOptions) -> Listed:
     items: list[Obj] = []
     token = ""
     try:
@@ -153,7 +155,7 @@ def certificate_secret_of(deployment: Json | None, namespace: str) -> tuple[str,
     return namespace, next((name for name in mounted if name), CERTIFICATE_SECRET)
 
 
-async def _certificate_secret(api: KubeApi, namespace: str, name: str) -> Listed:
+async def _certificate_secret(api: Api, namespace: str, name: str) -> Listed:
     """The Secret with its certificate alone: nobody needs the keys here."""
     try:
         secret = await api.get(SECRETS, namespace, name)
@@ -165,7 +167,7 @@ async def _certificate_secret(api: KubeApi, namespace: str, name: str) -> Listed
     return Listed(({"metadata": metadata, "data": {"tls.crt": text(secret, "data", "tls.crt")}},))
 
 
-async def _again(api: KubeApi, listed: Mapping[str, Listed]) -> Mapping[str, Listed]:
+async def _again(api: Api, listed: Mapping[str, Listed]) -> Mapping[str, Listed]:
     """Pods and vpods once more, where they differ now."""
     if not differ(listed["pods"], listed["vpods"]):
         return {}
@@ -209,24 +211,13 @@ async def certificate_at(url: str) -> Certificate:
     )
 
 
-async def ask_replica(url: str) -> Replica:
-    """What a replica says of itself at /readyz and /state.json."""
-    base = url.rstrip("/")
-    timeout = aiohttp.ClientTimeout(total=ASK_TIMEOUT_S)
+async def ask_replica(access: ReplicaAccess) -> Replica:
+    """What a replica says of itself at /readyz and /state.json. Raises InvalidObject for files that are no certificates."""
     try:
-        async with aiohttp.ClientSession(timeout=timeout) as session:
-            ready = await _reply(session, f"{base}/readyz")
+        async with open_replica(access) as replica:
+            ready = await replica.readiness(timeout_s=ASK_TIMEOUT_S)
             # Of no pool: what is asked for here is said of the replica itself.
-            state = orjson.loads(await _reply(session, f"{base}/state.json?pool=-/-"))
-    except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-        problem = " ".join(str(error).split())[:300] or type(error).__name__
-        return Replica(url, problem=f"no answer: {problem}")
-    return Replica(url, ready.decode(errors="replace"), mapping({"state": state}, "state"))
-
-
-async def _reply(session: aiohttp.ClientSession, url: str) -> bytes:
-    async with session.get(url, allow_redirects=False) as response:
-        body = await response.content.read(REPLY_BYTES_MAX)
-        while more := await response.content.read(REPLY_BYTES_MAX - len(body)):
-            body += more
-        return body
+            state = await replica.get("/state.json", {"pool": "-/-"}, timeout_s=ASK_TIMEOUT_S)
+    except ReplicaError as error:
+        return Replica(access.url, problem=str(error))
+    return Replica(access.url, ready, state)

@@ -1,10 +1,7 @@
 """How an examination is printed, and the exit status that it ends with."""
 
-import json
 from collections.abc import Sequence
 from typing import Any, Final
-
-import yaml
 
 from extender.doctor.examine import Examined
 from extender.doctor.verdict import Verdict
@@ -63,12 +60,3 @@ def as_document(examined: Sequence[Examined]) -> dict[str, Any]:
         ],
         "counts": _counts(examined),
     }
-
-
-def rendered(examined: Sequence[Examined], output: str) -> str:
-    """In the form that ``-o`` asks for."""
-    if output == "json":
-        return json.dumps(as_document(examined))
-    if output == "yaml":
-        return str(yaml.safe_dump(as_document(examined), sort_keys=False, allow_unicode=True)).rstrip()
-    return as_table(examined)

@@ -20,14 +20,24 @@ ANSWER_BYTES_MAX: Final = 256 * 2**20
 LINE_BYTES_MAX: Final = 4 * 2**20
 ANSWER_TIMEOUT_S: Final = 30.0
 TEXT_CHARS_MAX: Final = 500
+NOT_READY: Final = 503
 
 
 class ReplicaError(VReplicaError):
-    """A replica that cannot be reached, or an answer that is none. ``status``: of HTTP, 0 for no answer."""
+    """No answer, or one that is none. ``status``: of HTTP, 0 where that was not it; ``said``: the answer's text, on one line."""
 
-    def __init__(self, message: str, status: int = 0) -> None:
+    def __init__(self, message: str, status: int = 0, said: str = "") -> None:
         super().__init__(message)
         self.status = status
+        self.said = said
+
+
+class Refused(ReplicaError):
+    """A replica's own no: JSON with an ``error``, which is ``said``."""
+
+
+class Unreachable(ReplicaError):
+    """There is no replica at that URL, or none that talks to us."""
 
 
 class Replica:
@@ -40,13 +50,22 @@ class Replica:
 
     async def get(
         self, path: str, parameters: Mapping[str, str] | None = None, *, timeout_s: float = ANSWER_TIMEOUT_S
-    ) -> Any:
-        """What ``GET path`` answers, as JSON. Raises ReplicaError."""
-        return await self._ask("GET", path, parameters or {}, None, timeout_s)
+    ) -> dict[str, Any]:
+        """The JSON object that ``GET path`` answers. Raises ReplicaError."""
+        return self._object(path, await self._ask("GET", path, parameters or {}, None, timeout_s))
 
-    async def post(self, path: str, body: object, *, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        """What ``POST path`` answers to ``body``, both as JSON. Raises ReplicaError."""
-        return await self._ask("POST", path, {}, body, timeout_s)
+    async def post(self, path: str, body: object, *, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, Any]:
+        """The JSON object that ``POST path`` answers to ``body``, JSON as well. Raises ReplicaError."""
+        return self._object(path, await self._ask("POST", path, {}, body, timeout_s))
+
+    async def readiness(self, *, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+        """``ok``, or what keeps it from being ready. Raises ReplicaError."""
+        try:
+            return _one_line(await self._ask("GET", "/readyz", {}, None, timeout_s))
+        except ReplicaError as error:
+            if error.status != NOT_READY:
+                raise
+            return error.said
 
     async def lines(
         self, path: str, parameters: Mapping[str, str] | None = None, *, timeout_s: float = ANSWER_TIMEOUT_S
@@ -63,28 +82,36 @@ class Replica:
         except (TimeoutError, aiohttp.ServerTimeoutError) as error:
             raise ReplicaError(f"{self.url} is silent for {timeout_s:g} s while it answers {path}") from error
         except (aiohttp.ClientError, ValueError) as error:
-            raise ReplicaError(f"{self.url} cannot be asked: {error}"[:TEXT_CHARS_MAX]) from error
+            raise self._unreachable(error) from error
 
     async def _ask(
         self, method: str, path: str, parameters: Mapping[str, str], body: object, timeout_s: float
-    ) -> Any:
+    ) -> bytes:
         try:
             async with (
                 asyncio.timeout(timeout_s),
                 self._request(method, path, parameters, body, _NO_TIMEOUT) as reply,
             ):
                 await self._refuse_other(reply, path)
-                content = await self._content(reply, ANSWER_BYTES_MAX)
+                return await self._content(reply, ANSWER_BYTES_MAX)
         except TimeoutError as error:
             raise ReplicaError(f"{self.url} does not answer {path} within {timeout_s:g} s") from error
         except aiohttp.ClientError as error:
-            raise ReplicaError(f"{self.url} cannot be asked: {error}"[:TEXT_CHARS_MAX]) from error
-        try:
-            return orjson.loads(content)
-        except ValueError as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f"{self.url} cannot be asked: {str(error)[:TEXT_CHARS_MAX]}; "
+            "a service in a cluster is reached by kubectl port-forward"
+        )
+
+    def _object(self, path: str, content: bytes) -> dict[str, Any]:
+        found = _json(content)
+        if not isinstance(found, dict):
             raise ReplicaError(
-                f"{self.url} answers {path} with what is no JSON: is it a replica of ours?"
-            ) from error
+                f"{self.url} answers {path} with what is no JSON object: is it a replica of ours?"
+            )
+        return found
 
     def _request(
         self,
@@ -109,11 +136,12 @@ class Replica:
         if reply.status == 200:
             return
         content = await self._content(reply, LINE_BYTES_MAX)
-        text = " ".join(content.decode(errors="replace").split())[:TEXT_CHARS_MAX]
-        # What a replica says may be anybody's, where it is not ours: no control characters on a terminal.
-        text = "".join(c if c.isprintable() else "?" for c in text)
-        raise ReplicaError(
-            f"{self.url} answers {path} with {reply.status}: {text or reply.reason}", reply.status
+        found = _json(content)
+        told = found.get("error") if isinstance(found, dict) else None
+        said = _one_line(told.encode() if isinstance(told, str) else content)
+        raised = Refused if isinstance(told, str) else ReplicaError
+        raise raised(
+            f"{self.url} answers {path} with {reply.status}: {said or reply.reason}", reply.status, said
         )
 
     async def _content(self, reply: aiohttp.ClientResponse, bytes_max: int) -> bytes:
@@ -139,15 +167,30 @@ async def open_replica(access: ReplicaAccess) -> AsyncIterator[Replica]:
 
 def _tls(access: ReplicaAccess) -> ssl.SSLContext | None:
     """None for http, and where the system's CAs do and no certificate is shown."""
-    if not access.ca_file and not access.cert_file:
-        if access.key_file:
-            raise InvalidObject("--key", "", "goes with --cert FILE")
+    authority, certificate, key = access.certificate_authority, access.client_certificate, access.client_key
+    if key and not certificate:
+        raise InvalidObject("--client-key", "", "goes with --client-certificate FILE")
+    if not authority and not certificate:
         return None
     try:
-        context = ssl.create_default_context(cafile=access.ca_file or None)
-        if access.cert_file:
-            context.load_cert_chain(access.cert_file, access.key_file or None)
+        context = ssl.create_default_context(cafile=authority or None)
+        if certificate:
+            context.load_cert_chain(certificate, key or None)
     except OSError as error:  # ssl.SSLError is one
-        files = ", ".join(filter(None, (access.ca_file, access.cert_file, access.key_file)))
+        files = ", ".join(filter(None, (authority, certificate, key)))
         raise InvalidObject(files, "", f"cannot be used as certificates: {error}") from error
     return context
+
+
+def _one_line(content: bytes) -> str:
+    """What a replica says may be anybody's, where it is not ours: no control characters on a terminal."""
+    text = " ".join(content.decode(errors="replace").split())[:TEXT_CHARS_MAX]
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def _json(content: bytes) -> Any:
+    """None for what is none."""
+    try:
+        return orjson.loads(content)
+    except ValueError:
+        return None

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplicaAccess:
-    """``url`` without a slash at its end, "" where none is asked; files of certificates and their key, "" for none."""
+    """``url`` without a slash at its end, "" where none is asked; the others are files, "" for none, named as kubectl does."""
 
     url: str = ""
-    ca_file: str = ""
-    cert_file: str = ""
-    key_file: str = ""
+    certificate_authority: str = ""
+    client_certificate: str = ""
+    client_key: str = ""

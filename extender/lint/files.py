@@ -13,11 +13,11 @@ from extender.config.model import LOOPBACK, Config
 from extender.config.nearest import nearest
 from extender.config.reading import read_config
 from extender.core.errors import InvalidObject, VReplicaError
-from extender.core.names import CONFIG_KIND
+from extender.core.names import CONFIG_KIND, OWN_NAMESPACE
 from extender.lint.codes import CODES, Finding
 from extender.lint.scheduler_file import POLICY, check_scheduler_file
 from extender.lint.subject import Subject
-from extender.lint.webhook_file import MUTATING, OWN_NAMESPACE, VALIDATING, check_webhook_file
+from extender.lint.webhook_file import MUTATING, VALIDATING, check_webhook_file
 from extender.profiles import load_profiles
 from extender.sim.scheduler.config_file import KIND as SCHEDULER_KIND
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from extender.core.names import GROUP, POOL_LABEL
+from extender.core.names import GROUP, OWN_NAMESPACE, POOL_LABEL
 from extender.core.reading import Json, mapping, mappings, selector_from, text, texts
 from extender.lint.subject import Subject
 
@@ -22,7 +22,6 @@ TIMEOUT_WARN_S: Final = 10
 TIMEOUT_MAX_S: Final = 30
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 KUBE_SYSTEM: Final = "kube-system"
-OWN_NAMESPACE: Final = "vreplica-system"
 _PATHS: Final = {MUTATING: "/mutate", VALIDATING: "/validate"}
 _SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 _FAILURE_POLICIES: Final = frozenset({"", "Ignore", "Fail"})

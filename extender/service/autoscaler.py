@@ -26,7 +26,8 @@ from extender.kube.events import EventRecorder
 from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.pool_scaler import TIMER_RESOLUTION_S, PoolScaler, Surroundings, now
+from extender.service.closed_ordinals import TIMER_RESOLUTION_S
+from extender.service.pool_scaler import PoolScaler, Surroundings, now
 from extender.service.scale_cache import ScaleCache
 
 log: Final = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class Autoscaler:
     def _version_changed(self, stateful_set: StatefulSet) -> None:
         """That it is of a newer version may end the doubt about a scale-down."""
         for key, known in self._pools.items():
-            pool = self._caches.pools.get(key) if known.doubts else None
+            pool = self._caches.pools.get(key) if known.closed.doubts else None
             if pool is not None and pool.stateful_set_key == stateful_set.key:
                 self.trigger(key)
 
@@ -151,7 +152,7 @@ class Autoscaler:
             self._led.remove(bucket)
             for key, pool in self._pools.items():
                 if bucket.has(key):
-                    pool.open_all()
+                    pool.closed.open_all()
 
     async def _sleep(self, bucket: Bucket) -> None:
         """Until something is triggered or due."""

@@ -12,6 +12,9 @@ state's changes and the placer's decisions go into a ring (``journal_ring``), ea
 
 ``wait``: seconds to wait for something new. Several may record at once. A replica that does not lead decides nothing: its
 log has objects alone, and its header says who leads.
+
+What ``vreplica explain`` tells of the past comes from ``memory``, which is told of the same decisions: it joins those that
+say the same and forgets a vpod that is gone, and it has no target and no moves, so no replay could be made of it.
 """
 
 import asyncio

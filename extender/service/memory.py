@@ -3,6 +3,10 @@
 A decision is remembered with its ``Explanation``; one that says what the last one said is counted there, so that a vpod that
 waits and is decided again with every change of its pool keeps the decision that placed it. What another replica decided
 is not known here: the vpod's conditions and events tell that.
+
+The decision log (``decision_log``) is told of the same decisions and cannot stand in for this, nor this for it. The log
+keeps nothing while nobody records, and then, in the order of all changes, what was decided *before* it is written: so it
+knows neither why nor whether the write went well. Here it is a vpod's few last decisions, always, *after* the write.
 """
 
 from collections import OrderedDict

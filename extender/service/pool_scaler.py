@@ -2,7 +2,7 @@
 
 A look goes: what is closed and wanted again is opened; a number that somebody else has written is left alone for now;
 more pods are asked for at once; and, where nothing more is needed, pods that are closed and empty are removed. Once a
-period what is not needed is closed first (``core.scale_down`` says which).
+period what is not needed is closed first (``closed_ordinals``).
 """
 
 import asyncio
@@ -11,30 +11,26 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPool, StatefulSet, VPod
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
 from extender.core.scaling.replica_writes import ReplicaWrites
-from extender.core.scaling.scale_down import (
-    count_without_empty,
-    lasting_count,
-    ordinals_to_close,
-    removable,
-    still_closed,
-    waits_for_closed,
-)
-from extender.core.scaling.shrink_doubt import ShrinkDoubt
+from extender.core.scaling.scale_down import count_without_empty, lasting_count
 from extender.core.scaling.size import ScalePlan, plan_scale
 from extender.kube.api import ApiError, OutcomeUnknown
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.committer import RESERVATION_TTL_S
-from extender.service.proofs import UNDER_WAY_S
+from extender.service.closed_ordinals import (
+    REOPENED_MAX,
+    TIMER_RESOLUTION_S,
+    ClosedChanged,
+    ClosedOrdinals,
+)
 from extender.service.scale_cache import Scale, ScaleCache
 
 log: Final = logging.getLogger(__name__)
@@ -43,20 +39,6 @@ PERIOD_S: Final = 10.0
 RETRY_S: Final = 1.0
 RETRY_MAX_S: Final = 60.0
 """However often it failed, and however long a Retry-After asks for."""
-LEFT_OVER_S: Final = 5.0
-"""After so long a vpod that seems to have room on open pods gets closed ones, too: its profile refuses that room."""
-REOPENED_MAX: Final = 6
-"""Each opening in vain doubles the time until pods are closed again; not beyond 64 periods."""
-TIMER_RESOLUTION_S: Final = 0.001
-"""A timer may wake us this much too soon; then what it was for is due all the same."""
-
-
-class ClosedChanged(Protocol):
-    """Told after closed pods of a pool took new vreplicas again (``opened``), or others ceased to."""
-
-    def __call__(self, pool: str, *, opened: bool) -> None:
-        """``pool``: its key."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,25 +83,20 @@ class PoolScaler:
         self._around = around
         self._look_at = now()
         self._down_at = self._look_at + period_s * self._jitter()
-        self._close_from = 0.0
         self._failures = 0
-        self._reopened = 0
         self._shrunk_for: tuple[int, int] | None = None
         """Slots and generation of the pool when it was made smaller last, until it has grown again."""
         self._regrown = 0
         """Times that it was made smaller and had to grow again for the same needs, ``_regrown_for``."""
         self._regrown_for: tuple[int, int] | None = None
-        self._waiting = ("", 0.0)
-        """The vpod that seems to wait for a closed pod, and since when."""
         self._needs: tuple[int, int] | None = None
         """When somebody else's number was first looked at."""
         self.writes = ReplicaWrites()
         self.limited_at = 0
         """Pods that are needed where maxPods allows fewer; else 0."""
-        self._only_in_doubt = 0
-        """Ordinals that are closed because they are in doubt; the pool would keep them open."""
-        self._doubt = ShrinkDoubt()
-        self._take_over()
+        self.closed = ClosedOrdinals(
+            key, around.caches, clock=now, changed=around.closed_changed, alone=around.alone
+        )
 
     @property
     def due_at(self) -> float:
@@ -153,40 +130,11 @@ class PoolScaler:
         self._failures += 1
         self._look_at = now() + delay * self._jitter()
 
-    def _take_over(self) -> None:
-        """Before anything is placed: what the leader before us has sent may still remove pods."""
-        state = self._around.caches.state.pools.get(self.key)
-        stateful_set = state.stateful_set if state is not None else None
-        if state is None or stateful_set is None or self._around.alone(self.key):
-            return
-        self._doubt.begin(
-            removable(state),
-            uid=stateful_set.uid,
-            version=stateful_set.resource_version,
-            until=now() + UNDER_WAY_S,
-        )
-        self._set_closed(state, state.closed)
-
-    @property
-    def doubts(self) -> bool:
-        """Whether pods are closed because a scale-down may still be under way, or were at the last look."""
-        return self._doubt.noted
-
-    def _in_doubt(self, state: PoolState) -> int:
-        return self._doubt.ordinals(state.stateful_set, now()) if state.stateful_set is not None else 0
-
     async def look(self) -> None:
         """Scale up, down, or not at all. Raises ApiError, NotFound where there is no StatefulSet."""
         self._look_at = now() + PERIOD_S * self._jitter()
         await self._decide()
         self._failures = 0
-
-    def open_all(self) -> None:
-        """We lead no longer: whoever leads next decides for itself what to close."""
-        self._doubt = ShrinkDoubt()
-        state = self._around.caches.state.pools.get(self.key)
-        if state is not None:
-            self._set_closed(state, 0)
 
     def _jitter(self) -> float:
         return self._around.rng.uniform(0.9, 1.1)
@@ -208,15 +156,16 @@ class PoolScaler:
             period_s = view.pool.scale_down_period_s * self.writes.patience
             self._down_at = now() + period_s * self._jitter()
         self._mark_limited(view.plan)
-        self._reopen(view)
+        again_at = self.closed.reopen(view.state, view.plan, view.allows, view.pool.scale_down_period_s)
+        self._look_at = min(self._look_at, again_at)
         if self._backs_off() or (self._stands(view) and not due):
             return
         if view.plan.wanted > view.stateful_set.replicas:
             await self._scale_up(view)
             return
-        if due and now() >= self._close_from:
-            self._set_closed(view.state, ordinals_to_close(view.state, view.plan, view.allows))
-        if not self._only_in_doubt:
+        if due:
+            self.closed.close(view.state, view.plan, view.allows)
+        if not self.closed.only_in_doubt:
             await self._scale_down(view)
 
     def _stands(self, view: _View) -> bool:
@@ -236,42 +185,6 @@ class PoolScaler:
         self._look_at = min(self._look_at, self.writes.back_off_until)
         return True
 
-    # -- closing and opening ------------------------------------------------------------------------------------
-
-    def _reopen(self, view: _View) -> None:
-        """Open what is wanted again, or what a vpod that is left over could use."""
-        doubtful = self._in_doubt(view.state)
-        if doubtful:
-            self._look_at = min(self._look_at, self._doubt.until)
-        if not view.state.closed & ~doubtful:
-            return
-        keep = still_closed(view.state, view.plan) & ~self._only_in_doubt
-        # Above maxPods stays closed, whoever waits: that is a person's order.
-        waits = None if view.plan.limited else waits_for_closed(view.state, view.allows)
-        if waits is None or waits[0] != self._waiting[0]:
-            self._waiting = (waits[0] if waits is not None else "", now())
-        if waits is not None and (waits[1] or now() - self._waiting[1] >= LEFT_OVER_S - TIMER_RESOLUTION_S):
-            keep = 0
-            self._close_from = now() + view.pool.scale_down_period_s * 2**self._reopened
-            self._reopened = min(self._reopened + 1, REOPENED_MAX)
-        elif waits is not None:
-            self._look_at = min(self._look_at, self._waiting[1] + LEFT_OVER_S)
-        self._set_closed(view.state, keep)
-
-    def _set_closed(self, state: PoolState, closed: int) -> None:
-        """Close these, and what is in doubt; open all others."""
-        doubtful = self._in_doubt(state)
-        self._only_in_doubt = doubtful & ~closed
-        closed |= doubtful
-        opened = state.closed & ~closed & state.schedulable
-        more = closed & ~state.closed
-        if state.closed != closed:
-            state.set_closed(closed)
-        if opened:
-            self._around.closed_changed(self.key, opened=True)
-        if more:
-            self._around.closed_changed(self.key, opened=False)
-
     # -- writing ------------------------------------------------------------------------------------------------
 
     async def _scale_up(self, view: _View) -> None:
@@ -284,7 +197,7 @@ class PoolScaler:
         if self._shrunk_for == needs:
             # All fitted into fewer pods, and not where the profile wants it: trying that again moves things for nothing.
             self._regrown = min(self._regrown + 1, REOPENED_MAX)
-            self._close_from = now() + view.pool.scale_down_period_s * 2**self._regrown
+            self.closed.keep_open(view.pool.scale_down_period_s * 2**self._regrown)
             self._shrunk_for, self._regrown_for = None, needs
         elif self._regrown_for != needs:
             self._regrown = 0
@@ -311,7 +224,7 @@ class PoolScaler:
         if count >= scale.replicas:
             return
         await self._write(scale, count)
-        self._reopened = 0
+        self.closed.removed()
         self._shrunk_for = (again.plan.expected_slots, again.pool.generation)
         self._told(EventReason.SCALED_DOWN, scale.replicas, count, "the others held nothing")
 
@@ -320,21 +233,12 @@ class PoolScaler:
         try:
             await self._around.scales.update_scale(scale, replicas, via=self._around.fenced(self.key))
         except OutcomeUnknown:
-            self._may_still_shrink(scale, replicas)
+            self.closed.may_still_shrink(scale, replicas)
             raise
         except ApiError:
             self.writes.refused(replicas)
             raise
         self.writes.settle()
-
-    def _may_still_shrink(self, scale: Scale, replicas: int) -> None:
-        state = self._around.caches.state.pools.get(self.key)
-        if state is None or state.stateful_set is None or replicas >= scale.replicas:
-            return
-        start = state.stateful_set.ordinals_start
-        removed = (1 << (start + scale.replicas)) - (1 << (start + replicas))
-        until = now() + RESERVATION_TTL_S
-        self._doubt.begin(removed, uid=scale.uid, version=scale.resource_version, until=until)
 
     # -- what is told -------------------------------------------------------------------------------------------
 

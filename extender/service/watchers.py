@@ -7,7 +7,6 @@ from extender.service.caches import Caches
 from extender.service.decision_log import DecisionLog, new_header
 from extender.service.overview import Happenings, OverviewAnswer
 from extender.service.placer import Placer
-from extender.service.server import ExtenderServer
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +20,12 @@ class Whoami:
 
 
 class Watchers:
-    """Adds ``/v1/decisions`` and ``/v1/overview`` to a server that has not started yet."""
+    """Answers ``/v1/decisions`` and ``/v1/overview``. ``routes``: for ``ExtenderServer.questions``."""
 
     def __init__(
         self,
         caches: Caches,
         placer: Placer,
-        server: ExtenderServer,
         *,
         whoami: Whoami,
         now: Callable[[], float],
@@ -43,7 +41,7 @@ class Watchers:
         )
         placer.on_decided = self.decision_log.decided
         overview = OverviewAnswer(caches.state, now=now, more=self._describe, refusal=refusal)
-        server.questions += [self.decision_log.add_routes, overview.add_routes]
+        self.routes = (self.decision_log.add_routes, overview.add_routes)
 
     def close(self) -> None:
         """Nobody is told anything any more."""

@@ -21,6 +21,7 @@ import orjson
 from extender.app import Service
 from extender.core.bucket import Bucket
 from extender.core.errors import WireError
+from extender.core.names import OWN_NAMESPACE
 from extender.core.reasons import ConflictReason
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -59,7 +60,6 @@ from webhook.mutate import stamp
 from webhook.review import decode_review, encode_review
 
 LEASE: Final = "vreplica-scheduler"
-SYSTEM: Final = "vreplica-system"
 NS: Final = "adapters"
 NAME: Final = "dispatcher"
 NAMES: Final = (NAME, "receiver", "poller")
@@ -151,7 +151,9 @@ class Replica:
         """Of its wall clock. Its monotonic clock is right."""
         self._context = copy_context()
         self._context.run(PROCESS.set, name)
-        election = LeaderElectionConfig(resource_namespace=SYSTEM, resource_name=lease, buckets=buckets)
+        election = LeaderElectionConfig(
+            resource_namespace=OWN_NAMESPACE, resource_name=lease, buckets=buckets
+        )
         config = Config(leader_election=election)
         self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
         self.task = self._spawn(self.service.run())
@@ -375,7 +377,7 @@ class World:
         for path in ("crds/adapterpools.yaml", "crds/vpods.yaml"):
             for definition in manifests(path):
                 await self.cluster.create(CRDS, "", definition)
-        for namespace in (SYSTEM, NS, *TENANTS):
+        for namespace in (OWN_NAMESPACE, NS, *TENANTS):
             await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for lease in self.leases:
             await self.install_lease(lease)
@@ -394,7 +396,7 @@ class World:
 
     async def install_lease(self, name: str) -> None:
         """A Lease that nobody has ever held."""
-        await self.cluster.create(LEASES, SYSTEM, {"metadata": {"name": name}})
+        await self.cluster.create(LEASES, OWN_NAMESPACE, {"metadata": {"name": name}})
 
     def _run(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
         task = asyncio.create_task(work, name=name)

@@ -15,7 +15,8 @@ import pytest
 from rich.console import Console
 
 from extender import cli
-from extender.commands.top_view import View, rates_between, sort_pods
+from extender.top.sorting import sort_pods
+from extender.top.view import View, rates_between
 from tests.support.service import World, until
 
 OVERVIEW = {

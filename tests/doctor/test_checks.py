@@ -4,13 +4,12 @@ import json
 from collections.abc import Callable
 
 import pytest
-import yaml
 
 from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from extender.doctor.checks import CHECKS
 from extender.doctor.examine import examine
 from extender.doctor.facts import Certificate, Replica
-from extender.doctor.report import as_table, exit_status, rendered
+from extender.doctor.report import as_document, as_table, exit_status
 from extender.doctor.verdict import EVIDENCE_MAX, Verdict
 from tests.doctor.scene import NS, POOL, Obj, Scene, a_bundle, a_pod, a_vpod, named, stamp, text_of
 
@@ -267,8 +266,8 @@ def test_the_table_shows_evidence_and_fix_and_tools_get_the_same():
     table = as_table(examined)
     assert "ERROR    leader" in table
     assert "fix: Look at the logs" in table
-    as_json = json.loads(rendered(examined, "json"))
-    assert yaml.safe_load(rendered(examined, "yaml")) == as_json
+    as_json = as_document(examined)
+    assert json.loads(json.dumps(as_json)) == as_json
     (leader,) = [check for check in as_json["checks"] if check["name"] == "leader"]
     assert (leader["verdict"], leader["asks"]) == ("error", "Does somebody lead?")
     assert as_json["counts"] == {"ok": len(CHECKS) - 1, "warning": 0, "error": 1, "unknown": 0}

@@ -12,9 +12,10 @@ import pytest
 from aiohttp import web
 
 from extender.cli import main
+from extender.core.names import OWN_NAMESPACE
 from extender.doctor import fetch as fetching
 from extender.doctor.examine import examine
-from extender.doctor.facts import CERTIFICATE_SECRET, OWN_NAMESPACE
+from extender.doctor.facts import CERTIFICATE_SECRET
 from extender.doctor.fetch import ask_replica, certificate_at, certificate_secret_of, fetch
 from extender.doctor.verdict import Verdict
 from extender.kube.api import (
@@ -31,10 +32,11 @@ from extender.kube.api import (
     Obj,
     OutcomeUnknown,
 )
-from extender.kube.client import KubeApi
+from extender.kube.replica_access import ReplicaAccess
 from extender.sim.cluster import Cluster
 from extender.sim.embedded import stateful_set_object
 from extender.sim.http.face import HttpFace
+from extender.terminal.cluster_access import ClusterAccess, OpenCluster, open_cluster
 from tests.doctor.scene import NS, POOL, Scene, a_bundle, a_pod, a_vpod, text_of
 from tests.simulation.cluster_scene import a_cluster
 
@@ -76,8 +78,8 @@ async def test_an_embedded_cluster_is_examined_over_http(tmp_path, monkeypatch):
     monkeypatch.setattr(fetching, "SETTLE_S", 0.0)
     async with a_face(tmp_path) as (cluster, kubeconfig):
         await populate(cluster)
-        async with await KubeApi.connect(kubeconfig=kubeconfig) as api:
-            facts = await fetch(api, namespace=OWN_NAMESPACE, now_s=0.0)
+        async with open_cluster(ClusterAccess(kubeconfig)) as found:
+            facts = await fetch(found, namespace=OWN_NAMESPACE, now_s=0.0)
     outcomes = {one.check.name: one.outcome for one in examine(facts)}
     assert outcomes["crds"].verdict is Verdict.OK
     assert outcomes["leader"].verdict is Verdict.ERROR
@@ -96,8 +98,8 @@ async def test_of_the_webhooks_secret_only_the_certificate_is_kept(tmp_path):
             "data": {name: text_of(part) for name, part in bundle.files().items()},
         }
         await cluster.create(SECRETS, OWN_NAMESPACE, secret)
-        async with await KubeApi.connect(kubeconfig=kubeconfig) as api:
-            facts = await fetch(api, namespace=OWN_NAMESPACE, now_s=0.0)
+        async with open_cluster(ClusterAccess(kubeconfig)) as found:
+            facts = await fetch(found, namespace=OWN_NAMESPACE, now_s=0.0)
     (kept,) = facts.of("secrets").items
     assert kept["data"] == {"tls.crt": text_of(bundle.cert_pem)}
 
@@ -155,7 +157,8 @@ class StandIn:
 
 
 async def facts_of(stand_in: StandIn):
-    return await fetch(stand_in, namespace=OWN_NAMESPACE, now_s=0.0)  # type: ignore[arg-type]
+    cluster = OpenCluster(stand_in, "default", stand_in.server, stand_in.server_version)  # type: ignore[arg-type]
+    return await fetch(cluster, namespace=OWN_NAMESPACE, now_s=0.0)
 
 
 async def test_what_is_forbidden_is_the_problem_of_that_kind_alone():
@@ -203,15 +206,15 @@ async def test_a_replica_is_asked_for_what_it_says_of_itself():
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     try:
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        replica = await ask_replica(url + "/")
+        replica = await ask_replica(ReplicaAccess(url))
     finally:
         await runner.cleanup()
     assert (replica.problem, replica.ready, replica.state["leader"]) == (
         "",
-        "caches not synced: pods\n",
+        "caches not synced: pods",
         "one",
     )
-    assert "no answer" in (await ask_replica(url)).problem
+    assert "cannot be asked" in (await ask_replica(ReplicaAccess(url))).problem
 
 
 async def test_the_certificate_of_a_webhook_that_is_called_by_url_is_looked_at(tmp_path):
@@ -230,6 +233,6 @@ async def test_the_certificate_of_a_webhook_that_is_called_by_url_is_looked_at(t
 
 def test_the_command_refuses_a_server_that_is_no_url(capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["doctor", "--server", "localhost:10261"])
+        main(["doctor", "--server", "ftp://localhost:10261"])
     assert ended.value.code == 2
-    assert "is no URL such as http://127.0.0.1:10261" in capsys.readouterr().err
+    assert "is not a URL such as http://127.0.0.1:10261" in capsys.readouterr().err

@@ -22,6 +22,7 @@ from extender.core.questions.trial import OutOfTime
 from extender.core.questions.whatif import Change, what_if
 from extender.lint.files import check_files
 from extender.lint.report import json_of_report, text_of_report
+from extender.terminal.output import Format
 from tests.fuzz.document_targets import CONFIG, MANIFESTS, PROFILE, cached_entry_points
 from tests.fuzz.findings import general, outcome_of
 from tests.fuzz.target import Target, any_json
@@ -122,7 +123,7 @@ class PlanTarget(FileTarget):
     async def run(self, data: bytes) -> str:
         """See Target."""
         self.path.write_bytes(data)
-        output = "table" if zlib.crc32(data) % 16 == 0 else "json"
+        output: Format = "table" if zlib.crc32(data) % 16 == 0 else "json"
         shown = _strict_output()
         with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(io.StringIO()):
             try:

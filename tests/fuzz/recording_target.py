@@ -7,7 +7,6 @@ from typing import Final
 
 import orjson
 
-from extender.commands.replay_run import replay_files
 from extender.core.errors import InvalidObject
 from extender.core.ledger import Share
 from extender.core.moves import Move, MoveReason
@@ -29,6 +28,7 @@ from extender.core.recording.entries import (
     Synced,
 )
 from extender.core.recording.lines import line_to_json
+from extender.recordings.replay import replay_files
 from tests.fuzz.file_targets import FileTarget
 from tests.fuzz.findings import outcome_of
 from tests.fuzz.target import any_json

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from extender.core.errors import InvalidObject
 from extender.kube import replica as module
-from extender.kube.replica import Replica, ReplicaError, open_replica
+from extender.kube.replica import Refused, Replica, ReplicaError, Unreachable, open_replica
 from extender.kube.replica_access import ReplicaAccess
 
 
@@ -51,7 +51,10 @@ async def test_it_answers_json_to_a_question_and_to_a_body():
             {"status": 503, "text": "a\x1b[2J\nb"}, r"with 503: a\?\[2J b", 503, id="control characters"
         ),
         pytest.param({"status": 302, "headers": {"Location": "/x"}}, "with 302", 302, id="elsewhere"),
-        pytest.param({"text": "<html>"}, "what is no JSON: is it a replica of ours", 0, id="another server"),
+        pytest.param(
+            {"text": "<html>"}, "what is no JSON object: is it a replica of ours", 0, id="another server"
+        ),
+        pytest.param({"text": "[]"}, "what is no JSON object", 0, id="a list"),
         pytest.param({"text": "[" + "1," * 5000 + "1]"}, "more than 1000 bytes", 0, id="too much"),
     ],
 )
@@ -67,6 +70,42 @@ async def test_any_other_answer_is_an_error_that_says_what(
         with pytest.raises(ReplicaError, match=message) as caught:
             await replica.get("/v1/overview")
     assert caught.value.status == status
+
+
+async def test_its_own_no_is_told_apart_from_a_server_that_does_not_know_the_question():
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/v1/explain":
+            return web.json_response({"error": "no vpod t/a"}, status=404)
+        return web.json_response(["not found"], status=404)
+
+    async with answering(answer) as replica:
+        with pytest.raises(Refused, match="with 404: no vpod t/a") as caught:
+            await replica.get("/v1/explain")
+        assert (caught.value.status, caught.value.said) == (404, "no vpod t/a")
+        with pytest.raises(ReplicaError, match="not found") as other:
+            await replica.get("/v2/explain")
+        assert not isinstance(other.value, Refused)
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "readiness"),
+    [
+        pytest.param(200, "ok\n", "ok", id="it is ready"),
+        pytest.param(503, "caches not synced: pods\n", "caches not synced: pods", id="it says why not"),
+    ],
+)
+async def test_a_replica_that_is_not_ready_says_why(status: int, text: str, readiness: str):
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=status, text=text)
+
+    async with answering(answer) as replica:
+        assert await replica.readiness() == readiness
+
+
+async def test_where_nobody_listens_it_says_how_to_get_there():
+    async with open_replica(ReplicaAccess("http://127.0.0.1:1")) as replica:
+        with pytest.raises(Unreachable, match=r"cannot be asked: .*; a service .* by kubectl port-forward"):
+            await replica.get("/v1/overview")
 
 
 async def test_who_does_not_answer_in_time_is_told():
@@ -95,9 +134,11 @@ async def test_lines_come_one_by_one_and_a_broken_one_is_an_error():
 @pytest.mark.parametrize(
     ("access", "message"),
     [
-        pytest.param(ReplicaAccess("https://x", key_file="k"), "--key: goes with --cert", id="a key alone"),
+        pytest.param(ReplicaAccess("https://x", client_key="k"), "--client-key: goes with", id="a key alone"),
         pytest.param(
-            ReplicaAccess("https://x", ca_file="no-such"), "no-such: cannot be used", id="no such file"
+            ReplicaAccess("https://x", certificate_authority="no-such"),
+            "no-such: cannot be used",
+            id="no such file",
         ),
     ],
 )
@@ -110,5 +151,5 @@ async def test_files_that_are_no_certificates_are_told(access: ReplicaAccess, me
 async def test_a_file_without_a_certificate_is_told(tmp_path: Path):
     (tmp_path / "cert").write_text("hello")
     with pytest.raises(InvalidObject, match="cannot be used as certificates"):
-        async with open_replica(ReplicaAccess("https://x", cert_file=str(tmp_path / "cert"))):
+        async with open_replica(ReplicaAccess("https://x", client_certificate=str(tmp_path / "cert"))):
             pass

@@ -10,6 +10,7 @@ _CLAIMS = "extender/core/claims.py"
 _PLAN = "extender/core/plan.py"
 _DOWN = "extender/core/scaling/scale_down.py"
 _SCALER = "extender/service/pool_scaler.py"
+_CLOSED = "extender/service/closed_ordinals.py"
 _DOUBTS = "tests/service/test_pool_scaler.py::test_"
 _AFTER = "tests/core/test_assume.py::TestAfterAWrite::"
 _BEFORE = "tests/core/test_assume.py::TestBeforeAWrite::"
@@ -382,23 +383,23 @@ SCALE_DOWN = (
     Mutant(
         "an unanswered scale-down is forgotten",
         _SCALER,
-        "            self._may_still_shrink(scale, replicas)\n",
+        "            self.closed.may_still_shrink(scale, replicas)\n",
         "",
         "late write: it removes what was placed there meanwhile",
         (f"{_DOUBTS}what_an_unanswered_scale_down_may_still_remove_stays_closed_though_it_is_wanted_again",),
     ),
     Mutant(
         "a new leader trusts that nothing is under way",
-        _SCALER,
-        "or self._around.alone(self.key)",
-        "or True",
+        _CLOSED,
+        "if not alone(key):",
+        "if False:",
         "late write of the leader before",
         (f"{_DOUBTS}what_the_leader_before_may_have_removed_is_closed_before_anything_is_placed",),
     ),
     Mutant(
         "what is closed in doubt is removed",
         _SCALER,
-        "if not self._only_in_doubt:",
+        "if not self.closed.only_in_doubt:",
         "if view is not None:",
         "each failover would shrink pools before their period",
         (f"{_DOUBTS}what_is_closed_for_the_leader_before_is_not_removed_for_it",),

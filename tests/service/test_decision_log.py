@@ -141,4 +141,4 @@ async def test_it_ends_when_nobody_asks_any_more(monkeypatch: pytest.MonkeyPatch
     async with a_client() as client:
         await client.begin()
         await until(lambda: ended(client.service))
-        assert client.service.watchers.decision_log.ring.journal == ""
+        assert client.service.answers.watchers.decision_log.ring.journal == ""

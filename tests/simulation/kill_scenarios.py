@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from extender.core.names import LEASE_NAME
+from extender.core.names import LEASE_NAME, OWN_NAMESPACE
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -25,7 +25,7 @@ from extender.kube.api import (
 from extender.service.leadership import SHARE_AFTER_S
 from extender.sim.faults import CALM, FaultRates
 from extender.simulation.facts import PLACEMENTS
-from extender.simulation.world import NAME, NS, SYSTEM, TENANTS, Scale
+from extender.simulation.world import NAME, NS, TENANTS, Scale
 from tests.simulation.kill_run import Run
 
 DOUBT_S: Final = 35.0
@@ -135,7 +135,7 @@ async def _stopped_in_doubt(run: Run) -> None:
 
 async def _no_lease(run: Run) -> None:
     """The first leader of all has to make the Lease, once it has waited for one that may have been deleted."""
-    await run.world.cluster.delete(LEASES, SYSTEM, LEASE_NAME)
+    await run.world.cluster.delete(LEASES, OWN_NAMESPACE, LEASE_NAME)
     run.arm()
     await run.start()
     await run.vpods(3)
@@ -149,7 +149,7 @@ async def _lease_taken(run: Run) -> None:
     await run.settled()
     run.arm()
     spec = {"holderIdentity": "somebody else", "leaseDurationSeconds": 5}
-    await run.patch(LEASES, LEASE_NAME, {"spec": spec}, SYSTEM)
+    await run.patch(LEASES, LEASE_NAME, {"spec": spec}, OWN_NAMESPACE)
     await run.resize(0, 5)
     await asyncio.sleep(4.0)
     run.stop(leader=False)

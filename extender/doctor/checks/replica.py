@@ -13,7 +13,7 @@ def _replica(facts: Facts) -> Outcome:
     if replica is None:
         return notes.outcome("was not asked (--server URL)")
     if replica.problem:
-        notes.errors.append(f"{replica.url}: {replica.problem}")
+        notes.errors.append(replica.problem)
     else:
         if replica.ready.strip() != "ok":
             notes.errors.append(f"{replica.url} is not ready: {' '.join(replica.ready.split())[:200]}")

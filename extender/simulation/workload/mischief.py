@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import orjson
 
+from extender.core.names import OWN_NAMESPACE
 from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, NotFound, Obj
 from extender.simulation.facts import PLACEMENTS, SLOTS
 from extender.simulation.workload.acts import Scene
-from extender.simulation.world import LEASE, NS, SYSTEM, TENANTS, ZONES
+from extender.simulation.world import LEASE, NS, TENANTS, ZONES
 
 REPLICAS_MAX: Final = 3
 PODS_MAX: Final = 12
@@ -135,10 +136,10 @@ class Mischief:
 
     async def _give_lease(self, lease: str, holder: str) -> None:
         patch = {"spec": {"holderIdentity": holder}}
-        await self._scene.merge(LEASES, SYSTEM, lease, patch)
+        await self._scene.merge(LEASES, OWN_NAMESPACE, lease, patch)
 
     def _holder(self, lease: str) -> str:
-        found = self._scene.world.stored(LEASES).get((SYSTEM, lease), {})
+        found = self._scene.world.stored(LEASES).get((OWN_NAMESPACE, lease), {})
         return str(found.get("spec", {}).get("holderIdentity") or "")
 
     def _other(self, lease: str) -> str | None:
@@ -168,7 +169,7 @@ class Mischief:
         lease = self._lease()
         if not self._holder(lease):
             return False
-        await self._scene.world.cluster.delete(LEASES, SYSTEM, lease)
+        await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
         return True
 
     async def _empty_lease(self) -> bool:
@@ -182,7 +183,7 @@ class Mischief:
         lease = self._lease()
         if not self._holder(lease):
             return False
-        await self._scene.world.cluster.delete(LEASES, SYSTEM, lease)
+        await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
         await self._scene.world.install_lease(lease)
         self._scene.world.lease_reapplied()
         return True
@@ -204,7 +205,7 @@ class Mischief:
         """The next one leads at once, whatever has become of the one before."""
         world = self._scene.world
         with suppress(NotFound):
-            await world.cluster.delete(LEASES, SYSTEM, RIVALS_LEASE)
+            await world.cluster.delete(LEASES, OWN_NAMESPACE, RIVALS_LEASE)
         await world.install_lease(RIVALS_LEASE)
 
     def _kill_rivals(self) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from extender.commands.output import plain
+from extender.terminal.output import plain
 
 LINE_CHARS: Final = 48
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"

@@ -5,7 +5,7 @@ JSON and YAML have the same data, under the same names; a table shows what a per
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
 Format: TypeAlias = Literal["table", "json", "yaml"]
@@ -28,9 +28,22 @@ def print_result(result: object, output: Format, table: Callable[[], None]) -> N
             import yaml  # noqa: PLC0415
 
             dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-            print(yaml.dump(result, Dumper=dumper, sort_keys=False, allow_unicode=True), end="")
+            print(yaml.dump(_for_yaml(result), Dumper=dumper, sort_keys=False, allow_unicode=True), end="")
         case "table":
             table()
+
+
+def _for_yaml(value: object) -> object:
+    """As YAML's safe writer takes it: no mapping but a dict, no text of a class of its own."""
+    match value:
+        case Mapping():
+            return {str(key): _for_yaml(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_for_yaml(inner) for inner in value]
+        case str():
+            return str(value)
+        case _:
+            return value
 
 
 def plain(text: object) -> str:

@@ -6,16 +6,14 @@ Names and messages are whoever's wrote them: they are shown as plain text, cut t
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, TypeAlias
+from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from extender.commands.output import plain
-from extender.commands.top import SORTS
-
-Row: TypeAlias = Mapping[str, object]
+from extender.terminal.output import plain
+from extender.top.sorting import SORTS, Row, count, sort_pods
 
 POOL_ROWS_MAX: Final = 12
 HEAD_ROWS: Final = 12
@@ -113,21 +111,6 @@ class View:
         return table
 
 
-def sort_pods(pods: Sequence[Row], sort: str) -> list[Row]:
-    """The pods in another order than that in which they came, which is by urgency."""
-    match sort:
-        case "used":
-            return sorted(pods, key=lambda row: -_count(row, "usedSlots"))
-        case "free":
-            return sorted(pods, key=lambda row: -_count(row, "freeSlots"))
-        case "vpods":
-            return sorted(pods, key=lambda row: -_count(row, "vpods"))
-        case "name":
-            return sorted(pods, key=lambda row: (str(row.get("pool")), str(row.get("name"))))
-        case _:
-            return list(pods)
-
-
 def rates_between(before: Row, after: Row, seconds: float) -> dict[str, float]:
     """How much each counter has grown a second. A process that has started anew counts from nothing."""
     if seconds <= 0:
@@ -135,7 +118,7 @@ def rates_between(before: Row, after: Row, seconds: float) -> dict[str, float]:
     old, new = before.get("counters"), after.get("counters")
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
         return {}
-    return {name: max(0, _count(new, name) - _count(old, name)) / seconds for name, _ in RATES if name in new}
+    return {name: max(0, count(new, name) - count(old, name)) / seconds for name, _ in RATES if name in new}
 
 
 def rows(overview: Row, name: str) -> list[Row]:
@@ -148,8 +131,8 @@ def _pools(pools: Sequence[Row], more: int) -> Table:
     titles = ("POOL", "PROFILE", "PODS", "READY", "SLOTS", "USED", "FREE", "PENDING", "VPODS", "LEAVING")
     table = _table("pools", more, *titles)
     for row in pools[:POOL_ROWS_MAX]:
-        leaving = _count(row, "closedPods") + _count(row, "drainingPods")
-        pending = _count(row, "pendingVReplicas")
+        leaving = count(row, "closedPods") + count(row, "drainingPods")
+        pending = count(row, "pendingVReplicas")
         table.add_row(
             *_texts(row.get("name"), row.get("profile"), row.get("pods"), row.get("schedulablePods")),
             *_texts(row.get("slots"), row.get("usedSlots"), row.get("freeSlots"), pending),
@@ -210,8 +193,3 @@ def _table(title: str, more: int, *titles: str) -> Table:
 
 def _texts(*values: object) -> list[Text]:
     return [Text(plain("" if value is None else value)) for value in values]
-
-
-def _count(row: Row, name: str) -> int:
-    value = row.get(name)
-    return value if isinstance(value, int) else 0

@@ -11,8 +11,8 @@ import pytest
 
 from extender import cli
 from extender.cli import main, new_parser
-from extender.commands.completing import complete
 from extender.commands.completion import SCRIPTS
+from extender.terminal.completing import complete
 
 COMMANDS = {"serve", "run", "cluster", "plan", "top", "record", "replay", "config", "simulate", "completion"}
 

@@ -7,15 +7,15 @@ import sys
 import time
 from pathlib import Path
 
-from extender.commands.cluster_access import access_of, open_cluster
-from extender.commands.output import plain
-from extender.commands.progress import Progress
-from extender.commands.replica_access import replica_of
 from extender.core.errors import InvalidObject
 from extender.kube.replica import open_replica
 from extender.service.recorder import ClusterSource, Position, Recorder, ReplicaSource, position_of
 from extender.service.recording_file import RecordingFile
 from extender.service.watching import watched
+from extender.terminal.cluster_access import access_of, open_cluster
+from extender.terminal.output import plain
+from extender.terminal.progress import Progress
+from extender.terminal.replica_access import replica_of
 
 
 async def record(options: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from extender.cli import main, new_parser
-from extender.commands.exit_status import MEANINGS
-from extender.commands.reference import reference
+from extender.terminal.exit_status import MEANINGS
+from extender.terminal.reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 

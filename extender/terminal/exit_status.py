@@ -6,6 +6,12 @@ from typing import Final
 OK: Final = 0
 ERROR: Final = 1
 USAGE: Final = 2
+NOT_FOUND: Final = 3
+"""``explain``: there is no such vpod or pod."""
+DIFFERENT: Final = 3
+"""``replay --check``: a decision is made otherwise."""
+UNPLACED: Final = 4
+"""``explain`` and ``plan`` with ``--check``: something has no place."""
 INTERRUPTED: Final = 130
 BROKEN_PIPE: Final = 141
 

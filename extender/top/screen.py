@@ -15,11 +15,6 @@ from typing import Final, Protocol
 from rich.console import Console
 from rich.live import Live
 
-from extender.commands.cluster_access import OpenCluster, access_of, open_cluster
-from extender.commands.output import print_result
-from extender.commands.progress import Progress
-from extender.commands.replica_access import replica_of
-from extender.commands.top_view import Row, View, rates_between
 from extender.core.reading import text
 from extender.kube.api import LEASES, ApiError
 from extender.kube.replica import Replica, ReplicaError, open_replica
@@ -27,6 +22,12 @@ from extender.service.config import LeaderElectionConfig
 from extender.service.overview import Happenings, overview_of
 from extender.service.status import timestamp
 from extender.service.watching import watched
+from extender.terminal.cluster_access import OpenCluster, access_of, open_cluster
+from extender.terminal.output import print_result
+from extender.terminal.progress import Progress
+from extender.terminal.replica_access import replica_of
+from extender.top.sorting import Row
+from extender.top.view import View, rates_between
 
 ONCE_ROWS: Final = 60
 
@@ -76,10 +77,7 @@ async def _looks(options: argparse.Namespace) -> AsyncIterator[Look]:
 
 def _replica_look(replica: Replica) -> Look:
     async def look() -> Row:
-        found = await replica.get("/v1/overview")
-        if not isinstance(found, dict):
-            raise ReplicaError(f"{replica.url} answers with what is no overview")
-        return found
+        return await replica.get("/v1/overview")
 
     return look
 

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterator
 from typing import Final
 
-from extender.commands.exit_status import MEANINGS
+from extender.terminal.exit_status import MEANINGS
 
 _HEAD: Final = """# The command line
 
@@ -20,7 +20,7 @@ names. Commands that read a cluster find it as kubectl does: `--kubeconfig`, `--
 
 _COMPLETION: Final = """## Completion
 
-<!-- not run: tests/commands/test_completing.py runs the shells with it -->
+<!-- not run: tests/terminal/test_completing.py runs the shells with it -->
 ```console
 $ source <(vreplica completion bash)                  # in ~/.bashrc
 $ source <(vreplica completion zsh)                   # in ~/.zshrc

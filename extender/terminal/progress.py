@@ -5,8 +5,10 @@ shows that it goes on and does not drown. Work that is done within ``FIRST_AFTER
 """
 
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, Self, TextIO
 
 FIRST_AFTER_S: Final = 1.0
@@ -79,3 +81,38 @@ class Progress:
         of = f" of {self._total:,}" if self._total else ""
         percent = f" ({100 * min(self.done, self._total) // self._total} %)" if self._total else ""
         return f"{self.done:,}{of}{f' {self._unit}' if self._unit else ''}{percent}"
+
+
+Tell = Callable[[str], None]
+"""Takes what is being done now, in a few words."""
+
+
+def untold(_what: str) -> None:
+    """Nobody is told."""
+
+
+@contextmanager
+def working(command: str, what: str) -> Iterator[Tell]:
+    """``Progress`` of work that counts nothing and calls nobody while it thinks: a thread tells what is being done.
+
+    What is yielded takes the next thing that is being done.
+    """
+    now, done = [what], threading.Event()
+
+    def tell(next_thing: str) -> None:
+        now[0] = next_thing
+
+    def watch() -> None:
+        with Progress(f"vreplica {command}:") as progress:
+            while True:
+                progress.say(f"{now[0]} ...")
+                if done.wait(TERMINAL_EVERY_S):
+                    return
+
+    watching = threading.Thread(target=watch, name="progress", daemon=True)
+    watching.start()
+    try:
+        yield tell
+    finally:
+        done.set()
+        watching.join()

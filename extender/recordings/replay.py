@@ -4,24 +4,23 @@ import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from extender.commands.output import print_result
-from extender.commands.progress import Progress
-from extender.commands.replay import DIFFERENT
-from extender.commands.replay_view import print_report
 from extender.core.errors import InvalidObject
 from extender.core.policy.profile import Profile
 from extender.core.recording.entries import Entry, Header, Line
 from extender.core.recording.player import SETTABLE, Changes
 from extender.core.recording.report import Replay, Span
-from extender.profiles import load_profiles
-from extender.service.config import Config, load_config
+from extender.profiles import profiles_of
+from extender.recordings.replay_view import print_report
 from extender.service.recording_file import read_lines
+from extender.terminal.exit_status import DIFFERENT
+from extender.terminal.output import print_result
+from extender.terminal.progress import Progress
 
 
 def replay_files(options: argparse.Namespace) -> int:
     """Play the files and print the report. Raises InvalidObject, OSError."""
     files = [Path(name) for name in options.files]
-    profiles = _profiles(options)
+    profiles = profiles_of(options.config)
     changes = _changes(options, profiles)
     total = sum(file.stat().st_size for file in files)
     with Progress("reading", unit="bytes", total=2 * total) as progress:
@@ -34,11 +33,6 @@ def replay_files(options: argparse.Namespace) -> int:
     result = replay.to_json()
     print_result(result, options.output, lambda: print_report(result))
     return DIFFERENT if options.check and replay.differing else 0
-
-
-def _profiles(options: argparse.Namespace) -> Mapping[str, Profile]:
-    config = load_config(options.config) if options.config else Config()
-    return load_profiles(config, options.config)
 
 
 def _changes(options: argparse.Namespace, profiles: Mapping[str, Profile]) -> Changes:

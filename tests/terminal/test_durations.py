@@ -4,7 +4,7 @@ import argparse
 
 import pytest
 
-from extender.commands.durations import seconds, size_bytes
+from extender.terminal.durations import seconds, size_bytes
 
 
 @pytest.mark.parametrize(

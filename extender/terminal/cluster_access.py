@@ -6,11 +6,12 @@ it the context's own counts. What a command gets is an ``Api`` that refuses to w
 """
 
 import argparse
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from extender.kube.api import Api
+from extender.core.names import COMPONENT
+from extender.kube.api import Api, Obj
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +25,15 @@ class ClusterAccess:
 
 @dataclass(frozen=True, slots=True)
 class OpenCluster:
-    """A cluster to read. ``namespace``: for names given without one, never ""."""
+    """A cluster to read. ``namespace``: for names given without one, never ""; ``server``: the API server's address.
+
+    ``server_version``: asks for ``/version``. Raises ApiError.
+    """
 
     api: Api
     namespace: str
+    server: str
+    server_version: Callable[[], Awaitable[Obj]]
 
 
 def add_cluster_options(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
@@ -56,10 +62,16 @@ def access_of(options: argparse.Namespace) -> ClusterAccess:
 
 
 @asynccontextmanager
-async def open_cluster(access: ClusterAccess) -> AsyncIterator[OpenCluster]:
-    """The cluster, to read, until the block ends. Nothing is sent yet. Raises ConnectError."""
+async def open_cluster(access: ClusterAccess, *, user_agent: str = COMPONENT) -> AsyncIterator[OpenCluster]:
+    """The cluster, to read, until the block ends. Nothing is sent yet. Raises ConnectError.
+
+    ``user_agent``: who asks, for the API server's audit log.
+    """
     from extender.kube.client import KubeApi  # noqa: PLC0415
     from extender.kube.read_only import ReadOnlyApi  # noqa: PLC0415
 
-    async with await KubeApi.connect(kubeconfig=access.kubeconfig, context=access.context) as api:
-        yield OpenCluster(ReadOnlyApi(api), access.namespace or api.namespace)
+    async with await KubeApi.connect(
+        kubeconfig=access.kubeconfig, context=access.context, user_agent=user_agent
+    ) as api:
+        namespace = access.namespace or api.namespace
+        yield OpenCluster(ReadOnlyApi(api), namespace, api.server, api.server_version)

@@ -1,0 +1,62 @@
+"""``Answers``: all that one replica tells people over HTTP: explanations and plans, its decisions, an overview, the page.
+
+It only reads, but for what it remembers of decisions that the placer tells it of. The extender's verbs are not here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from extender.metrics import Metrics
+from extender.service.caches import Caches
+from extender.service.config import Config, Mode
+from extender.service.leadership import Leadership
+from extender.service.memory import DecisionMemory
+from extender.service.page.routes import Page
+from extender.service.placer import Placer
+from extender.service.questions import Questions
+from extender.service.server import Health
+from extender.service.watchers import Watchers, Whoami
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The parts of a replica that the answers are about."""
+
+    caches: Caches
+    placer: Placer
+    leadership: Leadership
+    health: Health
+    metrics: Metrics
+
+
+class Answers:
+    """The placer tells it of its decisions from now on. ``routes``: for ``ExtenderServer.questions``.
+
+    ``now``: epoch seconds.
+    """
+
+    def __init__(self, asked: Asked, config: Config, *, now: Callable[[], float]) -> None:
+        caches, leadership, health = asked.caches, asked.leadership, asked.health
+        identity, shadow = leadership.identity, config.mode is Mode.SHADOW
+        memory = asked.placer.memory = DecisionMemory(identity, now)
+        questions = Questions(
+            caches,
+            memory=memory,
+            refusal=health.refusal,
+            who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
+        )
+        self.watchers = Watchers(
+            caches,
+            asked.placer,
+            whoami=Whoami(identity, lambda: leadership.leader(""), leadership.leading, shadow),
+            now=now,
+            refusal=health.refusal,
+        )
+        self.page = Page(
+            caches.state, leadership, config, problems=health.problems, now=now, metrics=asked.metrics
+        )
+        self.routes = (questions.add_routes, *self.watchers.routes, self.page.add_routes)
+
+    def close(self) -> None:
+        """Nobody is told anything any more."""
+        self.watchers.close()
