@@ -1,8 +1,8 @@
 """The lists of node names that a bench sends, as they differ from one pod of kube-scheduler's to the next.
 
-Its workers collect the nodes side by side, so the same nodes mostly come in another order with the next pod. Where it does not
-look at all nodes (``percentageOfNodesToScore``: of 5,000 it looks at 10 % unless told otherwise) the next pod's are other nodes.
-The very list that came before is what a pod's prioritize has after its filter.
+Its workers collect the nodes side by side, so the same nodes mostly come in another order with the next pod. Other nodes come
+where some are added, go or fill up, where pods ask for different ones, and where it looks at a sample (``percentageOfNodesToScore``; 100
+as shipped). The very list that came before is what a pod's prioritize has after its filter.
 """
 
 import random
