@@ -9,7 +9,7 @@ from extender.kube.api import Obj
 from tests.e2e.backend import Backend
 from tests.e2e.extender_proxy import Filtered, Proxy
 from tests.e2e.objects import MANIFESTS, load
-from tests.e2e.scenario import SLOTS_PER_POD, Setup, System
+from tests.e2e.scenario import SLOTS_PER_POD, Setup, System, adapter_pool
 from tests.e2e.test_node_level import zones_of
 from tests.e2e.waiting import NotYet, eventually
 
@@ -37,7 +37,11 @@ async def test_the_best_few_nodes_pass_and_pods_spread_over_zones_and_nodes_with
 ):
     async with Proxy() as proxy, NarrowSystem(backend, tmp_path, proxy, narrow_to=2) as system:
         nodes = await backend.add_nodes(2 * ZONES, zones=ZONES)
-        await system.pool(minPods=2 * ZONES)
+        namespace = await system.pool(minPods=1)
+        # One after the other: of pods that come at once, the later ones are asked about before the first are bound.
+        for pods in range(1, 2 * ZONES + 1):
+            await backend.apply([adapter_pool(namespace, minPods=pods)])
+            await system.settled(pods=pods)
         await system.vpods(10, 2 * ZONES)
         adapters = await system.settled(pods=2 * ZONES)
         for filtered in first_of_each(proxy.filters):
