@@ -2,14 +2,14 @@
 
 The list of names is nearly all of a request. Its nodes are mostly the same ones as a moment ago, all that there are, but in
 another order: kube-scheduler's workers collect them side by side. So the list is cut out of a request and read by itself;
-as a set it is one that was seen before, of which zones and texts are known. Prioritize asks about what filter has passed
+as a set it is one that was seen before, of which texts are known. Prioritize asks about what filter has passed
 just as we sent it: its list is the very same text, and is not read at all.
 
 Whether a text is where the list belongs, and not somewhere within the pod, the parser says of the rest: it has to find a
 mark there instead.
 """
 
-from collections.abc import Iterable, Mapping, Set as AbstractSet
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -42,7 +42,6 @@ class Candidates:
     """The list as it was sent, where they are all known."""
     first: "Candidates | None" = field(default=None, compare=False, repr=False)
     """The same nodes as they were asked about first, where that was in another order."""
-    _in_zone: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     _position: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
@@ -55,14 +54,6 @@ class Candidates:
     def in_any_order(self) -> "Candidates":
         """For what does not depend on the order: the same object for all orders that have been seen."""
         return self.first or self
-
-    def count_in(self, zones: Mapping[str, AbstractSet[str]]) -> Mapping[str, int]:
-        """Zone -> how many of them are there. ``zones``: names of nodes by zone; the same ones each time."""
-        if self.first is not None:
-            return self.first.count_in(zones)
-        if not self._in_zone:
-            self._in_zone.update({zone: len(self.asked & names) for zone, names in zones.items()})
-        return self._in_zone
 
     def position(self) -> Mapping[str, int]:
         """Name -> its place in ``names``, from 0."""

@@ -2,14 +2,15 @@
 
 Theory of operation. Only ratios to a peer of the same run are compared (``Result``): they are much the same on any machine. The
 short form of ``BENCHES`` runs once; what is worse than ``BASELINE`` by more than ``LOSS_MAX`` is measured once more, and only what
-is worse again fails, for a neighbour on the machine may have hit one side of a pair. A bench that is skipped is no failure, and
-what the baseline does not know is no loss. ``--write`` stores what was measured, worst of two runs.
+is worse again fails, for a neighbour on the machine may have hit one side of a pair. What is stored and was not measured fails, too:
+a row that is called otherwise now would be guarded by nothing. A bench that is skipped, which is said, is no failure, and what
+the baseline does not know is no loss. ``--write`` stores what was measured, worst of two runs.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -72,36 +73,44 @@ def confirmed(first: list[Loss], second: list[Loss]) -> list[Loss]:
     return [loss for loss in second if loss.what in names]
 
 
-def measured(benches: Iterable[str]) -> dict[str, float]:
-    """One short run."""
+def missing(stored: Ratios, found: Ratios, skipped: Collection[str]) -> list[str]:
+    """What is stored and was not measured, but for the benches that were skipped; sorted."""
+    return sorted(what for what in stored.keys() - found.keys() if what.partition(" ")[0] not in skipped)
+
+
+def measured(benches: Iterable[str]) -> tuple[dict[str, float], set[str]]:
+    """One short run, and the benches that were skipped."""
     found: dict[str, float] = {}
+    skipped: set[str] = set()
     for name in benches:
         try:
             found |= ratios_of(registry.BENCHES[name](Options(short=True)))
         except registry.Skipped as reason:
+            skipped.add(name)
             sys.stderr.write(f"{name}: skipped, {reason}\n")
-    return found
+    return found, skipped
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 where nothing is much worse, 1 where something is twice in a row."""
+    """0 where nothing is much worse, 1 where something is twice in a row, or was not measured."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.guard", description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"store what is measured in {BASELINE.name}")
     if parser.parse_args(arguments).write:
-        write(measured(BENCHES), measured(BENCHES))
+        write(measured(BENCHES)[0], measured(BENCHES)[0])
         return 0
     stored: dict[str, float] = json.loads(BASELINE.read_text())
-    found = measured(BENCHES)
+    found, skipped = measured(BENCHES)
     first = losses(stored, found)
     again = sorted({loss.what.partition(" ")[0] for loss in first})
-    lost = confirmed(first, losses(stored, measured(again))) if again else []
-    for loss in lost:
-        sys.stdout.write(f"{loss}\n")
+    lost = confirmed(first, losses(stored, measured(again)[0])) if again else []
+    gone = missing(stored, found, skipped)
+    for line in (*lost, *(f"{what}: stored, not measured" for what in gone)):
+        sys.stdout.write(f"{line}\n")
     compared = len(stored.keys() & found.keys())
     sys.stdout.write(
-        f"{compared} ratios compared with {BASELINE.name}, {len(first)} worse once, {len(lost)} twice\n"
+        f"{compared} ratios compared with {BASELINE.name}, {len(first)} worse once, {len(lost)} twice, {len(gone)} not measured\n"
     )
-    return 1 if lost else 0
+    return 1 if lost or gone else 0
 
 
 def write(*runs: Ratios) -> None:

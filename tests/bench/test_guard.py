@@ -6,7 +6,9 @@ import pytest
 
 from tests.bench import guard, registry
 from tests.bench.guard import confirmed, losses, main, ratios_of
+from tests.bench.population import Pool
 from tests.bench.result import Result
+from tests.bench.verbs import SHORT, cases
 
 COST, GAIN = "engine pods=1 costRatio", "engine pods=1 rebuiltRatio"
 
@@ -61,6 +63,34 @@ def test_the_command(runs: list[float], status: int, monkeypatch, tmp_path, caps
     assert "1 ratios compared" in capsys.readouterr().out
 
 
+def test_a_stored_ratio_that_is_not_measured_any_more_is_a_failure(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(guard, "BASELINE", tmp_path / "baseline.json")
+    guard.write({COST: 1.0, GAIN: 8.0})
+    monkeypatch.setitem(registry.BENCHES, "engine", lambda _options: [result(costRatio=1.0)])
+    monkeypatch.setitem(registry.BENCHES, "verbs", skipped)
+    assert main([]) == 1
+    told = capsys.readouterr().out
+    assert f"{GAIN}: stored, not measured" in told
+    assert COST not in told
+
+
+def test_what_a_skipped_bench_would_have_measured_is_not_missing(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(guard, "BASELINE", tmp_path / "baseline.json")
+    guard.write({COST: 1.0, "verbs verb=filter cpuToGoRatio": 1.0})
+    monkeypatch.setitem(registry.BENCHES, "engine", lambda _options: [result(costRatio=1.0)])
+    monkeypatch.setitem(registry.BENCHES, "verbs", skipped)
+    assert main([]) == 0
+    assert "1 ratios compared" in capsys.readouterr().out
+
+
+def test_a_bench_that_is_not_guarded_is_missing(monkeypatch, tmp_path):
+    monkeypatch.setattr(guard, "BASELINE", tmp_path / "baseline.json")
+    guard.write({"memory pods=1 costRatio": 1.0})
+    for name in guard.BENCHES:
+        monkeypatch.setitem(registry.BENCHES, name, lambda _options: [])
+    assert main([]) == 1
+
+
 def skipped(_options: object) -> list[Result]:
     raise registry.Skipped("no Go")
 
@@ -75,3 +105,9 @@ def test_the_stored_ratios_are_guarded_ones():
     stored = json.loads(guard.BASELINE.read_text())
     assert stored
     assert {what.rpartition(" ")[2] for what in stored} <= guard.GUARDED
+
+
+def test_each_row_of_the_verbs_that_is_measured_has_a_stored_ratio_and_no_other_has():
+    stored = {what for what in json.loads(guard.BASELINE.read_text()) if what.startswith("verbs ")}
+    rows = cases(SHORT, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
+    assert stored == set(ratios_of(Result("verbs", row.described(), {"cpuToGoRatio": 1.0}) for row in rows))

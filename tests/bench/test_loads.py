@@ -34,6 +34,14 @@ async def test_reviews_are_allowed_by_both_servers_and_stamped_by_ours():
     assert answer["response"]["patchType"] == "JSONPatch"
 
 
+def test_percentiles_are_of_the_reviews_of_all_repetitions_together():
+    quick, slow = (webhook.Load(1.0, 0.1, [wait_s] * 50) for wait_s in (0.001, 0.004))
+    other = webhook.Load(1.0, 0.1, [0.002] * 50)
+    line = webhook.result_of("/mutate", 1, PODS, [(quick, other), (slow, quick), (quick, slow)])
+    assert (line.figures["p50Milliseconds"], line.figures["p99Milliseconds"]) == (1.0, 4.0)
+    assert line.figures["noOpP99Milliseconds"] == 4.0
+
+
 async def test_the_service_sees_the_adapters_of_the_stub_and_no_other_pods(tmp_path: Path):
     stub, waiting = memory.stub_of(PODS)
     caches, loop = Caches(), asyncio.get_running_loop()

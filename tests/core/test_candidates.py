@@ -48,8 +48,6 @@ def test_the_same_nodes_in_another_order_share_what_does_not_depend_on_it():
     )
     assert (other.names, other.text) == (("node-0", "node-1"), b'["node-0","node-1"]')
     assert other.in_any_order is first.in_any_order is first
-    zones = {"a": {"node-0", "node-1", "node-2"}}
-    assert other.count_in(zones) is first.count_in(zones)
     assert third.in_any_order is third
     again = read(lists, request(["node-1", "node-0"]))[0].candidates
     assert again.in_any_order is first, "not of the one that came second"
@@ -125,7 +123,5 @@ def test_more_names_than_a_request_may_have_are_left_to_the_parser_to_refuse(mon
 
 def test_what_is_derived_from_a_list_is_derived_once():
     found = Candidates.of(["node-0", "node-2"])
-    zones = {"a": {"node-0", "node-1"}, "b": {"node-2"}}
-    assert found.count_in(zones) == {"a": 1, "b": 1}
-    assert found.count_in(zones) is found.count_in(zones)
     assert found.position() == {"node-0": 0, "node-2": 1}
+    assert found.position() is found.position()

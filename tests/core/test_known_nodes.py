@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from extender.core.candidates import Candidates
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Node
-from extender.core.node_level.exposure import prioritize_known_nodes, prioritize_nodes
+from extender.core.node_level.exposure import Alike, prioritize_known_nodes, prioritize_nodes
 from extender.core.node_level.host_texts import HostTexts
 from extender.core.node_level.narrowing import best_of
 from extender.core.verbs import filter_known_nodes, filter_nodes
@@ -111,15 +111,24 @@ class KnownNodes(RuleBasedStateMachine):
         candidates = Candidates(tuple(names), frozenset(names), known=True, text=text)
         for pod in self.pods():
             groups = prioritize_known_nodes(state, pod, ledger, candidates)
-            found = {
-                item["Host"]: item["Score"] for item in orjson.loads(self.texts.encode(candidates, groups))
-            }
-            assert found == prioritize_nodes(state, pod, ledger, names, state.nodes.get)
+            wanted = prioritize_nodes(state, pod, ledger, names, state.nodes.get)
+            found = self.scores(candidates, groups)
+            assert found == wanted
             assert list(found) == names
+            # Of candidates that come again the texts are kept as a list, whatever the order.
+            backwards = tuple(reversed(names))
+            reordered = Candidates(backwards, candidates.asked, known=True, text=text, first=candidates)
+            for again in (candidates, reordered, candidates):
+                assert self.scores(again, groups) == wanted
             for most in range(1, len(names) + 1):
                 best = sorted(names, key=lambda name: (-found[name], names.index(name)))[:most]
                 narrowed = best_of(candidates, groups, most, state.nodes)
                 assert narrowed == sorted(best, key=names.index)
+
+    def scores(self, candidates: Candidates, groups: list[Alike]) -> dict[str, int]:
+        entries = orjson.loads(self.texts.encode(candidates, groups))
+        assert len(entries) == len(candidates.names)
+        return {entry["Host"]: entry["Score"] for entry in entries}
 
     @invariant()
     def pods_are_counted_where_they_stand(self) -> None:

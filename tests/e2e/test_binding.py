@@ -1,60 +1,17 @@
 """What changes between filter and bind: the bind is refused, tried again, and nothing is overcommitted."""
 
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import aiohttp
-import orjson
-from aiohttp import web
 
 from extender.core.decode import pod_from
 from extender.core.names import PLACEMENTS_ANNOTATION
 from extender.kube.api import PODS, PatchType
 from extender.kube.client import KubeApi
 from tests.e2e.backend import Backend
-from tests.e2e.processes import free_port
+from tests.e2e.extender_proxy import Proxy
 from tests.e2e.scenario import SERVICE_ACCOUNT, SLOTS_PER_POD, Setup, System
-
-BeforeBind = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class Proxy:
-    """Between kube-scheduler and the extender: hands everything on, a bind only after ``before_bind`` has returned."""
-
-    def __init__(self) -> None:
-        self.url = f"http://127.0.0.1:{free_port()}"
-        self.target = ""
-        self.before_bind: BeforeBind | None = None
-        self.answers: list[tuple[str, str]] = []
-        """Pod name and ``Error`` of each bind, in order."""
-        app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post("/{path:.*}", self._forward)
-        self._runner = web.AppRunner(app, access_log=None)
-
-    async def __aenter__(self) -> Self:
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", int(self.url.rpartition(":")[2])).start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._runner.cleanup()
-
-    async def _forward(self, request: web.Request) -> web.Response:
-        body = await request.read()
-        is_bind = request.path.endswith("/bind")
-        if is_bind and self.before_bind is not None:
-            await self.before_bind(orjson.loads(body))
-        async with (
-            aiohttp.ClientSession() as session,
-            session.post(
-                self.target + request.path, data=body, headers={"Content-Type": request.content_type}
-            ) as reply,
-        ):
-            content = await reply.read()
-            if is_bind:
-                self.answers.append((orjson.loads(body)["PodName"], orjson.loads(content).get("Error", "")))
-            return web.Response(status=reply.status, body=content, content_type=reply.content_type)
 
 
 async def test_a_ledger_that_changes_between_filter_and_bind_has_the_bind_refused_and_tried_again(

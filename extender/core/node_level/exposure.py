@@ -79,18 +79,19 @@ def prioritize_known_nodes(
     if pool is None:
         return [Alike(zone, 0, None) for zone in index.in_zone]
     exposure = _Exposure(pool, pod, ledger)
-    left = dict(candidates.count_in(index.in_zone))
     groups: list[tuple[str, _Cost, AbstractSet[str] | None]] = []
     for name in exposure.singled & asked:
         node = state.nodes[name]
         groups.append((node.zone, exposure.cost(node), frozenset((name,))))
-        left[node.zone] -= 1
     for zone, pods, nodes in pool.bound_pods.alike():
         there = (nodes & asked) - exposure.singled
         if there:
             groups.append((zone, exposure.cost_of(zone, pods), there))
-            left[zone] -= len(there)
-    groups += [(zone, exposure.cost_of(zone), None) for zone, count in left.items() if count]
+    groups += [
+        (zone, exposure.cost_of(zone), None)
+        for zone, names in index.in_zone.items()
+        if exposure.has_plain(names, asked)
+    ]
     scores = _scores({cost for _, cost, _ in groups})
     return [Alike(zone, scores[cost], names) for zone, cost, names in groups]
 
@@ -146,6 +147,12 @@ class _Exposure:
         if cost is None:
             cost = self._costs[zone, pods] = self._cost(zone, 0.0, self._moved_to(zone), pods)
         return cost
+
+    def has_plain(self, names: AbstractSet[str], asked: AbstractSet[str]) -> bool:
+        """Whether one of ``names`` was asked about of which nothing else is known, and that has no pods; mostly one of the first."""
+        fewer, more = (names, asked) if len(names) < len(asked) else (asked, names)
+        pods, singled = self._others.on_node, self.singled
+        return any(name in more and name not in pods and name not in singled for name in fewer)
 
     def _moved_to(self, zone: str) -> int:
         return 1 if zone == self._last_zone else 2
