@@ -166,10 +166,16 @@ def test_compaction_only_stops_where_the_highest_load_does_not_fit_below(world, 
             max(0, p.free) for o, p in pool.by_ordinal.items() if o < highest.ordinal and pool.room >> o & 1
         )
         unknown = [key for key in highest.claims if key not in pool.vpods]
+        # Placing takes these away (tests/core/test_rebalance.py): a vpod that wants none and publishes one, say.
+        too_many = [
+            key
+            for key in highest.claims
+            if key in pool.vpods and pool.placed_vreplicas(key) > pool.vpods[key].vreplicas
+        ]
         heavy = max((world.vpods[key].weight for key in highest.claims if key in pool.vpods), default=1)
         # With vreplicas of several slots, less than one may be left over on every pod.
         lost = (heavy - 1) * sum(1 for ordinal in pool.by_ordinal if ordinal < highest.ordinal)
-        assert unknown or room < highest.placed + lost
+        assert unknown or too_many or room < highest.placed + lost
 
 
 @settings(max_examples=40, deadline=None)
