@@ -11,7 +11,7 @@ evictor (``move``), and callers that keep their own status (``schedule``).
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -91,12 +91,19 @@ class Placer:
         self._batches = 0
         self._locks: dict[str, asyncio.Lock] = {}
         self._callers: dict[str, VPod] = {}
+        self._given_back: set[str] = set()
+        """Callers' vpods that want nothing any more, and are remembered until no pod has, or brings back, any of theirs."""
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         """The last decision's explanation by vpod key; the oldest go first."""
         self.memory = DecisionMemory("", clock)
         """Who decided what, when and why; the service gives it its name and its clock."""
+
+    @property
+    def callers(self) -> Collection[VPod]:
+        """The vpods that their callers have asked us about, as they are remembered."""
+        return self._callers.values()
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -155,6 +162,8 @@ class Placer:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
         for key in kept:
             self.queues.of(pool).done(key)
+        if self._given_back:
+            self._forget_given_back(pool)
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
@@ -247,7 +256,7 @@ class Placer:
             self.memory.note(vpod.key, decision.explanation, why=ASKED)
             self._narrator.moved(pool, decision)
             self._note_answer(vpod, covered)
-            self._forget_if_released(vpod)
+            self._note_given_back(vpod)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
 
@@ -255,6 +264,7 @@ class Placer:
         """What callers have asked of us before another led says nothing any more: ledgers do, until they ask again."""
         for vpod in [vpod for vpod in self._callers.values() if bucket.has(vpod.pool)]:
             del self._callers[vpod.key]
+            self._given_back.discard(vpod.key)
             self._caches.state.vpod_changed(vpod, None)
 
     def _know(self, vpod: VPod, since: float) -> None:
@@ -279,10 +289,19 @@ class Placer:
         self._callers[vpod.key] = answered
         self._caches.state.vpod_changed(vpod, answered)
 
-    def _forget_if_released(self, vpod: VPod) -> None:
-        pool = self._caches.state.pool(vpod.pool)
-        if not vpod.vreplicas and not pool.claims_of(vpod.key) and vpod.key in self._callers:
-            self._caches.state.vpod_changed(self._callers.pop(vpod.key), None)
+    def _note_given_back(self, vpod: VPod) -> None:
+        if vpod.key in self._callers:
+            (self._given_back.discard if vpod.vreplicas else self._given_back.add)(vpod.key)
+        self._forget_given_back(vpod.pool)
+
+    def _forget_given_back(self, pool_key: str) -> None:
+        """Those of which nothing is left: nor is it on its way with the next pod of an ordinal whose last one had some."""
+        pool = self._caches.state.pool(pool_key)
+        for key in [key for key in self._given_back if self._callers[key].pool == pool_key]:
+            if pool.claims_of(key) or any(key in state.last_ledger for state in pool.to_come.values()):
+                continue
+            self._given_back.discard(key)
+            self._caches.state.vpod_changed(self._callers.pop(key), None)
 
     def _is_callers(self, pool_key: str, key: str) -> bool:
         """Whether a ledger's key belongs to a caller that has not asked since we started: it is kept as it stands."""

@@ -284,6 +284,17 @@ LOOPS = (
         ("tests/simulation/test_callers.py::test_it_stays_on_a_pod_that_is_drained",),
     ),
     Mutant(
+        "what a caller gave back is forgotten while a pod is about to bring it back",
+        "extender/service/placer.py",
+        "if pool.claims_of(key) or any(key in state.last_ledger for state in pool.to_come.values()):",
+        "if pool.claims_of(key):",
+        "its slots are taken for ever: nobody else releases it",
+        (
+            "tests/service/test_schedule.py::"
+            "test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_that_comes_back",
+        ),
+    ),
+    Mutant(
         "decisions of a batch do not reserve",
         "extender/service/placer.py",
         "self._committer.reserve(owner, decision)",
