@@ -22,6 +22,7 @@ from extender.kube.api import Obj
 from extender.sim.apiserver.store import Change
 from extender.sim.faults import ACTOR
 from extender.simulation.budgets import Budgets
+from extender.simulation.caller_checks import Broken, CallerChecks
 from extender.simulation.excuses import Circumstances, Excuses
 from extender.simulation.facts import POOL, SLOTS, Pod, Pool, VPod, is_ready, read_pod, read_vpod
 from extender.simulation.ledgers import write_problems
@@ -70,11 +71,18 @@ class Checkers:
             violated=self._violated,
         )
         self.moves = self._moves.made
-        self._unrepaired: dict[str, str] = {}
-        """Pod name -> why its ledger may be wrong until it has been right once."""
+        broken = Broken()
+        self._unrepaired, self._weights_seen = broken.unrepaired, broken.weights_seen
         self._uncovering = Uncovering(self._clock)
-        self._weights_seen: dict[str, list[tuple[float, int]]] = {}
-        """Vpod -> (since when, slots of one vreplica)."""
+        self.callers = CallerChecks(
+            self.stored,
+            self._excuses,
+            self._uncovering,
+            self._moves,
+            circumstances,
+            broken=broken,
+            violated=self._violated,
+        )
         self._last_read: dict[str, Obj] = {}
         """Pod name -> the object that was read."""
         self._edited: set[str] = set()
@@ -176,12 +184,17 @@ class Checkers:
             # Also what comes: until now it was gone.
             for ordinal in set(pool.ordinals) ^ set(ordinals):
                 self._excuses.note(f"gone {pool.name}-{ordinal}")
+            for ordinal in set(pool.ordinals) - set(ordinals):
+                self.callers.ordinal_gone(f"{pool.name}-{ordinal}")
             pool.ordinals = ordinals
 
     def _check_i3(self, pool: Pool, removed: Collection[int]) -> None:
         """Who scales a pool down takes away no pod on which anything is published."""
         for ordinal in sorted(removed):
             for key in self._published(f"{pool.name}-{ordinal}"):
+                pod = self.pods.get(f"{pool.name}-{ordinal}")
+                if self.vpods[key].by_caller and not (pod is not None and pod.node and pod.count(key)):
+                    continue  # only its caller knows of it: it is to ask again
                 if not self._was_edited(key):
                     self._violated(f"I3: {ACTOR.get()} removed {pool.name}-{ordinal}, which {key} is on")
 
@@ -207,6 +220,7 @@ class Checkers:
         ]
         if terms[0] != terms[1]:
             self._budgets.leader_changed()
+            self.callers.leader_changed()
 
     def _slots_lately(self, pool: Pool) -> int:
         """The largest slotsPerPod that a decision written now may have seen."""
@@ -223,6 +237,7 @@ class Checkers:
             self.pods.pop(name, None)
             self._last_read.pop(name, None)
             self._moves.presence.pod_gone(name)
+            self.callers.pod_gone(name)
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
         self._last_read[pod.name] = after
@@ -256,6 +271,7 @@ class Checkers:
             self._uncovering.bound(
                 pod, self._published(pod.name), least, self._heaviest_lately, self._was_edited
             )
+            self.callers.bound(pod, ACTOR.get())
         if self._two_lead() or not by_service:
             self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
 

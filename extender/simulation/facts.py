@@ -81,6 +81,8 @@ class VPod:
     scheduled: int
     condition: tuple[str, str]
     moved: tuple[str, str, str]
+    by_caller: bool = False
+    """Whether a caller of /v1/schedule keeps it: it is no object, and tells no moves."""
 
     @property
     def total(self) -> int:

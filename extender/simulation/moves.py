@@ -1,6 +1,6 @@
 """I4: what leaves a pod has a reason that is told, and that the store knows of; compaction and policy keep to their limits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
@@ -15,6 +15,8 @@ from extender.simulation.settled import Stored
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the one where a vreplica is."""
+OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
+"""Reasons for which a caller is told to leave a pod."""
 
 
 class MoveChecker:
@@ -108,6 +110,11 @@ class MoveChecker:
             "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),
         }
         return by_reason.get(move.reason, False)
+
+    def may_leave(self, vpod: VPod, name: str, gained: Iterable[str]) -> bool:
+        """Whether there is a reason for what a caller was answered, which tells none: some of ``vpod`` leaves a pod."""
+        to = max(gained, key=ordinal_of, default="")
+        return any(self._holds(Told(1, name, to, reason), vpod, was_edited=False) for reason in OF_CALLERS)
 
     def pod_seen(self, pod: Pod) -> None:
         """It was written."""

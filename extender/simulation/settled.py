@@ -112,6 +112,8 @@ class Stored:
 
     def _status_differences(self, vpod: VPod) -> list[str]:
         found, pool = [], self.pool_of(vpod)
+        if vpod.by_caller and vpod.observed != vpod.generation:
+            return [f"{vpod.key} has not been answered"]
         if vpod.observed != vpod.generation or vpod.scheduled != vpod.total:
             found.append(f"{vpod.key}: status is of generation {vpod.observed}, not {vpod.generation}")
         if gone := [name for name in vpod.placements if name not in pool.names]:
@@ -119,7 +121,9 @@ class Stored:
         draining = [name for name in vpod.placements if self._must_go(pool, name)]
         placed = vpod.wanted <= vpod.total <= pool.most(vpod) and not draining
         may_be_short = vpod.total < pool.most(vpod)
-        if (vpod.condition[0] == "True") is not placed and not (placed and may_be_short):
+        told_otherwise = (vpod.condition[0] == "True") is not placed and not (placed and may_be_short)
+        # A caller is told what is left without a place, and not that some is to leave the one it has.
+        if told_otherwise and not (vpod.by_caller and draining and vpod.total >= vpod.wanted):
             # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
             found.append(
                 f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"

@@ -53,6 +53,7 @@ from extender.sim.scheduler.config import ProfileConfig, SchedulerConfig
 from extender.sim.scheduler.config_file import load_configuration
 from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
 from extender.sim.scheduler.scheduler import Scheduler
+from extender.simulation.callers import Callers, Network
 from extender.simulation.ledgers import Overseen
 from webhook.caches import WebhookCaches
 from webhook.mutate import stamp
@@ -154,6 +155,7 @@ class Replica:
         election = LeaderElectionConfig(resource_namespace=SYSTEM, resource_name=lease, buckets=buckets)
         config = Config(leader_election=election)
         self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
+        self._schedule = self.service.schedule_verb()
         self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
         api.on_crash = self._crashed
@@ -217,6 +219,27 @@ class Replica:
             raise TransportError("EOF")
         return 200, reply
 
+    async def schedule(self, body: bytes, timeout_s: float) -> Answer:
+        """What its HTTP server would answer to ``POST /v1/schedule``. Raises TransportError.
+
+        A request that has arrived is served whatever becomes of its caller.
+        """
+        if not self.ready and not self.paused:
+            raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
+        task = self._spawn(self._schedule.schedule(body))
+        self.verbs.add(task)
+        task.add_done_callback(self.verbs.discard)
+        task.add_done_callback(_tell_unexpected)
+        await asyncio.wait({task}, timeout=timeout_s)
+        if not task.done():
+            raise TransportError(TIMED_OUT)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, WireError):
+            return error.status, str(error).encode()
+        if self.api.crashed:
+            raise TransportError("EOF")
+        return 200, task.result()[0]
+
     async def _run(self, verb: str, body: bytes) -> tuple[bytes, str]:
         verbs = self.service.verbs
         if verb == "bind":
@@ -249,6 +272,7 @@ class World:
         self._processes: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
         """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
+        self.callers = Callers(Network(self._asked_by_callers, self.faults, self.trace, self.problems))
         self._led_twice: set[str] = set()
         self._reapplied_until = 0.0
         self._started = 0
@@ -306,6 +330,7 @@ class World:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.callers.stop()
         for replica in self.replicas:
             replica.crash()
         for task in self._tasks:
@@ -452,6 +477,14 @@ class World:
         api = self._apis.get(actor)
         return api.failed_at_s.get(("pods", pod_name), -inf) if api is not None else -inf
 
+    def listed_at(self, actor: str) -> float:
+        """The loop's time at which a process last listed pods; -inf where it never has."""
+        api = self._apis.get(actor)
+        return api.listed_at_s.get("pods", -inf) if api is not None else -inf
+
+    def _asked_by_callers(self) -> list[Replica]:
+        return [replica for replica in self.replicas if not replica.rival and not replica.api.crashed]
+
     def kill(self, replica: Replica) -> None:
         """SIGKILL one."""
         replica.crash()
@@ -557,6 +590,13 @@ class World:
     def vpods(self) -> dict[str, Obj]:
         """All vpods by key."""
         return {f"{namespace}/{name}": obj for (namespace, name), obj in self.stored(VPODS).items()}
+
+
+def _tell_unexpected(task: "asyncio.Task[Any]") -> None:
+    """Also of one that nobody waits for any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, WireError) and not _is_crash(error):
+        _loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error})
 
 
 def _loop() -> VirtualTimeLoop:

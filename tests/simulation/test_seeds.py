@@ -81,6 +81,17 @@ RIVALS = [
 BUCKETS = [Trial(seed, events=60, profile=FaultProfile(buckets=3)) for seed in range(1, 9)]
 
 
+WITH_CALLERS = [
+    Trial(seed, events=60, profile=FaultProfile(parts=frozenset({"callers"})))
+    for seed in (5031, 6076, 7001, 7002)
+]
+
+
+def test_callers_ask_crash_and_go_and_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in WITH_CALLERS]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_CALLERS)
+
+
 def test_replicas_share_pools_in_buckets_and_the_invariants_hold():
     outcomes = [simulate(trial) for trial in BUCKETS]
     assert [outcome.problems for outcome in outcomes] == [[]] * len(BUCKETS)

@@ -14,6 +14,7 @@ from typing import Final
 from extender.kube.api import NODES, ApiError
 from extender.sim.faults import CALM
 from extender.simulation.workload.acts import Scene
+from extender.simulation.workload.callers import Controllers
 from extender.simulation.workload.mischief import Mischief
 from extender.simulation.workload.operators import Operators
 from extender.simulation.workload.tenants import Tenants
@@ -34,6 +35,7 @@ class Workload:
         *,
         mischief: Mapping[str, float],
         plain: bool = False,
+        parts: Collection[str] = (),
         only: Collection[int] | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
@@ -51,6 +53,10 @@ class Workload:
         if not plain:
             sometimes += [*tenants.among_pools, *operators.among_pools]
         self._acts += [act for act in sometimes if rng.random() < 0.6]
+        if "callers" in parts:
+            controllers = Controllers(self._scene)
+            self._acts += controllers.always
+            self._acts += [act for act in controllers.sometimes if rng.random() < 0.6]
 
     async def run(self, events: int) -> None:
         """So many events that do something, or those of ``only``; at most twice as many are tried."""
@@ -99,6 +105,7 @@ class Workload:
         await self._mischief.calm_down()
         for _, name in world.stored(NODES):
             await self._scene.merge(NODES, "", name, {"spec": {"unschedulable": None}})
+        world.callers.calm_down()
         world.bury()
         while len(world.replicas) < 2:
             world.start_replica()
