@@ -7,7 +7,7 @@ alone excuses more than for VPods, unless it is the replica that has answered, a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Final
 
@@ -87,7 +87,11 @@ class CallerChecks:
             for name in new.placements:
                 self._uncovering.all_of(name)
             return
-        self._check_moves(asked, new, by)
+        answer = replace(new, wanted=asked.wanted)
+        if wrong := self._moves.check_untold(
+            asked, answer, lambda name: self._uncovering.excuses(name, new.key)
+        ):
+            self._violated(f"I4: {by} {wrong}")
         left = new.condition[0] != "True"
         if not left and new.total < asked.wanted:
             self._violated(f"{by} told {new.key} that all {asked.wanted} are placed: {dict(new.placements)}")
@@ -100,22 +104,6 @@ class CallerChecks:
             else:
                 self._violated(
                     f"I2: {by} answered {new.key} {dict(new.placements)}, ledger of {name} has {pod.text}"
-                )
-
-    def _check_moves(self, asked: VPod, new: VPod, by: str) -> None:
-        """What leaves a pod has a cause that the store knows of, or fewer are wanted."""
-        fewer = max(0, asked.total - asked.wanted)
-        gained = [name for name, count in new.placements.items() if count > asked.placements.get(name, 0)]
-        for name, count in asked.placements.items():
-            left = count - new.placements.get(name, 0)
-            by_fewer = min(max(left, 0), fewer)
-            fewer, left = fewer - by_fewer, left - by_fewer
-            if left <= 0 or self._uncovering.excuses(name, asked.key):
-                continue
-            if not self._moves.may_leave(asked, name, gained):
-                self._violated(
-                    f"I4: {by} took {left} of {asked.key} (wants {asked.wanted}) off {name} for no reason: "
-                    f"{dict(asked.placements)} became {dict(new.placements)}"
                 )
 
     # -- what may be forgotten ----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ a pod annotated, an ordinal that is gone, a ledger that a person has edited. A c
 
 import asyncio
 from collections.abc import Callable, Collection
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -28,6 +29,7 @@ from extender.simulation.facts import POOL, SLOTS, Pod, Pool, VPod, is_ready, re
 from extender.simulation.ledgers import write_problems
 from extender.simulation.moves import SPREADING, MoveChecker
 from extender.simulation.settled import Stored
+from extender.simulation.streams import read_stream
 from extender.simulation.uncovering import Uncovering
 
 VIOLATIONS_MAX: Final = 200
@@ -98,7 +100,8 @@ class Checkers:
         if ACTOR.get().startswith(SERVICE):
             self._budgets.wrote(ACTOR.get())
         handlers: dict[str, Callable[[Obj | None, Obj | None], None]] = {
-            "vpods": self._vpod_changed,
+            "vpods": partial(self._vpod_changed, read_vpod),
+            "streams": partial(self._vpod_changed, read_stream),
             "adapterpools": self._pool_changed,
             "statefulsets": self._stateful_set_changed,
             "nodes": self._node_changed,
@@ -325,14 +328,14 @@ class Checkers:
 
     # -- vpods: I2, I4 -----------------------------------------------------------------------------------------------
 
-    def _vpod_changed(self, before: Obj | None, after: Obj | None) -> None:
-        old = read_vpod(before) if before is not None else None
+    def _vpod_changed(self, read: Callable[[Obj], VPod], before: Obj | None, after: Obj | None) -> None:
+        old = read(before) if before is not None else None
         if after is None:
             if old is not None:
                 self.vpods.pop(old.key, None)
                 self._edited.discard(old.key)
             return
-        new = read_vpod(after)
+        new = read(after)
         self.vpods[new.key] = new
         if new != old:
             self._trace(
@@ -349,13 +352,20 @@ class Checkers:
                 self._unrepaired[name] = f"weight of {new.key} has changed"
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
             if ACTOR.get().startswith(SERVICE) and not self._two_lead():
-                self._moves.check(old, new, was_edited=self._was_edited(new.key))
-                self._check_honest(new)
+                self._check_moved(old, new)
             else:
                 self._edited.add(new.key)
                 # What it claims there may overcommit the pod, to be trimmed from any vpod.
                 self._unrepaired |= dict.fromkeys(new.placements, f"status of {new.key} was edited")
         self._check_i2_of_vpod(new)
+
+    def _check_moved(self, old: VPod, new: VPod) -> None:
+        was_edited = self._was_edited(new.key)
+        if not new.foreign:
+            self._moves.check(old, new, was_edited=was_edited)
+            self._check_honest(new)
+        elif wrong := self._moves.check_untold(old, new, lambda _: was_edited):
+            self._violated(f"I4: {ACTOR.get()} {wrong}")
 
     def _check_i2_of_vpod(self, vpod: VPod) -> None:
         uncovered = [

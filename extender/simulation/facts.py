@@ -82,7 +82,14 @@ class VPod:
     condition: tuple[str, str]
     moved: tuple[str, str, str]
     by_caller: bool = False
-    """Whether a caller of /v1/schedule keeps it: it is no object, and tells no moves."""
+    """Whether a caller of /v1/schedule keeps it, and it is no object."""
+    foreign: bool = False
+    """Whether it is an object of another kind."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing tells why it was moved, or why it is not scheduled."""
+        return self.by_caller or self.foreign
 
     @property
     def total(self) -> int:

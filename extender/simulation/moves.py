@@ -1,6 +1,6 @@
 """I4: what leaves a pod has a reason that is told, and that the store knows of; compaction and policy keep to their limits."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from math import inf
 from typing import Final
 
@@ -16,7 +16,7 @@ from extender.simulation.settled import Stored
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the one where a vreplica is."""
 OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
-"""Reasons for which a caller is told to leave a pod."""
+"""Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps."""
 
 
 class MoveChecker:
@@ -111,10 +111,27 @@ class MoveChecker:
         }
         return by_reason.get(move.reason, False)
 
-    def may_leave(self, vpod: VPod, name: str, gained: Iterable[str]) -> bool:
-        """Whether there is a reason for what a caller was answered, which tells none: some of ``vpod`` leaves a pod."""
+    def check_untold(self, old: VPod, new: VPod, is_excused: Callable[[str], bool]) -> str:
+        """The same where nothing tells reasons: what leaves a pod has one, or fewer are wanted than ``old`` has.
+
+        ``is_excused``: the pods on which that is not asked. What is wrong, in words; "": nothing.
+        """
+        reasons = OF_CALLERS if old.by_caller else (*OF_CALLERS, "Policy")
+        fewer = max(0, old.total - new.wanted)
+        gained = (name for name, count in new.placements.items() if count > old.placements.get(name, 0))
         to = max(gained, key=ordinal_of, default="")
-        return any(self._holds(Told(1, name, to, reason), vpod, was_edited=False) for reason in OF_CALLERS)
+        for name, count in old.placements.items():
+            left = max(0, count - new.placements.get(name, 0))
+            by_fewer = min(left, fewer)
+            fewer, left = fewer - by_fewer, left - by_fewer
+            if not left or is_excused(name):
+                continue
+            if not any(self._holds(Told(1, name, to, why), new, was_edited=False) for why in reasons):
+                return (
+                    f"took {left} of {new.key} (wants {new.wanted}) off {name} for no reason: "
+                    f"{dict(old.placements)} became {dict(new.placements)}"
+                )
+        return ""
 
     def pod_seen(self, pod: Pod) -> None:
         """It was written."""

@@ -8,7 +8,7 @@ Without a profile a seed draws them (``draws``). A profile is a YAML document wi
     slowMaxS: 6                                       # seconds, what is slow takes up to
     pools: {profile: spread}                          # fields of spec that every pool begins with
     buckets: 3                                        # in how many the replicas lead the pools; a quarter counts otherwise
-    parts: [callers]                                  # which of PARTS are in the world; drawn, or none where others is none
+    parts: [callers, sources]                         # which of PARTS are in the world; drawn, or none where others is none
 
 ``vreplica simulate --faults`` lists every kind.
 """
@@ -69,6 +69,7 @@ ACT_KINDS: Final = tuple(
 )
 PARTS: Final = {
     "callers": "controllers that ask POST /v1/schedule and keep their placements themselves",
+    "sources": "objects of a foreign kind, whose status the service writes",
 }
 """What a world may have besides vpods, nodes and pools, by name."""
 OF_PARTS: Final = {

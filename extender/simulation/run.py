@@ -204,9 +204,15 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
     pools = tuple({**pool, **trial.profile.pools} for pool in scale.pools)
-    scale = replace(scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE)
     apart = random.Random(f"{trial.seed}/parts")  # of their own dice: seeds without parts are what they were
     parts = parts_of(trial, apart)
+    scale = replace(
+        scale,
+        pools=pools,
+        buckets=trial.profile.buckets,
+        sources="sources" in parts,
+        counts_otherwise=COUNTS_OTHERWISE,
+    )
     rates, mischief = rates_of(trial, rng, drawn_of_parts(apart, parts))
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.

@@ -122,8 +122,8 @@ class Stored:
         placed = vpod.wanted <= vpod.total <= pool.most(vpod) and not draining
         may_be_short = vpod.total < pool.most(vpod)
         told_otherwise = (vpod.condition[0] == "True") is not placed and not (placed and may_be_short)
-        # A caller is told what is left without a place, and not that some is to leave the one it has.
-        if told_otherwise and not (vpod.by_caller and draining and vpod.total >= vpod.wanted):
+        # Those are told what is left without a place, and not that some is to leave the one it has.
+        if told_otherwise and not (vpod.is_silent and draining):
             # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
             found.append(
                 f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"

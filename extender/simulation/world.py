@@ -53,6 +53,7 @@ from extender.sim.scheduler.config import ProfileConfig, SchedulerConfig
 from extender.sim.scheduler.config_file import load_configuration
 from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
 from extender.sim.scheduler.scheduler import Scheduler
+from extender.simulation import streams
 from extender.simulation.callers import Callers, Network
 from extender.simulation.ledgers import Overseen
 from webhook.caches import WebhookCaches
@@ -111,6 +112,8 @@ class Scale:
     pools: tuple[Mapping[str, Any], ...] = ({},)
     buckets: int = 1
     """In how many the replicas lead the pools."""
+    sources: bool = False
+    """Whether the pools take Streams, too."""
     counts_otherwise: float = 0.0
     """Share of the replicas that lead in another number of buckets, as while that is rolled out."""
 
@@ -400,6 +403,8 @@ class World:
         for path in ("crds/adapterpools.yaml", "crds/vpods.yaml"):
             for definition in manifests(path):
                 await self.cluster.create(CRDS, "", definition)
+        if self.scale.sources:
+            await self.cluster.create(CRDS, "", streams.definition())
         for namespace in (SYSTEM, NS, *TENANTS):
             await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
         for lease in self.leases:
@@ -415,7 +420,8 @@ class World:
         for pool, more in zip(self.pools, self.scale.pools, strict=True):
             stateful_set = stateful_set_object(pool, namespace=NS, replicas=0, pool="")
             await self.cluster.create(STATEFULSETS, NS, stateful_set)
-            await self.cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more}))
+            sources = {"sources": [streams.source(pool)]} if self.scale.sources else {}
+            await self.cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more, **sources}))
 
     async def install_lease(self, name: str) -> None:
         """A Lease that nobody has ever held."""

@@ -92,6 +92,16 @@ def test_callers_ask_crash_and_go_and_the_invariants_hold():
     assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_CALLERS)
 
 
+WITH_STREAMS = [
+    Trial(seed, events=60, profile=FaultProfile(parts=frozenset({"sources"}))) for seed in (5001, 5002, 5003)
+]
+
+
+def test_objects_of_a_foreign_kind_come_and_go_and_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in WITH_STREAMS]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_STREAMS)
+
+
 def test_replicas_share_pools_in_buckets_and_the_invariants_hold():
     outcomes = [simulate(trial) for trial in BUCKETS]
     assert [outcome.problems for outcome in outcomes] == [[]] * len(BUCKETS)
