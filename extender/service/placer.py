@@ -44,6 +44,10 @@ CALLERS_VPODS_MAX: Final = 100_000
 """vpods whose callers keep their status: beyond, a new one is refused until others are released."""
 
 
+GIVEN_BACK_MAX: Final = 1_000
+"""Of a pool with a pod that is never bound; the oldest are forgotten."""
+
+
 class NotCommitted(VReplicaError):
     """A caller's vpod was decided but not all of it could be written; asking again goes on from what was."""
 
@@ -91,8 +95,8 @@ class Placer:
         self._batches = 0
         self._locks: dict[str, asyncio.Lock] = {}
         self._callers: dict[str, VPod] = {}
-        self._given_back: set[str] = set()
-        """Callers' vpods that want nothing any more, and are remembered until no pod has, or brings back, any of theirs."""
+        self._given_back: dict[str, None] = {}
+        """Callers' vpods that want nothing any more, and are remembered until no pod has, or may bring back, any of theirs."""
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
@@ -264,7 +268,7 @@ class Placer:
         """What callers have asked of us before another led says nothing any more: ledgers do, until they ask again."""
         for vpod in [vpod for vpod in self._callers.values() if bucket.has(vpod.pool)]:
             del self._callers[vpod.key]
-            self._given_back.discard(vpod.key)
+            self._given_back.pop(vpod.key, None)
             self._caches.state.vpod_changed(vpod, None)
 
     def _know(self, vpod: VPod, since: float) -> None:
@@ -291,16 +295,21 @@ class Placer:
 
     def _note_given_back(self, vpod: VPod) -> None:
         if vpod.key in self._callers:
-            (self._given_back.discard if vpod.vreplicas else self._given_back.add)(vpod.key)
+            self._given_back.pop(vpod.key, None)
+            if not vpod.vreplicas:
+                self._given_back[vpod.key] = None
         self._forget_given_back(vpod.pool)
 
     def _forget_given_back(self, pool_key: str) -> None:
-        """Those of which nothing is left: nor is it on its way with the next pod of an ordinal whose last one had some."""
+        """Those of which nothing is left, nor may come with a pod that is still to be bound.
+
+        What the last pod of its ordinal held is carried by any replica that has seen it, and we may not be one of those.
+        """
         pool = self._caches.state.pool(pool_key)
-        for key in [key for key in self._given_back if self._callers[key].pool == pool_key]:
-            if pool.claims_of(key) or any(key in state.last_ledger for state in pool.to_come.values()):
-                continue
-            self._given_back.discard(key)
+        of_pool = [key for key in self._given_back if self._callers[key].pool == pool_key]
+        kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0
+        for key in [key for key in of_pool if not pool.claims_of(key)][: max(0, len(of_pool) - kept)]:
+            del self._given_back[key]
             self._caches.state.vpod_changed(self._callers.pop(key), None)
 
     def _is_callers(self, pool_key: str, key: str) -> bool:
@@ -381,6 +390,13 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
         if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
             return False
     return True
+
+
+def _awaits_pods(pool: PoolState) -> bool:
+    """Whether any of its ordinals has no bound pod."""
+    ordinals = pool.stateful_set.ordinals if pool.stateful_set is not None else ()
+    bound = (pool.by_ordinal.get(ordinal) for ordinal in ordinals)
+    return any(state is None or not state.bound for state in bound)
 
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:

@@ -284,10 +284,21 @@ LOOPS = (
         ("tests/simulation/test_callers.py::test_it_stays_on_a_pod_that_is_drained",),
     ),
     Mutant(
+        "a foreign object that its labels take to a pool which refuses it is nobody's",
+        "extender/core/sources/declared.py",
+        "next(iter(standing or labelled if pods else ()), None)",
+        "next(iter(standing if pods else ()), None)",
+        "I2: its ledgers are lowered, and nobody writes the status that publishes them",
+        (
+            "tests/core/test_sources.py::TestWhoseItIs::"
+            "test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused",
+        ),
+    ),
+    Mutant(
         "what a caller gave back is forgotten while a pod is about to bring it back",
         "extender/service/placer.py",
-        "if pool.claims_of(key) or any(key in state.last_ledger for state in pool.to_come.values()):",
-        "if pool.claims_of(key):",
+        "kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0",
+        "kept = 0",
         "its slots are taken for ever: nobody else releases it",
         (
             "tests/service/test_schedule.py::"
