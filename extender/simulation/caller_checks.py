@@ -56,7 +56,8 @@ class CallerChecks:
         self._violated = violated
         self._answered: dict[str, tuple[str, float]] = {}
         """Vpod -> (the replica that it last heard of, when)."""
-        self._led_since = -inf
+        self.led_since = -inf
+        """When a Lease has last changed hands."""
         self._bound_at: dict[str, float] = {}
         self._gone_at: dict[str, float] = {}
         self._left_at: dict[str, float] = {}
@@ -110,7 +111,7 @@ class CallerChecks:
 
     def leader_changed(self) -> None:
         """Whoever leads now knows of no caller."""
-        self._led_since = self._clock()
+        self.led_since = self._clock()
 
     def ordinal_gone(self, name: str) -> None:
         """The StatefulSet has it no longer."""
@@ -141,4 +142,4 @@ class CallerChecks:
     def _knows(self, actor: str, key: str) -> bool:
         """Whether it has answered this caller last, and has led since."""
         by, at = self._answered.get(key, ("", -inf))
-        return by == actor and at > self._led_since
+        return by == actor and at > self.led_since

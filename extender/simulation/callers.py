@@ -66,6 +66,7 @@ class Caller:
         self.vpod: VPod | None = vpod
         self.gone = False
         """Whether all it had has been taken back."""
+        self.gone_at = 0.0
         self.resync_s = rng.choice((3.0, 20.0, 120.0))
         self._kicked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -107,6 +108,11 @@ class Caller:
         """It comes back at once, and asks often."""
         self.resync_s = CALM_RESYNC_S
         self.ask_soon()
+
+    def release_again(self) -> None:
+        """It is to give back once more what it has given back."""
+        self.gone = False
+        self._start(0.0)
 
     def stop(self) -> None:
         """It asks no more."""
@@ -153,7 +159,7 @@ class Caller:
         reply, by = answered
         self._network.trace(f"    {self.key} is answered {reply.decode()} by {by}")
         if asked is None:
-            self.gone = True
+            self.gone, self.gone_at = True, asyncio.get_running_loop().time()
             return 0.0
         answer = orjson.loads(reply)
         before = self.vpod
@@ -277,6 +283,12 @@ class Callers:
     def leaving(self) -> Iterator[str]:
         """Those that have not yet been told that all has been taken back."""
         return (caller.key for caller in self._known.values() if caller.vpod is None and not caller.gone)
+
+    def release_again(self, since: float) -> None:
+        """Those that have gone before another led, who may not know of it: that is for a person to do (docs/reliability.md)."""
+        for caller in self._known.values():
+            if caller.gone and caller.gone_at <= since:
+                caller.release_again()
 
     def calm_down(self) -> None:
         """All ask often."""

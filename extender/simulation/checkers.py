@@ -105,6 +105,7 @@ class Checkers:
             "adapterpools": self._pool_changed,
             "statefulsets": self._stateful_set_changed,
             "nodes": self._node_changed,
+            "namespaces": self._namespace_changed,
             "leases": self._lease_changed,
         }
         if kind[1] == "pods" and POOL in (metadata.get("labels") or {}):
@@ -133,7 +134,10 @@ class Checkers:
             self._excuses.note(f"profile {pool.name}")
         if before is not None and not pool.dry_run:
             self._excuses.note(f"moving {pool.name}")
+        selector = pool.selector
         pool.read(after["spec"])
+        if pool.selector != selector:
+            self._excuses.note(f"selector {pool.name}")
         pool.limits_seen.append(
             (self._clock(), inf if pool.reschedule_after_s is None else pool.reschedule_after_s)
         )
@@ -211,6 +215,15 @@ class Checkers:
         self.stored.zone_of[name] = (after["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
         if (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
             self.stored.node_slots[name] = int(slots)
+
+    def _namespace_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is None:
+            return
+        name, labels = after["metadata"]["name"], after["metadata"].get("labels") or {}
+        if labels != self.stored.labels.get(name):
+            self._excuses.note(f"labels {name}")
+            self.stored.labels[name] = labels
+            self._trace(f"    {name} has labels {labels}")
 
     def _lease_changed(self, before: Obj | None, after: Obj | None) -> None:
         """Another leads, or the same one anew, after which its moves count from the beginning."""
@@ -361,11 +374,25 @@ class Checkers:
 
     def _check_moved(self, old: VPod, new: VPod) -> None:
         was_edited = self._was_edited(new.key)
+        if not was_edited and new.total > old.total and self._is_refused(new):
+            self._violated(
+                f"status: {ACTOR.get()} gave {new.key} more, whose namespace {new.pool} does not select: "
+                f"{dict(old.placements)} became {dict(new.placements)}"
+            )
         if not new.foreign:
             self._moves.check(old, new, was_edited=was_edited)
             self._check_honest(new)
         elif wrong := self._moves.check_untold(old, new, lambda _: was_edited):
             self._violated(f"I4: {ACTOR.get()} {wrong}")
+
+    def _is_refused(self, vpod: VPod) -> bool:
+        """Whether its pool has not been for its namespace for longer than a decision may be old."""
+        changed = self._excuses.holds(f"labels {vpod.namespace}") or self._excuses.holds(
+            f"selector {vpod.pool}"
+        )
+        return (
+            not changed and not self._excuses.holds(f"pool {vpod.key}") and not self.stored.is_allowed(vpod)
+        )
 
     def _check_i2_of_vpod(self, vpod: VPod) -> None:
         uncovered = [

@@ -8,10 +8,11 @@ from typing import Final
 from extender.kube.api import Obj
 from extender.sim.faults import FaultKind
 from extender.simulation.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS
-from extender.simulation.world import Scale
+from extender.simulation.world import TENANTS, Scale
 
 DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
+GOLD: Final = {"tier": "gold"}
 PART_SHARE: Final = 0.3
 """Of the seeds that have a part."""
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
@@ -33,6 +34,28 @@ def drawn_last(rng: random.Random) -> dict[str, float]:
 def drawn_parts(rng: random.Random) -> frozenset[str]:
     """What the world has besides vpods, nodes and pools."""
     return frozenset(part for part in PARTS if rng.random() < PART_SHARE)
+
+
+def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale:
+    """The world as these parts have it from its beginning."""
+    scale = replace(scale, sources="sources" in parts)
+    if "selectors" in parts:
+        labels = {tenant: drawn_labels(rng) for tenant in TENANTS}
+        pools = tuple({**pool, "namespaceSelector": drawn_selector(rng)} for pool in scale.pools)
+        scale = replace(scale, labels=labels, pools=pools)
+    if "narrowing" in parts:
+        scale = replace(scale, narrow_to=rng.randint(1, 3))
+    return scale
+
+
+def drawn_labels(rng: random.Random) -> dict[str, str]:
+    """Of a tenant's namespace."""
+    return rng.choice((GOLD, GOLD, {}))
+
+
+def drawn_selector(rng: random.Random) -> Obj:
+    """``spec.namespaceSelector`` of a pool."""
+    return rng.choice(({}, {"matchLabels": GOLD}))
 
 
 def drawn_of_parts(rng: random.Random, parts: frozenset[str]) -> dict[str, float]:

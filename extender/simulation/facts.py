@@ -87,6 +87,11 @@ class VPod:
     """Whether it is an object of another kind."""
 
     @property
+    def namespace(self) -> str:
+        """Of its key."""
+        return self.key.partition("/")[0]
+
+    @property
     def is_silent(self) -> bool:
         """Whether nothing tells why it was moved, or why it is not scheduled."""
         return self.by_caller or self.foreign
@@ -118,6 +123,8 @@ class Pool:
     period_s: float = 100.0
     cooldown_s: float = 300.0
     dry_run: bool = False
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that namespaces of its vpods must have."""
     reschedule_after_s: float | None = None
     ordinals: range = field(default_factory=lambda: range(0))
     slots_seen: list[tuple[float, int]] = field(default_factory=list)
@@ -140,6 +147,7 @@ class Pool:
         self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
         self.reschedule_after_s = spec.get("rescheduleAfterSeconds")
+        self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}
 
     @property
     def names(self) -> set[str]:

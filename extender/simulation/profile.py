@@ -70,6 +70,8 @@ ACT_KINDS: Final = tuple(
 PARTS: Final = {
     "callers": "controllers that ask POST /v1/schedule and keep their placements themselves",
     "sources": "objects of a foreign kind, whose status the service writes",
+    "selectors": "pools for some namespaces only, whose labels change",
+    "narrowing": "filter.narrowTo: few nodes pass filter",
 }
 """What a world may have besides vpods, nodes and pools, by name."""
 OF_PARTS: Final = {

@@ -29,6 +29,7 @@ from extender.simulation.draws import (
     drawn_of_parts,
     drawn_parts,
     drawn_scale,
+    with_parts,
 )
 from extender.simulation.excuses import EXCUSE_S, Circumstances
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
@@ -206,13 +207,8 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     pools = tuple({**pool, **trial.profile.pools} for pool in scale.pools)
     apart = random.Random(f"{trial.seed}/parts")  # of their own dice: seeds without parts are what they were
     parts = parts_of(trial, apart)
-    scale = replace(
-        scale,
-        pools=pools,
-        buckets=trial.profile.buckets,
-        sources="sources" in parts,
-        counts_otherwise=COUNTS_OTHERWISE,
-    )
+    scale = replace(scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE)
+    scale = with_parts(scale, apart, parts)
     rates, mischief = rates_of(trial, rng, drawn_of_parts(apart, parts))
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
@@ -301,6 +297,7 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
     while differences := checkers.differences() or unanswered(world):
         if asyncio.get_running_loop().time() > end:
             return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
+        world.callers.release_again(checkers.callers.led_since)
         await asyncio.sleep(0.5)
     return []
 

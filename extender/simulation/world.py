@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import inf
 from typing import Any, Final, Self, TypeVar
@@ -112,6 +112,10 @@ class Scale:
     pools: tuple[Mapping[str, Any], ...] = ({},)
     buckets: int = 1
     """In how many the replicas lead the pools."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of namespaces."""
+    narrow_to: int = 0
+    """Nodes that the replicas' filter passes at the most; 0: all."""
     sources: bool = False
     """Whether the pools take Streams, too."""
     counts_otherwise: float = 0.0
@@ -145,7 +149,7 @@ class Replica:
     """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
 
     def __init__(
-        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, buckets: int = 1
+        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, scale: Scale
     ) -> None:
         self.name = name
         self.rival = lease != LEASE
@@ -155,8 +159,8 @@ class Replica:
         """Of its wall clock. Its monotonic clock is right."""
         self._context = copy_context()
         self._context.run(PROCESS.set, name)
-        election = LeaderElectionConfig(resource_namespace=SYSTEM, resource_name=lease, buckets=buckets)
-        config = Config(leader_election=election)
+        election = LeaderElectionConfig(resource_namespace=SYSTEM, resource_name=lease, buckets=scale.buckets)
+        config = Config(leader_election=election, narrow_to=scale.narrow_to)
         self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
         self._schedule = self.service.schedule_verb()
         self.task = self._spawn(self.service.run())
@@ -406,7 +410,10 @@ class World:
         if self.scale.sources:
             await self.cluster.create(CRDS, "", streams.definition())
         for namespace in (SYSTEM, NS, *TENANTS):
-            await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+            labels = self.scale.labels.get(namespace, {})
+            await self.cluster.create(
+                NAMESPACES, "", {"metadata": {"name": namespace, "labels": dict(labels)}}
+            )
         for lease in self.leases:
             await self.install_lease(lease)
         hook = manifests("base/webhook-configurations.yaml")[0]
@@ -452,7 +459,7 @@ class World:
         buckets = self.scale.buckets if lease == LEASE else 1
         if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.counts_otherwise:
             buckets = 1 if buckets == 2 else 2
-        replica = Replica(name, api, rng, lease=lease, buckets=buckets)
+        replica = Replica(name, api, rng, lease=lease, scale=replace(self.scale, buckets=buckets))
         replica.task.add_done_callback(self._ended)
         self.replicas.append(replica)
         self._clocks[name] = replica.now

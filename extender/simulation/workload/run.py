@@ -17,6 +17,7 @@ from extender.simulation.workload.acts import ActsOfPart, Scene
 from extender.simulation.workload.callers import Controllers
 from extender.simulation.workload.mischief import Mischief
 from extender.simulation.workload.operators import Operators
+from extender.simulation.workload.selectors import Gatekeepers
 from extender.simulation.workload.streams import Owners
 from extender.simulation.workload.tenants import Tenants
 from extender.simulation.world import World
@@ -25,7 +26,11 @@ PAUSES_S: Final = (0.01, 0.1, 1.0, 1.0, 5.0, 20.0)
 AT_ONCE: Final = 0.86
 """Probability that an event follows the one before without a pause."""
 FIRST_VPODS: Final = 6
-OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {"callers": Controllers, "sources": Owners}
+OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
+    "callers": Controllers,
+    "sources": Owners,
+    "selectors": Gatekeepers,
+}
 
 
 class Workload:
