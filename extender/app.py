@@ -183,7 +183,7 @@ class Service:
             health=self.health,
             metrics=self.metrics,
             describe_state=self.describe_state,
-            schedule=self._schedule_verb().schedule,
+            schedule=self.schedule_verb().schedule,
         )
         self.answers = self._answers(config, now)
         self._add_gauges()
@@ -276,7 +276,8 @@ class Service:
     ) -> Leadership:
         return Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
 
-    def _schedule_verb(self) -> ScheduleVerb:
+    def schedule_verb(self) -> ScheduleVerb:
+        """What ``POST /v1/schedule`` does."""
         return ScheduleVerb(
             self.caches,
             self.placer,

@@ -11,7 +11,7 @@ evictor (``move``), and callers that keep their own status (``schedule``).
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -42,6 +42,10 @@ BATCH_VPODS_MAX: Final = 256
 EXPLANATIONS_MAX: Final = 10_000
 CALLERS_VPODS_MAX: Final = 100_000
 """vpods whose callers keep their status: beyond, a new one is refused until others are released."""
+
+
+GIVEN_BACK_MAX: Final = 1_000
+"""Of a pool with a pod that is never bound; the oldest are forgotten."""
 
 
 class NotCommitted(VReplicaError):
@@ -91,12 +95,19 @@ class Placer:
         self._batches = 0
         self._locks: dict[str, asyncio.Lock] = {}
         self._callers: dict[str, VPod] = {}
+        self._given_back: dict[str, None] = {}
+        """Callers' vpods that want nothing any more, and are remembered until no pod has, or may bring back, any of theirs."""
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         """The last decision's explanation by vpod key; the oldest go first."""
         self.memory = DecisionMemory("", clock)
         """Who decided what, when and why; the service gives it its name and its clock."""
+
+    @property
+    def callers(self) -> Collection[VPod]:
+        """The vpods that their callers have asked us about, as they are remembered."""
+        return self._callers.values()
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
@@ -155,6 +166,8 @@ class Placer:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
         for key in kept:
             self.queues.of(pool).done(key)
+        if self._given_back:
+            self._forget_given_back(pool)
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
@@ -247,7 +260,7 @@ class Placer:
             self.memory.note(vpod.key, decision.explanation, why=ASKED)
             self._narrator.moved(pool, decision)
             self._note_answer(vpod, covered)
-            self._forget_if_released(vpod)
+            self._note_given_back(vpod)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
 
@@ -255,6 +268,7 @@ class Placer:
         """What callers have asked of us before another led says nothing any more: ledgers do, until they ask again."""
         for vpod in [vpod for vpod in self._callers.values() if bucket.has(vpod.pool)]:
             del self._callers[vpod.key]
+            self._given_back.pop(vpod.key, None)
             self._caches.state.vpod_changed(vpod, None)
 
     def _know(self, vpod: VPod, since: float) -> None:
@@ -279,10 +293,24 @@ class Placer:
         self._callers[vpod.key] = answered
         self._caches.state.vpod_changed(vpod, answered)
 
-    def _forget_if_released(self, vpod: VPod) -> None:
-        pool = self._caches.state.pool(vpod.pool)
-        if not vpod.vreplicas and not pool.claims_of(vpod.key) and vpod.key in self._callers:
-            self._caches.state.vpod_changed(self._callers.pop(vpod.key), None)
+    def _note_given_back(self, vpod: VPod) -> None:
+        if vpod.key in self._callers:
+            self._given_back.pop(vpod.key, None)
+            if not vpod.vreplicas:
+                self._given_back[vpod.key] = None
+        self._forget_given_back(vpod.pool)
+
+    def _forget_given_back(self, pool_key: str) -> None:
+        """Those of which nothing is left, nor may come with a pod that is still to be bound.
+
+        What the last pod of its ordinal held is carried by any replica that has seen it, and we may not be one of those.
+        """
+        pool = self._caches.state.pool(pool_key)
+        of_pool = [key for key in self._given_back if self._callers[key].pool == pool_key]
+        kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0
+        for key in [key for key in of_pool if not pool.claims_of(key)][: max(0, len(of_pool) - kept)]:
+            del self._given_back[key]
+            self._caches.state.vpod_changed(self._callers.pop(key), None)
 
     def _is_callers(self, pool_key: str, key: str) -> bool:
         """Whether a ledger's key belongs to a caller that has not asked since we started: it is kept as it stands."""
@@ -362,6 +390,13 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
         if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
             return False
     return True
+
+
+def _awaits_pods(pool: PoolState) -> bool:
+    """Whether any of its ordinals has no bound pod."""
+    ordinals = pool.stateful_set.ordinals if pool.stateful_set is not None else ()
+    bound = (pool.by_ordinal.get(ordinal) for ordinal in ordinals)
+    return any(state is None or not state.bound for state in bound)
 
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:

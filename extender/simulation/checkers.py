@@ -14,6 +14,7 @@ a pod annotated, an ordinal that is gone, a ledger that a person has edited. A c
 
 import asyncio
 from collections.abc import Callable, Collection
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -22,11 +23,13 @@ from extender.kube.api import Obj
 from extender.sim.apiserver.store import Change
 from extender.sim.faults import ACTOR
 from extender.simulation.budgets import Budgets
+from extender.simulation.caller_checks import Broken, CallerChecks
 from extender.simulation.excuses import Circumstances, Excuses
 from extender.simulation.facts import POOL, SLOTS, Pod, Pool, VPod, is_ready, read_pod, read_vpod
 from extender.simulation.ledgers import write_problems
 from extender.simulation.moves import SPREADING, MoveChecker
 from extender.simulation.settled import Stored
+from extender.simulation.streams import read_stream
 from extender.simulation.uncovering import Uncovering
 
 VIOLATIONS_MAX: Final = 200
@@ -70,11 +73,18 @@ class Checkers:
             violated=self._violated,
         )
         self.moves = self._moves.made
-        self._unrepaired: dict[str, str] = {}
-        """Pod name -> why its ledger may be wrong until it has been right once."""
+        broken = Broken()
+        self._unrepaired, self._weights_seen = broken.unrepaired, broken.weights_seen
         self._uncovering = Uncovering(self._clock)
-        self._weights_seen: dict[str, list[tuple[float, int]]] = {}
-        """Vpod -> (since when, slots of one vreplica)."""
+        self.callers = CallerChecks(
+            self.stored,
+            self._excuses,
+            self._uncovering,
+            self._moves,
+            circumstances,
+            broken=broken,
+            violated=self._violated,
+        )
         self._last_read: dict[str, Obj] = {}
         """Pod name -> the object that was read."""
         self._edited: set[str] = set()
@@ -90,10 +100,12 @@ class Checkers:
         if ACTOR.get().startswith(SERVICE):
             self._budgets.wrote(ACTOR.get())
         handlers: dict[str, Callable[[Obj | None, Obj | None], None]] = {
-            "vpods": self._vpod_changed,
+            "vpods": partial(self._vpod_changed, read_vpod),
+            "streams": partial(self._vpod_changed, read_stream),
             "adapterpools": self._pool_changed,
             "statefulsets": self._stateful_set_changed,
             "nodes": self._node_changed,
+            "namespaces": self._namespace_changed,
             "leases": self._lease_changed,
         }
         if kind[1] == "pods" and POOL in (metadata.get("labels") or {}):
@@ -122,7 +134,10 @@ class Checkers:
             self._excuses.note(f"profile {pool.name}")
         if before is not None and not pool.dry_run:
             self._excuses.note(f"moving {pool.name}")
+        selector = pool.selector
         pool.read(after["spec"])
+        if pool.selector != selector:
+            self._excuses.note(f"selector {pool.name}")
         pool.limits_seen.append(
             (self._clock(), inf if pool.reschedule_after_s is None else pool.reschedule_after_s)
         )
@@ -176,12 +191,17 @@ class Checkers:
             # Also what comes: until now it was gone.
             for ordinal in set(pool.ordinals) ^ set(ordinals):
                 self._excuses.note(f"gone {pool.name}-{ordinal}")
+            for ordinal in set(pool.ordinals) - set(ordinals):
+                self.callers.ordinal_gone(f"{pool.name}-{ordinal}")
             pool.ordinals = ordinals
 
     def _check_i3(self, pool: Pool, removed: Collection[int]) -> None:
         """Who scales a pool down takes away no pod on which anything is published."""
         for ordinal in sorted(removed):
             for key in self._published(f"{pool.name}-{ordinal}"):
+                pod = self.pods.get(f"{pool.name}-{ordinal}")
+                if self.vpods[key].by_caller and not (pod is not None and pod.node and pod.count(key)):
+                    continue  # only its caller knows of it: it is to ask again
                 if not self._was_edited(key):
                     self._violated(f"I3: {ACTOR.get()} removed {pool.name}-{ordinal}, which {key} is on")
 
@@ -196,6 +216,15 @@ class Checkers:
         if (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
             self.stored.node_slots[name] = int(slots)
 
+    def _namespace_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is None:
+            return
+        name, labels = after["metadata"]["name"], after["metadata"].get("labels") or {}
+        if labels != self.stored.labels.get(name):
+            self._excuses.note(f"labels {name}")
+            self.stored.labels[name] = labels
+            self._trace(f"    {name} has labels {labels}")
+
     def _lease_changed(self, before: Obj | None, after: Obj | None) -> None:
         """Another leads, or the same one anew, after which its moves count from the beginning."""
         terms = [
@@ -207,6 +236,7 @@ class Checkers:
         ]
         if terms[0] != terms[1]:
             self._budgets.leader_changed()
+            self.callers.leader_changed()
 
     def _slots_lately(self, pool: Pool) -> int:
         """The largest slotsPerPod that a decision written now may have seen."""
@@ -223,6 +253,7 @@ class Checkers:
             self.pods.pop(name, None)
             self._last_read.pop(name, None)
             self._moves.presence.pod_gone(name)
+            self.callers.pod_gone(name)
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
         self._last_read[pod.name] = after
@@ -256,6 +287,7 @@ class Checkers:
             self._uncovering.bound(
                 pod, self._published(pod.name), least, self._heaviest_lately, self._was_edited
             )
+            self.callers.bound(pod, ACTOR.get())
         if self._two_lead() or not by_service:
             self._unrepaired[pod.name] = f"bound or edited by {ACTOR.get() or 'the workload'}"
 
@@ -309,14 +341,14 @@ class Checkers:
 
     # -- vpods: I2, I4 -----------------------------------------------------------------------------------------------
 
-    def _vpod_changed(self, before: Obj | None, after: Obj | None) -> None:
-        old = read_vpod(before) if before is not None else None
+    def _vpod_changed(self, read: Callable[[Obj], VPod], before: Obj | None, after: Obj | None) -> None:
+        old = read(before) if before is not None else None
         if after is None:
             if old is not None:
                 self.vpods.pop(old.key, None)
                 self._edited.discard(old.key)
             return
-        new = read_vpod(after)
+        new = read(after)
         self.vpods[new.key] = new
         if new != old:
             self._trace(
@@ -333,13 +365,34 @@ class Checkers:
                 self._unrepaired[name] = f"weight of {new.key} has changed"
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
             if ACTOR.get().startswith(SERVICE) and not self._two_lead():
-                self._moves.check(old, new, was_edited=self._was_edited(new.key))
-                self._check_honest(new)
+                self._check_moved(old, new)
             else:
                 self._edited.add(new.key)
                 # What it claims there may overcommit the pod, to be trimmed from any vpod.
                 self._unrepaired |= dict.fromkeys(new.placements, f"status of {new.key} was edited")
         self._check_i2_of_vpod(new)
+
+    def _check_moved(self, old: VPod, new: VPod) -> None:
+        was_edited = self._was_edited(new.key)
+        if not was_edited and new.total > old.total and self._is_refused(new):
+            self._violated(
+                f"status: {ACTOR.get()} gave {new.key} more, whose namespace {new.pool} does not select: "
+                f"{dict(old.placements)} became {dict(new.placements)}"
+            )
+        if not new.foreign:
+            self._moves.check(old, new, was_edited=was_edited)
+            self._check_honest(new)
+        elif wrong := self._moves.check_untold(old, new, lambda _: was_edited):
+            self._violated(f"I4: {ACTOR.get()} {wrong}")
+
+    def _is_refused(self, vpod: VPod) -> bool:
+        """Whether its pool has not been for its namespace for longer than a decision may be old."""
+        changed = self._excuses.holds(f"labels {vpod.namespace}") or self._excuses.holds(
+            f"selector {vpod.pool}"
+        )
+        return (
+            not changed and not self._excuses.holds(f"pool {vpod.key}") and not self.stored.is_allowed(vpod)
+        )
 
     def _check_i2_of_vpod(self, vpod: VPod) -> None:
         uncovered = [

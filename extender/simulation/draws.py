@@ -7,11 +7,14 @@ from typing import Final
 
 from extender.kube.api import Obj
 from extender.sim.faults import FaultKind
-from extender.simulation.profile import ALL_KINDS, DRAWN_LAST
-from extender.simulation.world import Scale
+from extender.simulation.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS
+from extender.simulation.world import TENANTS, Scale
 
 DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
+GOLD: Final = {"tier": "gold"}
+PART_SHARE: Final = 0.3
+"""Of the seeds that have a part."""
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 """Not ``knative``, which moves work whenever a pod restarts: it is Knative's way, and breaks I4 on purpose."""
 
@@ -19,12 +22,49 @@ PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 def drawn_faults(rng: random.Random) -> dict[str, float]:
     """Rates by kind, but for ``DRAWN_LAST``. A seed has few of the kinds or many, each as frequent as it may be, or less."""
     share = rng.choice((0.05, 0.15, 0.3, 0.6, 0.9))
-    return _drawn(rng, share, (kind for kind in ALL_KINDS if kind.name not in DRAWN_LAST))
+    later = DRAWN_LAST.union(*OF_PARTS.values())
+    return _drawn(rng, share, (kind for kind in ALL_KINDS if kind.name not in later))
 
 
 def drawn_last(rng: random.Random) -> dict[str, float]:
     """Rates of ``DRAWN_LAST``, by kind."""
     return _drawn(rng, 0.15, (kind for kind in ALL_KINDS if kind.name in DRAWN_LAST))
+
+
+def drawn_parts(rng: random.Random) -> frozenset[str]:
+    """What the world has besides vpods, nodes and pools."""
+    return frozenset(part for part in PARTS if rng.random() < PART_SHARE)
+
+
+def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale:
+    """The world as these parts have it from its beginning."""
+    scale = replace(scale, sources="sources" in parts)
+    if "selectors" in parts:
+        labels = {tenant: drawn_labels(rng) for tenant in TENANTS}
+        pools = tuple({**pool, "namespaceSelector": drawn_selector(rng)} for pool in scale.pools)
+        scale = replace(scale, labels=labels, pools=pools)
+    if "narrowing" in parts:
+        scale = replace(scale, narrow_to=rng.randint(1, 3))
+    return scale
+
+
+def drawn_labels(rng: random.Random) -> dict[str, str]:
+    """Of a tenant's namespace."""
+    return rng.choice((GOLD, GOLD, {}))
+
+
+def drawn_selector(rng: random.Random) -> Obj:
+    """``spec.namespaceSelector`` of a pool."""
+    return rng.choice(({}, {"matchLabels": GOLD}))
+
+
+def drawn_of_parts(rng: random.Random, parts: frozenset[str]) -> dict[str, float]:
+    """Rates of the faults of all parts, 0 where a part is not there."""
+    drawn: dict[str, float] = {}
+    for part, names in OF_PARTS.items():
+        rates = _drawn(rng, 0.5, (kind for kind in ALL_KINDS if kind.name in names))
+        drawn |= rates if part in parts else dict.fromkeys(rates, 0.0)
+    return drawn
 
 
 def _drawn(rng: random.Random, share: float, kinds: Iterable[FaultKind]) -> dict[str, float]:

@@ -25,6 +25,8 @@ class Circumstances:
     """Whether what the service writes may cross; I1 holds."""
     unsure: Callable[[], int] = lambda: 0
     """How many writes so far have been done, or are on their way, without an answer to their writer."""
+    listed_at: Callable[[str], float] = lambda _actor: -inf
+    """The loop's time at which an actor last listed pods."""
     ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf
     """The loop's time at which a write of a pod last failed for an actor."""
 

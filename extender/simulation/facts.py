@@ -81,6 +81,20 @@ class VPod:
     scheduled: int
     condition: tuple[str, str]
     moved: tuple[str, str, str]
+    by_caller: bool = False
+    """Whether a caller of /v1/schedule keeps it, and it is no object."""
+    foreign: bool = False
+    """Whether it is an object of another kind."""
+
+    @property
+    def namespace(self) -> str:
+        """Of its key."""
+        return self.key.partition("/")[0]
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing tells why it was moved, or why it is not scheduled."""
+        return self.by_caller or self.foreign
 
     @property
     def total(self) -> int:
@@ -109,6 +123,8 @@ class Pool:
     period_s: float = 100.0
     cooldown_s: float = 300.0
     dry_run: bool = False
+    selector: Mapping[str, str] = field(default_factory=dict)
+    """Labels that namespaces of its vpods must have."""
     reschedule_after_s: float | None = None
     ordinals: range = field(default_factory=lambda: range(0))
     slots_seen: list[tuple[float, int]] = field(default_factory=list)
@@ -131,6 +147,7 @@ class Pool:
         self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
         self.reschedule_after_s = spec.get("rescheduleAfterSeconds")
+        self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}
 
     @property
     def names(self) -> set[str]:

@@ -15,6 +15,8 @@ from extender.simulation.settled import Stored
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the one where a vreplica is."""
+OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
+"""Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps."""
 
 
 class MoveChecker:
@@ -108,6 +110,28 @@ class MoveChecker:
             "Policy": moving and (pool.profile in SPREADING or holds(f"profile {pool.name}")),
         }
         return by_reason.get(move.reason, False)
+
+    def check_untold(self, old: VPod, new: VPod, is_excused: Callable[[str], bool]) -> str:
+        """The same where nothing tells reasons: what leaves a pod has one, or fewer are wanted than ``old`` has.
+
+        ``is_excused``: the pods on which that is not asked. What is wrong, in words; "": nothing.
+        """
+        reasons = OF_CALLERS if old.by_caller else (*OF_CALLERS, "Policy")
+        fewer = max(0, old.total - new.wanted)
+        gained = (name for name, count in new.placements.items() if count > old.placements.get(name, 0))
+        to = max(gained, key=ordinal_of, default="")
+        for name, count in old.placements.items():
+            left = max(0, count - new.placements.get(name, 0))
+            by_fewer = min(left, fewer)
+            fewer, left = fewer - by_fewer, left - by_fewer
+            if not left or is_excused(name):
+                continue
+            if not any(self._holds(Told(1, name, to, why), new, was_edited=False) for why in reasons):
+                return (
+                    f"took {left} of {new.key} (wants {new.wanted}) off {name} for no reason: "
+                    f"{dict(old.placements)} became {dict(new.placements)}"
+                )
+        return ""
 
     def pod_seen(self, pod: Pod) -> None:
         """It was written."""

@@ -8,6 +8,7 @@ Without a profile a seed draws them (``draws``). A profile is a YAML document wi
     slowMaxS: 6                                       # seconds, what is slow takes up to
     pools: {profile: spread}                          # fields of spec that every pool begins with
     buckets: 3                                        # in how many the replicas lead the pools; a quarter counts otherwise
+    parts: [callers, sources]                         # which of PARTS are in the world; drawn, or none where others is none
 
 ``vreplica simulate --faults`` lists every kind.
 """
@@ -66,12 +67,23 @@ ACT_KINDS: Final = tuple(
         ),
     )
 )
+PARTS: Final = {
+    "callers": "controllers that ask POST /v1/schedule and keep their placements themselves",
+    "sources": "objects of a foreign kind, whose status the service writes",
+    "selectors": "pools for some namespaces only, whose labels change",
+    "narrowing": "filter.narrowTo: few nodes pass filter",
+}
+"""What a world may have besides vpods, nodes and pools, by name."""
+OF_PARTS: Final = {
+    "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),
+}
+"""The faults of a part: drawn where it is there."""
 DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader", "leaseEmptied", "leaseReapplied"})
 """Kinds that have come later: drawn after all else, so that seeds from before are what they were."""
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
 _DELAYS: Final = ("delayMeanS", "slowMaxS")
-_KEYS: Final = ("faults", "others", "pools", "buckets", *_DELAYS)
+_KEYS: Final = ("faults", "others", "pools", "buckets", "parts", *_DELAYS)
 
 
 class ProfileError(VReplicaError):
@@ -90,6 +102,14 @@ class FaultProfile:
     drawn: bool = True
     pools: Mapping[str, Any] = field(default_factory=dict)
     buckets: int = 1
+    parts: frozenset[str] | None = None
+    """None: drawn, where anything is."""
+
+    def parts_of(self, drawn: frozenset[str]) -> frozenset[str]:
+        """Which of ``PARTS`` a world has, given those that the seed has drawn."""
+        if self.parts is not None:
+            return self.parts
+        return drawn if self.drawn else frozenset()
 
     def rates_of(self, drawn: Mapping[str, float]) -> dict[str, float]:
         """Rate of every kind, given those that the seed has drawn."""
@@ -106,7 +126,7 @@ def profile_from(document: Any) -> FaultProfile:
     """A profile from its document. Raises ProfileError, which names the field."""
     if not isinstance(document, dict):
         raise ProfileError(
-            "a fault profile is a mapping with faults, others, pools, buckets, delayMeanS and slowMaxS"
+            "a fault profile is a mapping with faults, others, pools, buckets, parts, delayMeanS and slowMaxS"
         )
     for key in document:
         if key not in _KEYS:
@@ -114,22 +134,38 @@ def profile_from(document: Any) -> FaultProfile:
     others = document.get("others", "drawn")
     if others not in ("drawn", "none"):
         raise ProfileError(f"others: {others!r} is neither drawn nor none")
-    faults = document.get("faults") or {}
-    if not isinstance(faults, dict):
-        raise ProfileError("faults: not a mapping of kinds to probabilities")
-    for name in faults:
-        if name not in _BY_NAME:
-            raise ProfileError(f"faults: there is no kind {name!r}{_nearest(str(name), _BY_NAME)}")
+    faults = _faults(document.get("faults") or {})
     pools = document.get("pools") or {}
     if not isinstance(pools, dict):
         raise ProfileError("pools: not a mapping of fields of an AdapterPool's spec")
     return FaultProfile(
-        {name: _number(f"faults.{name}", rate, most=1.0) for name, rate in faults.items()},
+        faults,
         {name: _number(name, document[name], most=60.0) for name in _DELAYS if name in document},
         others == "drawn",
         pools,
         int(_number("buckets", document.get("buckets", 1), most=float(BUCKETS_MAX))) or 1,
+        _parts(document.get("parts")),
     )
+
+
+def _faults(rates: Any) -> dict[str, float]:
+    if not isinstance(rates, dict):
+        raise ProfileError("faults: not a mapping of kinds to probabilities")
+    for name in rates:
+        if name not in _BY_NAME:
+            raise ProfileError(f"faults: there is no kind {name!r}{_nearest(str(name), _BY_NAME)}")
+    return {name: _number(f"faults.{name}", rate, most=1.0) for name, rate in rates.items()}
+
+
+def _parts(names: Any) -> frozenset[str] | None:
+    if names is None:
+        return None
+    if not isinstance(names, list):
+        raise ProfileError(f"parts: not a list of {', '.join(PARTS)}")
+    for name in names:
+        if name not in PARTS:
+            raise ProfileError(f"parts: there is no {name!r}{_nearest(str(name), PARTS)}")
+    return frozenset(names)
 
 
 def _number(where: str, value: Any, *, most: float) -> float:

@@ -22,7 +22,15 @@ from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
 from extender.sim.faults import FaultRates, named
 from extender.simulation.checkers import Checkers
-from extender.simulation.draws import drawn_delays, drawn_faults, drawn_last, drawn_scale
+from extender.simulation.draws import (
+    drawn_delays,
+    drawn_faults,
+    drawn_last,
+    drawn_of_parts,
+    drawn_parts,
+    drawn_scale,
+    with_parts,
+)
 from extender.simulation.excuses import EXCUSE_S, Circumstances
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
 from extender.simulation.workload import Workload
@@ -34,6 +42,8 @@ GRACE_S: Final = 45.0
 """What reflectors that were refused again and again may wait before they look: only then does everybody know it is over."""
 IDLE_S: Final = ReflectorSettings().idle_timeout_s + GRACE_S
 """... and what a watch that has fallen silent is waited for."""
+LAST_ANSWERS_S: Final = 5.0
+"""For what callers have asked last to be carried out."""
 QUIET_S: Final = 60.0
 """Besides a pool's period and cool-down: for so long nothing is written at rest."""
 REST_TIMEOUT_S: Final = 3600.0
@@ -154,11 +164,18 @@ def _where(error: BaseException) -> str:
     )
 
 
-def rates_of(trial: Trial, rng: random.Random) -> tuple[FaultRates, dict[str, float]]:
+def parts_of(trial: Trial, rng: random.Random) -> frozenset[str]:
+    """What the world has besides vpods, nodes and pools."""
+    return trial.profile.parts_of(drawn_parts(rng) if not trial.plain else frozenset())
+
+
+def rates_of(
+    trial: Trial, rng: random.Random, of_parts: Mapping[str, float]
+) -> tuple[FaultRates, dict[str, float]]:
     """Rates of calls and watches, and of acts by kind."""
     drawn = drawn_faults(rng)
     delays = {**drawn_delays(rng), **trial.profile.delays}
-    rates = trial.profile.rates_of({**drawn, **drawn_last(rng)})
+    rates = trial.profile.rates_of({**drawn, **drawn_last(rng), **of_parts})
     if trial.faults is not None:
         rates = {kind: rate if kind in trial.faults else 0.0 for kind, rate in rates.items()}
     acts = {kind.name: rates.pop(kind.name) for kind in ACT_KINDS}
@@ -188,8 +205,11 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     rng = random.Random(f"{trial.seed}/run")
     scale = drawn_scale(rng, plain=trial.plain)
     pools = tuple({**pool, **trial.profile.pools} for pool in scale.pools)
+    apart = random.Random(f"{trial.seed}/parts")  # of their own dice: seeds without parts are what they were
+    parts = parts_of(trial, apart)
     scale = replace(scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE)
-    rates, mischief = rates_of(trial, rng)
+    scale = with_parts(scale, apart, parts)
+    rates, mischief = rates_of(trial, rng, drawn_of_parts(apart, parts))
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
@@ -199,18 +219,22 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         now_of=world.now_of,
         two_lead=world.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
+        listed_at=world.listed_at,
         ledger_failed_at=world.ledger_failed_at,
     )
     checkers = Checkers(world.trace, circumstances)
     world.cluster.server.store.subscribers.append(checkers.on_change)
+    world.callers.watchers.append(checkers.callers)
     given_up = _Once(asyncio.current_task())
     checkers.give_up = given_up.cancel
-    workload = Workload(world, mischief=mischief, plain=trial.plain, only=trial.only)
+    workload = Workload(world, mischief=mischief, plain=trial.plain, parts=parts, only=trial.only)
     try:
         async with world:
             await workload.run(trial.events)
             await workload.calm_down()
             outcome.problems += await settle(world, checkers, outcome)
+            world.callers.stop()
+            await asyncio.sleep(LAST_ANSWERS_S)
             outcome.problems += checkers.violations + world.problems
             changed = world.cluster.server.store.changed_by_readers()
             outcome.problems += [f"the event of {name} was changed by who has read it" for _, name in changed]
@@ -270,16 +294,19 @@ def _last_write(checkers: Checkers) -> float:
 async def wait_settled(world: World, checkers: Checkers) -> list[str]:
     """Wait until nothing differs, for at most ``SETTLE_TIMEOUT_S``; what still differs then."""
     end = asyncio.get_running_loop().time() + SETTLE_TIMEOUT_S
-    while differences := checkers.differences() or leaderless(world):
+    while differences := checkers.differences() or unanswered(world):
         if asyncio.get_running_loop().time() > end:
             return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
+        world.callers.release_again(checkers.callers.led_since)
         await asyncio.sleep(0.5)
     return []
 
 
-def leaderless(world: World) -> list[str]:
-    """A dead leader's lease has to run out before anything is repaired, or written."""
-    return [f"nobody leads {pool}" for pool in world.unled()]
+def unanswered(world: World) -> list[str]:
+    """A dead leader's lease has to run out before anything is repaired, written or answered."""
+    return [f"nobody leads {pool}" for pool in world.unled()] + [
+        f"{key} has not been told that all is taken back" for key in world.callers.leaving()
+    ]
 
 
 def state_problems(replica: Replica) -> list[str]:
@@ -297,6 +324,8 @@ def state_problems(replica: Replica) -> list[str]:
     for pod in caches.pods.list():
         rebuilt.pod_changed(None, pod)
     for vpod in caches.vpods.list():
+        rebuilt.vpod_changed(None, vpod)
+    for vpod in replica.service.placer.callers:
         rebuilt.vpod_changed(None, vpod)
     for key, known in caches.state.pools.items():
         # Decided by the leader's loops, and not derived from any object.

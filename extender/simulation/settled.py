@@ -1,6 +1,6 @@
 """What is not yet as it should be, once the faults have stopped: I1 to I3 without any excuse, and nothing stranded."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from extender.simulation.facts import Pod, Pool, VPod
@@ -17,10 +17,17 @@ class Stored:
     """Of nodes that declare any."""
     zone_of: dict[str, str] = field(default_factory=dict)
     """Node name -> zone."""
+    labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of namespaces."""
 
     def pool_of(self, vpod: VPod) -> Pool:
         """Its pool; an empty one where there is none."""
         return self.pools.get(vpod.pool, Pool(vpod.pool))
+
+    def is_allowed(self, vpod: VPod) -> bool:
+        """Whether its pool is for its namespace. What is not allowed keeps what it has, and gets no more."""
+        labels = self.labels.get(vpod.namespace, {})
+        return all(labels.get(key) == value for key, value in self.pool_of(vpod).selector.items())
 
     def differences(self) -> list[str]:
         """In words; empty: settled."""
@@ -36,7 +43,9 @@ class Stored:
             if top is None or top.total or not top.node or pool.profile == "ha" or self._waiting(pool):
                 continue
             expected = sum(
-                pool.most(vpod) * vpod.weight for vpod in self.vpods.values() if vpod.pool == pool.name
+                (pool.most(vpod) if self.is_allowed(vpod) else vpod.total) * vpod.weight
+                for vpod in self.vpods.values()
+                if vpod.pool == pool.name
             )
             rest = [self.pods.get(f"{pool.name}-{ordinal}") for ordinal in pool.ordinals[:-1]]
             # A pod has the slots that it was created with, whatever its pool says by now.
@@ -47,7 +56,8 @@ class Stored:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
 
     def _waiting(self, pool: Pool) -> bool:
-        return any(v.pool == pool.name and v.condition[0] != "True" for v in self.vpods.values())
+        waiting = (v for v in self.vpods.values() if v.pool == pool.name and v.condition[0] != "True")
+        return any(self.is_allowed(vpod) for vpod in waiting)
 
     # -- pods -----------------------------------------------------------------------------------------------------
 
@@ -94,16 +104,44 @@ class Stored:
         if pod.ledger is None or pod.slots is None:
             return [f"{pod.name} is not repaired: slots {pod.slots}, ledger {pod.text!r}"]
         found = []
-        published = {k: v.placements[pod.name] for k, v in self.vpods.items() if v.placements.get(pod.name)}
-        if published != {key: count for key, (count, _) in pod.ledger.items()}:
+        published = {
+            key: vpod.placements[pod.name]
+            for key, vpod in self.vpods.items()
+            if vpod.placements.get(pod.name) and not self._stands_still_too_large(vpod)
+        }
+        held = {
+            key: count
+            for key, (count, _) in pod.ledger.items()
+            if key not in self.vpods or not self._stands_still_too_large(self.vpods[key])
+        }
+        if published != held:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, statuses publish {published}")
+        kept = {key for key in pod.ledger if key in self.vpods and not self.is_allowed(self.vpods[key])}
         if wrong := [
-            k for k, (_, weight) in pod.ledger.items() if k in self.vpods and self.vpods[k].weight != weight
+            key
+            for key, (_, weight) in pod.ledger.items()
+            if key in self.vpods and key not in kept and self.vpods[key].weight != weight
         ]:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
-        if pod.total > (slots := self._slots(pod)):
+        if pod.total > (slots := self._slots(pod)) and not kept:
             found.append(f"I1: {pod.name} has {slots} slots, and holds {pod.text}")
         return found
+
+    def _stands_still_too_large(self, vpod: VPod) -> bool:
+        """Whether a vpod has more on some pod than that can hold now, and is left as it is: its pool is for others."""
+        if self.is_allowed(vpod):
+            return False
+        pods = [pod for name in vpod.placements if (pod := self.pods.get(name)) is not None]
+        more = ((pod, self._uncovered_slots(vpod, pod)) for pod in pods)
+        return any(slots and pod.total + slots > self._slots(pod) for pod, slots in more)
+
+    def _uncovered_slots(self, vpod: VPod, pod: Pod) -> int:
+        return max(0, vpod.placements.get(pod.name, 0) - pod.count(vpod.key)) * vpod.weight
+
+    def _left(self, pod: Pod) -> int:
+        """Slots that its ledger leaves, and what stands there without fitting into it."""
+        stays = (self._uncovered_slots(v, pod) for v in self.vpods.values() if not self.is_allowed(v))
+        return self._slots(pod) - pod.total - sum(stays)
 
     def _slots(self, pod: Pod) -> int:
         return min(pod.slots or 0, self.pools[pod.pool].slots) if pod.pool in self.pools else 0
@@ -112,14 +150,20 @@ class Stored:
 
     def _status_differences(self, vpod: VPod) -> list[str]:
         found, pool = [], self.pool_of(vpod)
+        if vpod.by_caller and vpod.observed != vpod.generation:
+            return [f"{vpod.key} has not been answered"]
         if vpod.observed != vpod.generation or vpod.scheduled != vpod.total:
             found.append(f"{vpod.key}: status is of generation {vpod.observed}, not {vpod.generation}")
         if gone := [name for name in vpod.placements if name not in pool.names]:
             found.append(f"I3: {vpod.key} is placed on {gone}, which the StatefulSet does not have")
+        if not self.is_allowed(vpod):
+            return found + self._refusal_differences(vpod)
         draining = [name for name in vpod.placements if self._must_go(pool, name)]
         placed = vpod.wanted <= vpod.total <= pool.most(vpod) and not draining
         may_be_short = vpod.total < pool.most(vpod)
-        if (vpod.condition[0] == "True") is not placed and not (placed and may_be_short):
+        told_otherwise = (vpod.condition[0] == "True") is not placed and not (placed and may_be_short)
+        # Those are told what is left without a place, and not that some is to leave the one it has.
+        if told_otherwise and not (vpod.is_silent and draining):
             # What stays on a pod being drained for want of room elsewhere counts as not scheduled.
             found.append(
                 f"{vpod.key}: {vpod.total} of {vpod.wanted} placed, and Scheduled is {vpod.condition}"
@@ -132,6 +176,15 @@ class Stored:
             )
         return found
 
+    def _refusal_differences(self, vpod: VPod) -> list[str]:
+        """Of one that its pool is not for: no more than it wants, and what is missing is told with the reason."""
+        if vpod.total > self.pool_of(vpod).most(vpod):
+            return [f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}"]
+        told = vpod.condition[0] == "False" and (vpod.foreign or vpod.condition[1] == "TenantNotAllowed")
+        if (vpod.total < vpod.wanted) is not told:
+            return [f"{vpod.key} is not allowed in {vpod.pool}, and Scheduled is {vpod.condition}"]
+        return []
+
     def _must_go(self, pool: Pool, name: str) -> bool:
         """Whether what is on a pod shall be elsewhere: it is marked, or waits for a node for too long."""
         pod = self.pods.get(name)
@@ -143,7 +196,7 @@ class Stored:
         pool = self.pool_of(vpod)
         last = pool.ordinals.stop if pool.max_pods is None else pool.ordinals.start + pool.max_pods
         free = {
-            pod.name: self._slots(pod) - pod.total
+            pod.name: self._left(pod)
             for pod in self.pods.values()
             # What is beyond maxPods takes nothing new: a person has ordered that it goes.
             if pod.pool == pool.name

@@ -39,6 +39,10 @@ class Uncovering:
         if (pod_name, vpod) in self._until:
             self._until[pod_name, vpod] = inf
 
+    def forgotten(self, pod_name: str, vpod: str) -> None:
+        """Who has bound a pod could not know that it had some of this vpod: only its caller can tell."""
+        self._until[pod_name, vpod] = inf
+
     def held(self, pod_name: str) -> Shares:
         """What the last readable ledger of a bound pod of that name has."""
         return self._held.get(pod_name, {})

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from contextvars import copy_context
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from math import inf
 from typing import Any, Final, Self, TypeVar
@@ -54,6 +54,8 @@ from extender.sim.scheduler.config import ProfileConfig, SchedulerConfig
 from extender.sim.scheduler.config_file import load_configuration
 from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
 from extender.sim.scheduler.scheduler import Scheduler
+from extender.simulation import streams
+from extender.simulation.callers import Callers, Network
 from extender.simulation.ledgers import Overseen
 from webhook.caches import WebhookCaches
 from webhook.mutate import stamp
@@ -110,6 +112,12 @@ class Scale:
     pools: tuple[Mapping[str, Any], ...] = ({},)
     buckets: int = 1
     """In how many the replicas lead the pools."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of namespaces."""
+    narrow_to: int = 0
+    """Nodes that the replicas' filter passes at the most; 0: all."""
+    sources: bool = False
+    """Whether the pools take Streams, too."""
     counts_otherwise: float = 0.0
     """Share of the replicas that lead in another number of buckets, as while that is rolled out."""
 
@@ -141,7 +149,7 @@ class Replica:
     """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
 
     def __init__(
-        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, buckets: int = 1
+        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, scale: Scale
     ) -> None:
         self.name = name
         self.rival = lease != LEASE
@@ -152,10 +160,11 @@ class Replica:
         self._context = copy_context()
         self._context.run(PROCESS.set, name)
         election = LeaderElectionConfig(
-            resource_namespace=OWN_NAMESPACE, resource_name=lease, buckets=buckets
+            resource_namespace=OWN_NAMESPACE, resource_name=lease, buckets=scale.buckets
         )
-        config = Config(leader_election=election)
+        config = Config(leader_election=election, narrow_to=scale.narrow_to)
         self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
+        self._schedule = self.service.schedule_verb()
         self.task = self._spawn(self.service.run())
         self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
         api.on_crash = self._crashed
@@ -219,6 +228,27 @@ class Replica:
             raise TransportError("EOF")
         return 200, reply
 
+    async def schedule(self, body: bytes, timeout_s: float) -> Answer:
+        """What its HTTP server would answer to ``POST /v1/schedule``. Raises TransportError.
+
+        A request that has arrived is served whatever becomes of its caller.
+        """
+        if not self.ready and not self.paused:
+            raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
+        task = self._spawn(self._schedule.schedule(body))
+        self.verbs.add(task)
+        task.add_done_callback(self.verbs.discard)
+        task.add_done_callback(_tell_unexpected)
+        await asyncio.wait({task}, timeout=timeout_s)
+        if not task.done():
+            raise TransportError(TIMED_OUT)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, WireError):
+            return error.status, str(error).encode()
+        if self.api.crashed:
+            raise TransportError("EOF")
+        return 200, task.result()[0]
+
     async def _run(self, verb: str, body: bytes) -> tuple[bytes, str]:
         verbs = self.service.verbs
         if verb == "bind":
@@ -251,6 +281,7 @@ class World:
         self._processes: list[asyncio.Task[None]] = []
         self.problems: list[str] = []
         """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
+        self.callers = Callers(Network(self._asked_by_callers, self.faults, self.trace, self.problems))
         self._led_twice: set[str] = set()
         self._reapplied_until = 0.0
         self._started = 0
@@ -308,6 +339,7 @@ class World:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.callers.stop()
         for replica in self.replicas:
             replica.crash()
         for task in self._tasks:
@@ -377,8 +409,13 @@ class World:
         for path in ("crds/adapterpools.yaml", "crds/vpods.yaml"):
             for definition in manifests(path):
                 await self.cluster.create(CRDS, "", definition)
+        if self.scale.sources:
+            await self.cluster.create(CRDS, "", streams.definition())
         for namespace in (OWN_NAMESPACE, NS, *TENANTS):
-            await self.cluster.create(NAMESPACES, "", {"metadata": {"name": namespace}})
+            labels = self.scale.labels.get(namespace, {})
+            await self.cluster.create(
+                NAMESPACES, "", {"metadata": {"name": namespace, "labels": dict(labels)}}
+            )
         for lease in self.leases:
             await self.install_lease(lease)
         hook = manifests("base/webhook-configurations.yaml")[0]
@@ -392,7 +429,8 @@ class World:
         for pool, more in zip(self.pools, self.scale.pools, strict=True):
             stateful_set = stateful_set_object(pool, namespace=NS, replicas=0, pool="")
             await self.cluster.create(STATEFULSETS, NS, stateful_set)
-            await self.cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more}))
+            sources = {"sources": [streams.source(pool)]} if self.scale.sources else {}
+            await self.cluster.create(ADAPTERPOOLS, NS, pool_object(pool, **{**spec, **more, **sources}))
 
     async def install_lease(self, name: str) -> None:
         """A Lease that nobody has ever held."""
@@ -423,7 +461,7 @@ class World:
         buckets = self.scale.buckets if lease == LEASE else 1
         if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.counts_otherwise:
             buckets = 1 if buckets == 2 else 2
-        replica = Replica(name, api, rng, lease=lease, buckets=buckets)
+        replica = Replica(name, api, rng, lease=lease, scale=replace(self.scale, buckets=buckets))
         replica.task.add_done_callback(self._ended)
         self.replicas.append(replica)
         self._clocks[name] = replica.now
@@ -453,6 +491,14 @@ class World:
         """The loop's time at which a write of this pod last failed for a process; -inf where none has."""
         api = self._apis.get(actor)
         return api.failed_at_s.get(("pods", pod_name), -inf) if api is not None else -inf
+
+    def listed_at(self, actor: str) -> float:
+        """The loop's time at which a process last listed pods; -inf where it never has."""
+        api = self._apis.get(actor)
+        return api.listed_at_s.get("pods", -inf) if api is not None else -inf
+
+    def _asked_by_callers(self) -> list[Replica]:
+        return [replica for replica in self.replicas if not replica.rival and not replica.api.crashed]
 
     def kill(self, replica: Replica) -> None:
         """SIGKILL one."""
@@ -559,6 +605,13 @@ class World:
     def vpods(self) -> dict[str, Obj]:
         """All vpods by key."""
         return {f"{namespace}/{name}": obj for (namespace, name), obj in self.stored(VPODS).items()}
+
+
+def _tell_unexpected(task: "asyncio.Task[Any]") -> None:
+    """Also of one that nobody waits for any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, WireError) and not _is_crash(error):
+        _loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error})
 
 
 def _loop() -> VirtualTimeLoop:

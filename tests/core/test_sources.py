@@ -198,9 +198,15 @@ class TestWhoseItIs:
         pools = [claimant("a", selects=False), claimant("b", selects=False)]
         assert self.owner(pools, placed_on=["b-0", "b-3"]) == ("b", ())
 
-    @pytest.mark.parametrize("placed_on", [[], ["b-0", "c-0"], ["b-x"], ["other-0"]])
-    def test_selected_by_nobody_and_on_nobodys_pods_it_is_nobodys(self, placed_on):
-        assert self.owner([claimant("b", selects=False)], placed_on=placed_on) == ("", ())
+    def test_selected_by_nobody_and_placed_nowhere_it_is_nobodys(self):
+        assert self.owner([claimant("b", selects=False)]) == ("", ())
+
+    @pytest.mark.parametrize("placed_on", [["b-0", "c-0"], ["b-x"], ["other-0"]])
+    def test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused(
+        self, placed_on
+    ):
+        pools = [claimant("b", selects=False, labels={"x": "b"}), claimant("other", labels={"x": "o"})]
+        assert self.owner(pools, {"x": "b"}, placed_on=placed_on) == ("b", ())
 
 
 @pytest.mark.parametrize(

@@ -284,6 +284,28 @@ LOOPS = (
         ("tests/simulation/test_callers.py::test_it_stays_on_a_pod_that_is_drained",),
     ),
     Mutant(
+        "a foreign object that its labels take to a pool which refuses it is nobody's",
+        "extender/core/sources/declared.py",
+        "next(iter(standing or labelled if pods else ()), None)",
+        "next(iter(standing if pods else ()), None)",
+        "I2: its ledgers are lowered, and nobody writes the status that publishes them",
+        (
+            "tests/core/test_sources.py::TestWhoseItIs::"
+            "test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused",
+        ),
+    ),
+    Mutant(
+        "what a caller gave back is forgotten while a pod is about to bring it back",
+        "extender/service/placer.py",
+        "kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0",
+        "kept = 0",
+        "its slots are taken for ever: nobody else releases it",
+        (
+            "tests/service/test_schedule.py::"
+            "test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_that_comes_back",
+        ),
+    ),
+    Mutant(
         "decisions of a batch do not reserve",
         "extender/service/placer.py",
         "self._committer.reserve(owner, decision)",

@@ -54,7 +54,7 @@ async def ask(service: Service, vreplicas: int, placements: Mapping[str, int], *
     for _ in range(2):
         listed = [{"podName": name, "vreplicas": count} for name, count in placements.items()]
         body = orjson.dumps(a_request(vreplicas=vreplicas, placements=listed, **more))
-        answer, _ = await service._schedule_verb().schedule(body)
+        answer, _ = await service.schedule_verb().schedule(body)
         placements = {item["podName"]: item["vreplicas"] for item in orjson.loads(answer)["placements"]}
     return dict(placements)
 

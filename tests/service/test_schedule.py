@@ -341,6 +341,39 @@ async def test_a_pod_that_comes_back_carries_what_a_caller_has_there():
             await until(back, timeout_s=5)
 
 
+@pytest.mark.parametrize("last", [{"deleted": True}, {"vreplicas": 0}], ids=["deleted", "none wanted"])
+async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_that_comes_back(last):
+    world = await a_world(minPods=3)
+    async with calling(world) as caller:
+        await caller.ask(3, {})
+        await world.cluster.delete(PODS, NS, "dispatcher-1", grace_period_s=0)
+
+        async def gone() -> bool:
+            return caller.service.caches.pods.get(f"{NS}/dispatcher-1") is None
+
+        await until(gone, timeout_s=5)
+        assert (await caller.ask(placements={}, **last)).status == 200
+        async with world.adapters(caller.service):
+
+            async def back() -> bool:
+                try:
+                    pod = await world.cluster.get(PODS, NS, "dispatcher-1")
+                except ApiError:
+                    return False
+                return bool(pod["spec"].get("nodeName"))
+
+            async def free() -> bool:
+                return await world.ledger(1) == {}
+
+            await until(back, timeout_s=5)
+            await until(free, timeout_s=15)
+
+        async def forgotten() -> bool:
+            return not caller.service.placer.callers
+
+        await until(forgotten, timeout_s=5)
+
+
 BAD_BODIES = [
     pytest.param(b"{", "the body is not JSON", id="not JSON"),
     pytest.param(b"[]", "request: must be a JSON object", id="a list"),

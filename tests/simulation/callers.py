@@ -40,7 +40,7 @@ class Caller:
         leader = self._leader()
         if leader is None:
             return None
-        task = leader._spawn(leader.service._schedule_verb().schedule(self._request(vreplicas)))
+        task = leader._spawn(leader.service.schedule_verb().schedule(self._request(vreplicas)))
         await asyncio.wait({task}, timeout=ANSWER_S)
         task.cancel()
         await asyncio.wait({task})

@@ -118,7 +118,7 @@ class Run:
             pause_s = 1.0
             if (leader := self.world.leader) is None:
                 continue
-            asked = leader._spawn(leader.service._schedule_verb().schedule(body))
+            asked = leader._spawn(leader.service.schedule_verb().schedule(body))
             await asyncio.wait({asked}, timeout=4.0)
             asked.cancel()
             await asyncio.wait({asked})

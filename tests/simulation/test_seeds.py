@@ -7,7 +7,7 @@ that, and `make mutants` names for some breaks a trial that finds them today.
 
 import pytest
 
-from extender.simulation.profile import FaultProfile
+from extender.simulation.profile import PARTS, FaultProfile
 from extender.simulation.run import Outcome, Trial, as_ranges, simulate
 from extender.simulation.shrink import shrink
 
@@ -79,6 +79,37 @@ RIVALS = [
 
 
 BUCKETS = [Trial(seed, events=60, profile=FaultProfile(buckets=3)) for seed in range(1, 9)]
+
+
+WITH_CALLERS = [
+    Trial(seed, events=60, profile=FaultProfile(parts=frozenset({"callers"})))
+    for seed in (5031, 6076, 7001, 7002)
+]
+
+
+def test_callers_ask_crash_and_go_and_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in WITH_CALLERS]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_CALLERS)
+
+
+WITH_STREAMS = [
+    Trial(seed, events=60, profile=FaultProfile(parts=frozenset({"sources"}))) for seed in (5001, 5002, 5003)
+]
+
+
+def test_objects_of_a_foreign_kind_come_and_go_and_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in WITH_STREAMS]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_STREAMS)
+
+
+WITH_ALL = [
+    Trial(seed, events=60, profile=FaultProfile(parts=frozenset(PARTS))) for seed in (9001, 9009, 9246, 9255)
+]
+
+
+def test_with_selectors_and_narrowing_too_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in WITH_ALL]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_ALL)
 
 
 def test_replicas_share_pools_in_buckets_and_the_invariants_hold():

@@ -103,7 +103,9 @@ def owner_of(
     standing = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
     standing.sort(key=lambda item: item.pool.key != has)
     if not selecting:
-        return (standing[0] if standing else None), ()
+        # On another's pods, which its labels have left: as a VPod that goes to a pool which is not for it, it is to publish
+        # that no more before it loses it (I2), and whoever refuses it writes that.
+        return next(iter(standing or labelled if pods else ()), None), ()
     winner = standing[0] if standing else selecting[0]
     others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
     return winner, tuple(sorted(others))

@@ -66,6 +66,8 @@ class FaultyApi:
         self.crash_after_effect = False
         """... once it has been served, not before."""
         self.on_crash: Callable[[], None] = lambda: None
+        self.listed_at_s: dict[str, float] = {}
+        """Plural -> the loop's time at which this process was last told the first page of a list."""
         self.failed_at_s: dict[tuple[str, str], float] = {}
         """(Plural, name) -> the loop's time at which a patch of it last failed, as far as this process was told."""
 
@@ -185,12 +187,19 @@ class FaultyApi:
         resource_version: str = "",
     ) -> ListPage:
         """``Api.list_page``."""
-        if not continue_token and (old := await self._old_list(resource, options)) is not None:
-            return old
-        page = self._api.list_page(
-            resource, options, limit=limit, continue_token=continue_token, resource_version=resource_version
-        )
-        return await self._call(f"list {resource.plural}", page, write=False)
+        listed = None if continue_token else await self._old_list(resource, options)
+        if listed is None:
+            page = self._api.list_page(
+                resource,
+                options,
+                limit=limit,
+                continue_token=continue_token,
+                resource_version=resource_version,
+            )
+            listed = await self._call(f"list {resource.plural}", page, write=False)
+        if not continue_token:
+            self.listed_at_s[resource.plural] = asyncio.get_running_loop().time()
+        return listed
 
     async def _old_list(self, resource: Resource, options: ListOptions) -> ListPage | None:
         """The first list of a kind may be old: any API server's cache answers it. Later ones ask for what is there now."""

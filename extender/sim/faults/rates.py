@@ -67,6 +67,17 @@ class FaultRates:
     bind_stale_uid: float = _kind("extender call", 0.1, "before bind comes one for the pod's former UID")
     webhook_bypassed: float = _kind("review", 0.5, "the API server cannot reach the webhook and goes on")
     webhook_slow: float = _kind("review", 0.2, "the webhook takes seconds")
+    schedule_answer_lost: float = _kind(
+        "schedule call", 0.15, "a request to /v1/schedule is carried out, and its caller never knows"
+    )
+    schedule_repeated: float = _kind(
+        "schedule call", 0.3, "a request to /v1/schedule is sent twice, and the second answer counts"
+    )
+    schedule_elsewhere: float = _kind(
+        "schedule call",
+        0.3,
+        "a caller of /v1/schedule asks another replica than the one that it knows to lead",
+    )
     delay_mean_s: float = 0.002
     slow_max_s: float = 3.0
 

@@ -1,9 +1,9 @@
 """``Act``: one kind of event; ``Scene``: what acts have in common, dice and the way to the cluster."""
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from extender.kube.api import PODS, Obj, PatchType, Resource
 from extender.simulation.world import NS, World
@@ -16,6 +16,20 @@ class Act:
     name: str
     weight: float
     do: Callable[[], Awaitable[bool]]
+
+
+class ActsOfPart(Protocol):
+    """What happens to one of ``profile.PARTS``."""
+
+    @property
+    def always(self) -> Sequence[Act]:
+        """In every run that has the part."""
+        ...
+
+    @property
+    def sometimes(self) -> Sequence[Act]:
+        """In some of them."""
+        ...
 
 
 class Scene:

@@ -13,9 +13,12 @@ from typing import Final
 
 from extender.kube.api import NODES, ApiError
 from extender.sim.faults import CALM
-from extender.simulation.workload.acts import Scene
+from extender.simulation.workload.acts import ActsOfPart, Scene
+from extender.simulation.workload.callers import Controllers
 from extender.simulation.workload.mischief import Mischief
 from extender.simulation.workload.operators import Operators
+from extender.simulation.workload.selectors import Gatekeepers
+from extender.simulation.workload.streams import Owners
 from extender.simulation.workload.tenants import Tenants
 from extender.simulation.world import World
 
@@ -23,6 +26,11 @@ PAUSES_S: Final = (0.01, 0.1, 1.0, 1.0, 5.0, 20.0)
 AT_ONCE: Final = 0.86
 """Probability that an event follows the one before without a pause."""
 FIRST_VPODS: Final = 6
+OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
+    "callers": Controllers,
+    "sources": Owners,
+    "selectors": Gatekeepers,
+}
 
 
 class Workload:
@@ -34,6 +42,7 @@ class Workload:
         *,
         mischief: Mapping[str, float],
         plain: bool = False,
+        parts: Collection[str] = (),
         only: Collection[int] | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
@@ -51,6 +60,11 @@ class Workload:
         if not plain:
             sometimes += [*tenants.among_pools, *operators.among_pools]
         self._acts += [act for act in sometimes if rng.random() < 0.6]
+        for part, of_part in OF_PARTS.items():
+            if part in parts:
+                acts = of_part(self._scene)
+                self._acts += acts.always
+                self._acts += [act for act in acts.sometimes if rng.random() < 0.6]
 
     async def run(self, events: int) -> None:
         """So many events that do something, or those of ``only``; at most twice as many are tried."""
@@ -99,6 +113,7 @@ class Workload:
         await self._mischief.calm_down()
         for _, name in world.stored(NODES):
             await self._scene.merge(NODES, "", name, {"spec": {"unschedulable": None}})
+        world.callers.calm_down()
         world.bury()
         while len(world.replicas) < 2:
             world.start_replica()

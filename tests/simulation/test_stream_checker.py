@@ -1,0 +1,73 @@
+"""The checkers look at objects of a foreign kind as at vpods, though these tell no reasons (no engine, no service)."""
+
+import pytest
+
+from extender.core.names import UNSCHEDULABLE_ANNOTATION
+from extender.simulation.streams import stream_object
+from tests.simulation.checker_scene import PERSON, REPLICA, CheckerScene, in_virtual_time, later, pod_object
+
+pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]
+
+KEY = "t/s@stream.example.dev"
+
+
+class StreamScene(CheckerScene):
+    """With a Stream that wants 2, and has them on a-0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pool()
+        self.pod("a-0", {KEY: 2})
+        self.pod("a-1", {})
+        self.stream({}, actor=PERSON)
+        self.stream({"a-0": 2})
+
+    def stream(self, placements: dict[str, int], *, wanted: int = 2, actor: str = REPLICA) -> None:
+        obj = stream_object("s", wanted, 1, "a")
+        obj["metadata"] |= {"namespace": "t", "uid": "s", "generation": 1}
+        assigned = [{"pod": name, "share": count} for name, count in placements.items()]
+        status = {"assigned": assigned, "scheduled": sum(placements.values())}
+        self.write("streams", "s", {**obj, "status": status}, actor)
+
+
+@in_virtual_time
+async def test_what_ledgers_cover_is_fine_and_settles():
+    scene = StreamScene()
+    assert scene.found == []
+    assert scene.checkers.differences() == []
+
+
+@in_virtual_time
+async def test_a_status_that_no_ledger_covers_is_found():
+    scene = StreamScene()
+    scene.stream({"a-0": 2, "a-1": 1}, wanted=3)
+    assert [line[:3] for line in scene.found] == ["I2:"]
+
+
+@in_virtual_time
+async def test_a_move_for_no_reason_is_found():
+    scene = StreamScene()
+    await later(61.0)  # the pool is new no longer
+    scene.pod("a-1", {KEY: 2})
+    scene.stream({"a-1": 2})
+    (found,) = scene.found
+    assert found.startswith(f"I4: replica-1 took 2 of {KEY} (wants 2) off a-0 for no reason")
+
+
+@in_virtual_time
+async def test_a_marked_pod_is_a_reason_to_leave_it():
+    scene = StreamScene()
+    await later(61.0)
+    marked = pod_object("a-0", {KEY: 2})
+    marked["metadata"]["annotations"][UNSCHEDULABLE_ANNOTATION] = "true"
+    scene.write("pods", "a-0", marked, PERSON)
+    scene.pod("a-1", {KEY: 2})
+    scene.stream({"a-1": 2})
+    assert scene.found == []
+
+
+@in_virtual_time
+async def test_one_that_is_not_all_placed_although_there_is_room_is_not_settled():
+    scene = StreamScene()
+    scene.stream({"a-0": 2}, wanted=3, actor=PERSON)
+    assert [line[:3] for line in scene.checkers.differences()] == ["I3:"]
