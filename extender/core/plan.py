@@ -172,6 +172,9 @@ class _Plan:
             self._drop_what_is_elsewhere()
         # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
         self.weight = self._weight_of(self.kept)
+        if problem is ConflictReason.TENANT_NOT_ALLOWED:
+            # It may keep what it has, not more than a pod can hold: another's would have to go, or no ledger could cover it.
+            self.kept = {name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))}
         surplus = sum(self.kept.values()) - self.vpod.vreplicas
         if surplus > 0:
             self._shrink(surplus)

@@ -7,7 +7,7 @@ few machine operations however many pods there are. Every change of a claim, a p
 derived from the pool holds as long as it stands.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from extender.core.bits import bits
 from extender.core.claims import (
@@ -183,6 +183,13 @@ class PoolState:
         """Place by this profile from now on."""
         self.profile = profile
         self.revision += 1
+
+    def keep_waiting(self, keys: Iterable[str]) -> None:
+        """Those of ``unplaced`` that are named wait in this order, the longest first; then the others, as they do."""
+        unplaced = self.unplaced
+        ordered = dict.fromkeys(key for key in keys if key in unplaced)
+        if list(ordered) != list(unplaced):
+            self.unplaced = ordered | unplaced
 
     def set_closed(self, closed: int) -> None:
         """Close these ordinals to new vreplicas, and open all others."""

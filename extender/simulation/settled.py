@@ -107,13 +107,9 @@ class Stored:
         published = {
             key: vpod.placements[pod.name]
             for key, vpod in self.vpods.items()
-            if vpod.placements.get(pod.name) and not self._stands_still_too_large(vpod)
+            if vpod.placements.get(pod.name)
         }
-        held = {
-            key: count
-            for key, (count, _) in pod.ledger.items()
-            if key not in self.vpods or not self._stands_still_too_large(self.vpods[key])
-        }
+        held = {key: count for key, (count, _) in pod.ledger.items()}
         if published != held:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, statuses publish {published}")
         kept = {key for key in pod.ledger if key in self.vpods and not self.is_allowed(self.vpods[key])}
@@ -123,25 +119,9 @@ class Stored:
             if key in self.vpods and key not in kept and self.vpods[key].weight != weight
         ]:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, with stale weights of {wrong}")
-        if pod.total > (slots := self._slots(pod)) and not kept:
+        if pod.total > (slots := self._slots(pod)):
             found.append(f"I1: {pod.name} has {slots} slots, and holds {pod.text}")
         return found
-
-    def _stands_still_too_large(self, vpod: VPod) -> bool:
-        """Whether a vpod has more on some pod than that can hold now, and is left as it is: its pool is for others."""
-        if self.is_allowed(vpod):
-            return False
-        pods = [pod for name in vpod.placements if (pod := self.pods.get(name)) is not None]
-        more = ((pod, self._uncovered_slots(vpod, pod)) for pod in pods)
-        return any(slots and pod.total + slots > self._slots(pod) for pod, slots in more)
-
-    def _uncovered_slots(self, vpod: VPod, pod: Pod) -> int:
-        return max(0, vpod.placements.get(pod.name, 0) - pod.count(vpod.key)) * vpod.weight
-
-    def _left(self, pod: Pod) -> int:
-        """Slots that its ledger leaves, and what stands there without fitting into it."""
-        stays = (self._uncovered_slots(v, pod) for v in self.vpods.values() if not self.is_allowed(v))
-        return self._slots(pod) - pod.total - sum(stays)
 
     def _slots(self, pod: Pod) -> int:
         return min(pod.slots or 0, self.pools[pod.pool].slots) if pod.pool in self.pools else 0
@@ -196,7 +176,7 @@ class Stored:
         pool = self.pool_of(vpod)
         last = pool.ordinals.stop if pool.max_pods is None else pool.ordinals.start + pool.max_pods
         free = {
-            pod.name: self._left(pod)
+            pod.name: self._slots(pod) - pod.total
             for pod in self.pods.values()
             # What is beyond maxPods takes nothing new: a person has ordered that it goes.
             if pod.pool == pool.name

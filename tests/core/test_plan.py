@@ -173,6 +173,22 @@ def test_what_cannot_be_decided_leaves_placements_alone(scene, options, reason):
     assert decision.explanation.reason is reason
 
 
+def test_a_tenant_that_may_not_use_the_pool_keeps_no_more_than_its_pods_can_hold():
+    """They came back smaller: what is over would overcommit them, or have another's vreplicas leave."""
+    scene = Scene(slots=4, replicas=2).pod(0, {"tenant/a": 3, "tenant/b": 1}, slots=4).pod(1, {}, slots=4)
+    scene.vpod("a", 5, {0: 5}).vpod("b", 1, {0: 1})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
+    assert dict(decision.target) == {"dispatcher-0": 3}
+    (move,) = decision.moves
+    assert (move.vreplicas, move.reason) == (2, MoveReason.OVERCOMMIT)
+
+
+def test_a_tenant_that_may_not_use_the_pool_keeps_all_that_fits_at_the_weight_that_it_had():
+    scene = Scene(slots=4).pod(0, {"tenant/a": Share(4)}, slots=4).vpod("a", 4, {0: 4}, weight=1)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
+    assert (dict(decision.target), decision.weight) == ({"dispatcher-0": 4}, 1)
+
+
 def test_an_unknown_pool_leaves_placements_alone():
     scene = Scene()
     scene.state.vpod_changed(None, a_vpod("a", 2, {0: 1}, pool="elsewhere/none"))

@@ -241,6 +241,14 @@ PLAN = (
         (f"{_CLAIMED}test_an_overcommitted_pod_of_heavy_vreplicas_comes_back_under_its_slots",),
     ),
     Mutant(
+        "a tenant that may not use the pool keeps what no pod can hold",
+        _PLAN,
+        "            self.kept = {name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))}\n",
+        "            pass\n",
+        "I2: its status publishes what no ledger can cover",
+        (f"{_PLANS}test_a_tenant_that_may_not_use_the_pool_keeps_no_more_than_its_pods_can_hold",),
+    ),
+    Mutant(
         "who grows heavier counts on what another is about to leave",
         _PLAN,
         "own = max(claim.ledger.slots, pod.free + claim.held_slots)",

@@ -103,7 +103,11 @@ def test_objects_of_a_foreign_kind_come_and_go_and_the_invariants_hold():
 
 
 WITH_ALL = [
-    Trial(seed, events=60, profile=FaultProfile(parts=frozenset(PARTS))) for seed in (9001, 9009, 9246, 9255)
+    *(
+        Trial(seed, events=60, profile=FaultProfile(parts=frozenset(PARTS)))
+        for seed in (9001, 9009, 9189, 9246, 9255)
+    ),
+    Trial(10142, events=60, profile=FaultProfile(parts=frozenset({"selectors"}))),
 ]
 
 

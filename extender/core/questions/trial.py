@@ -1,7 +1,8 @@
 """``Trial``: changes to a state that are tried and taken back.
 
 A copy of a large state costs more than a decision by a thousand times, so one copy is made, and every change that is
-tried on it is undone by its opposite: what a state derives depends on what it was told last, not on how it came there.
+tried on it is undone by its opposite: what a state derives depends on what it was told last, not on how it came there. But
+for the order of those that wait, by which pods that are to come are filled: that is put back.
 """
 
 from collections.abc import Callable
@@ -36,8 +37,10 @@ class Trial:
         self.state = state
         self._expired = expired
         self._undo: list[Callable[[], None]] = []
+        self._waiting: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
+        self._waiting = {key: list(pool.unplaced) for key, pool in self.state.pools.items()}
         return self
 
     def __exit__(
@@ -45,6 +48,8 @@ class Trial:
     ) -> None:
         while self._undo:
             self._undo.pop()()
+        for key, waiting in self._waiting.items():
+            self.state.pool(key).keep_waiting(waiting)
 
     def exchange(self, old: Object | None, new: Object | None) -> None:
         """As if ``old`` had become ``new``; None for what is not there. Both are of one kind."""
