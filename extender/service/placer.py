@@ -11,8 +11,7 @@ evictor (``move``), and callers that keep their own status (``schedule``).
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from extender.core.bucket import WHOLE, Bucket
@@ -24,11 +23,11 @@ from extender.core.plan import Decision, place, release_all
 from extender.core.pool_state import PoolState
 from extender.core.rebalance.relocation import relocate
 from extender.core.recording.entries import Cause
-from extender.core.sources.callers import is_callers
 from extender.metrics import Metrics
 from extender.service.activation import Activation
 from extender.service.batch import Committed
 from extender.service.caches import Caches
+from extender.service.callers import Callers
 from extender.service.committer import Committer
 from extender.service.memory import ASKED, EVICTOR, DecisionMemory
 from extender.service.narrator import Narrator, has_grown
@@ -42,10 +41,6 @@ BATCH_VPODS_MAX: Final = 256
 EXPLANATIONS_MAX: Final = 10_000
 CALLERS_VPODS_MAX: Final = 100_000
 """vpods whose callers keep their status: beyond, a new one is refused until others are released."""
-
-
-GIVEN_BACK_MAX: Final = 1_000
-"""Of a pool with a pod that is never bound; the oldest are forgotten."""
 
 
 class NotCommitted(VReplicaError):
@@ -94,9 +89,7 @@ class Placer:
         self.on_decided: OnDecided = _tell_nobody
         self._batches = 0
         self._locks: dict[str, asyncio.Lock] = {}
-        self._callers: dict[str, VPod] = {}
-        self._given_back: dict[str, None] = {}
-        """Callers' vpods that want nothing any more, and are remembered until no pod has, or may bring back, any of theirs."""
+        self.callers = Callers(caches)
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
@@ -104,16 +97,11 @@ class Placer:
         self.memory = DecisionMemory("", clock)
         """Who decided what, when and why; the service gives it its name and its clock."""
 
-    @property
-    def callers(self) -> Collection[VPod]:
-        """The vpods that their callers have asked us about, as they are remembered."""
-        return self._callers.values()
-
     # -- the loop -----------------------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
-        self._forget_callers(bucket)
+        self.callers.forget(bucket)
         for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
             self.queues.of(pool).wait_anew()
             self.activation.add_all(pool)
@@ -158,7 +146,7 @@ class Placer:
     async def _place(self, pool: str, keys: list[str]) -> None:
         started = self._clock()
         unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
-        kept = dict.fromkeys(key for key in keys if self._is_callers(pool, key))
+        kept = dict.fromkeys(key for key in keys if self.callers.speak_by_ledgers(pool, key))
         decisions, committed = await self._carry_out(
             pool, (self._decide(pool, key) for key in keys if key not in kept)
         )
@@ -166,8 +154,7 @@ class Placer:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
         for key in kept:
             self.queues.of(pool).done(key)
-        if self._given_back:
-            self._forget_given_back(pool)
+        self.callers.forget_given_back(pool)
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
@@ -214,7 +201,7 @@ class Placer:
                 (
                     self._relocate(state, vpod, group)
                     for key, group in by_vpod.items()
-                    if (vpod := state.vpods.get(key)) is not None and key not in self._callers
+                    if (vpod := state.vpods.get(key)) is not None and key not in self.callers
                 ),
             )
             done: list[Move] = []
@@ -259,63 +246,19 @@ class Placer:
             self._remember(vpod.key, decision.explanation)
             self.memory.note(vpod.key, decision.explanation, why=ASKED)
             self._narrator.moved(pool, decision)
-            self._note_answer(vpod, covered)
-            self._note_given_back(vpod)
+            self.callers.note_answer(vpod, covered)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
-
-    def _forget_callers(self, bucket: Bucket) -> None:
-        """What callers have asked of us before another led says nothing any more: ledgers do, until they ask again."""
-        for vpod in [vpod for vpod in self._callers.values() if bucket.has(vpod.pool)]:
-            del self._callers[vpod.key]
-            self._given_back.pop(vpod.key, None)
-            self._caches.state.vpod_changed(vpod, None)
 
     def _know(self, vpod: VPod, since: float) -> None:
         """``since``: as which leader it was asked of us; in between the caller may have asked another one."""
         if not self._committer.leads(vpod.pool) or self._committer.leads_since(vpod.pool) != since:
             raise NotCommitted(f"vpod {vpod.key} was not decided: this replica no longer leads")
-        known = self._callers.get(vpod.key)
-        if known is None and len(self._callers) >= CALLERS_VPODS_MAX:
+        if vpod.key not in self.callers and len(self.callers) >= CALLERS_VPODS_MAX:
             raise NotCommitted(f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known")
-        self._callers[vpod.key] = vpod
-        self._caches.state.vpod_changed(known, vpod)
+        known = self.callers.ask(vpod)
         if known is not None and known.pool != vpod.pool:
             self.queues.of(known.pool).add(vpod.key)
-
-    def _note_answer(self, vpod: VPod, covered: Mapping[str, int]) -> None:
-        """The caller publishes what it has asked with, and from now on what it is answered: both have to stay covered (I2)."""
-        if self._callers.get(vpod.key) is not vpod:
-            return  # another has led meanwhile, or is about to: ledgers speak for the caller until it asks again
-        names = {*vpod.placements, *covered}
-        published = {name: max(vpod.placements.get(name, 0), covered.get(name, 0)) for name in names}
-        answered = replace(vpod, placements=published)
-        self._callers[vpod.key] = answered
-        self._caches.state.vpod_changed(vpod, answered)
-
-    def _note_given_back(self, vpod: VPod) -> None:
-        if vpod.key in self._callers:
-            self._given_back.pop(vpod.key, None)
-            if not vpod.vreplicas:
-                self._given_back[vpod.key] = None
-        self._forget_given_back(vpod.pool)
-
-    def _forget_given_back(self, pool_key: str) -> None:
-        """Those of which nothing is left, nor may come with a pod that is still to be bound.
-
-        What the last pod of its ordinal held is carried by any replica that has seen it, and we may not be one of those.
-        """
-        pool = self._caches.state.pool(pool_key)
-        of_pool = [key for key in self._given_back if self._callers[key].pool == pool_key]
-        kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0
-        for key in [key for key in of_pool if not pool.claims_of(key)][: max(0, len(of_pool) - kept)]:
-            del self._given_back[key]
-            self._caches.state.vpod_changed(self._callers.pop(key), None)
-
-    def _is_callers(self, pool_key: str, key: str) -> bool:
-        """Whether a ledger's key belongs to a caller that has not asked since we started: it is kept as it stands."""
-        pool = self._caches.state.pool(pool_key)
-        return key not in pool.vpods and key not in self._callers and is_callers(pool, key)
 
     def _lock(self, pool: str) -> asyncio.Lock:
         return self._locks.setdefault(pool, asyncio.Lock())
@@ -390,13 +333,6 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
         if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
             return False
     return True
-
-
-def _awaits_pods(pool: PoolState) -> bool:
-    """Whether any of its ordinals has no bound pod."""
-    ordinals = pool.stateful_set.ordinals if pool.stateful_set is not None else ()
-    bound = (pool.by_ordinal.get(ordinal) for ordinal in ordinals)
-    return any(state is None or not state.bound for state in bound)
 
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:

@@ -277,7 +277,7 @@ LEADING = (
     Mutant(
         "what callers asked of us before another led is decided again",
         "extender/service/placer.py",
-        "        self._forget_callers(bucket)\n",
+        "        self.callers.forget(bucket)\n",
         "",
         "ledgers would go below what the caller publishes by now (I2)",
         (f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",),

@@ -278,7 +278,7 @@ LOOPS = (
     Mutant(
         "what a caller was answered is forgotten",
         "extender/service/placer.py",
-        "self._note_answer(vpod, covered)",
+        "self.callers.note_answer(vpod, covered)",
         "pass",
         "I2: a drain takes it from the ledger before the caller asks again",
         ("tests/simulation/test_callers.py::test_it_stays_on_a_pod_that_is_drained",),
@@ -286,8 +286,8 @@ LOOPS = (
     Mutant(
         "a foreign object that its labels take to a pool which refuses it is nobody's",
         "extender/core/sources/declared.py",
-        "next(iter(standing or labelled if pods else ()), None)",
-        "next(iter(standing if pods else ()), None)",
+        "standing or (labelled if pods else ())",
+        "standing",
         "I2: its ledgers are lowered, and nobody writes the status that publishes them",
         (
             "tests/core/test_sources.py::TestWhoseItIs::"
@@ -296,7 +296,7 @@ LOOPS = (
     ),
     Mutant(
         "what a caller gave back is forgotten while a pod is about to bring it back",
-        "extender/service/placer.py",
+        "extender/service/callers.py",
         "kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0",
         "kept = 0",
         "its slots are taken for ever: nobody else releases it",

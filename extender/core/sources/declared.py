@@ -105,7 +105,8 @@ def owner_of(
     if not selecting:
         # On another's pods, which its labels have left: as a VPod that goes to a pool which is not for it, it is to publish
         # that no more before it loses it (I2), and whoever refuses it writes that.
-        return next(iter(standing or labelled if pods else ()), None), ()
+        first = standing or (labelled if pods else ())
+        return (first[0] if first else None), ()
     winner = standing[0] if standing else selecting[0]
     others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
     return winner, tuple(sorted(others))

@@ -1,0 +1,90 @@
+"""``Callers``: the vpods whose callers keep their status themselves and ask ``POST /v1/schedule``, as the leader remembers them.
+
+Nobody watches what they publish. So what a caller has asked with and was answered counts as published until it asks again;
+what it has not asked about since we lead is known by the ledgers alone, and kept as it stands there.
+
+One that has given all back is remembered, too, until no bound pod holds any of it and no pod is still to be bound that may bring
+some back: what the last pod of an ordinal held is carried by any replica that has seen it, and we may not be one of those.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from extender.core.bucket import Bucket
+from extender.core.model import VPod
+from extender.core.pool_state import PoolState
+from extender.core.sources.callers import is_callers
+from extender.service.caches import Caches
+
+GIVEN_BACK_MAX: Final = 1_000
+"""Of a pool with a pod that is never bound; the oldest are forgotten."""
+
+
+class Callers:
+    """By vpod key. What they ask for is in the state of ``caches`` while it is remembered here."""
+
+    def __init__(self, caches: Caches) -> None:
+        self._state = caches.state
+        self._vpods: dict[str, VPod] = {}
+        self._given_back: dict[str, None] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._vpods
+
+    def __iter__(self) -> Iterator[VPod]:
+        return iter(self._vpods.values())
+
+    def __len__(self) -> int:
+        return len(self._vpods)
+
+    def ask(self, vpod: VPod) -> VPod | None:
+        """A caller asks for that; what it has asked for before."""
+        known = self._vpods.get(vpod.key)
+        self._vpods[vpod.key] = vpod
+        self._state.vpod_changed(known, vpod)
+        return known
+
+    def note_answer(self, vpod: VPod, covered: Mapping[str, int]) -> None:
+        """It publishes what it has asked with, and from now on what it is answered: both have to stay covered (I2)."""
+        if self._vpods.get(vpod.key) is vpod:
+            names = {*vpod.placements, *covered}
+            published = {name: max(vpod.placements.get(name, 0), covered.get(name, 0)) for name in names}
+            answered = self._vpods[vpod.key] = replace(vpod, placements=published)
+            self._state.vpod_changed(vpod, answered)
+        # Else another has led meanwhile, or is about to: ledgers speak for the caller until it asks again.
+        if vpod.key in self._vpods:
+            self._given_back.pop(vpod.key, None)
+            if not vpod.vreplicas:
+                self._given_back[vpod.key] = None
+        self.forget_given_back(vpod.pool)
+
+    def forget_given_back(self, pool_key: str) -> None:
+        """Those of a pool that have given all back, of which nothing is left nor may come with a pod that is still to be bound."""
+        if not self._given_back:
+            return
+        pool = self._state.pool(pool_key)
+        of_pool = [key for key in self._given_back if self._vpods[key].pool == pool_key]
+        kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0
+        for key in [key for key in of_pool if not pool.claims_of(key)][: max(0, len(of_pool) - kept)]:
+            del self._given_back[key]
+            self._state.vpod_changed(self._vpods.pop(key), None)
+
+    def forget(self, bucket: Bucket) -> None:
+        """What they have asked of us before another led says nothing any more: ledgers do, until they ask again."""
+        for vpod in [vpod for vpod in self if bucket.has(vpod.pool)]:
+            del self._vpods[vpod.key]
+            self._given_back.pop(vpod.key, None)
+            self._state.vpod_changed(vpod, None)
+
+    def speak_by_ledgers(self, pool_key: str, key: str) -> bool:
+        """Whether a ledger's key belongs to a caller that has not asked since we lead: it is kept as it stands."""
+        pool = self._state.pool(pool_key)
+        return key not in pool.vpods and key not in self._vpods and is_callers(pool, key)
+
+
+def _awaits_pods(pool: PoolState) -> bool:
+    """Whether any of its ordinals has no bound pod."""
+    ordinals = pool.stateful_set.ordinals if pool.stateful_set is not None else ()
+    bound = (pool.by_ordinal.get(ordinal) for ordinal in ordinals)
+    return any(state is None or not state.bound for state in bound)
