@@ -123,6 +123,14 @@ class Stored:
             found.append(f"I1: {pod.name} has {slots} slots, and holds {pod.text}")
         return found
 
+    def _kept_from_others(self, pod: Pod) -> int:
+        """Slots by which vpods that their pool is not for weigh more by now than they do in the ledger, for as long as they are not decided."""
+        return sum(
+            count * max(0, vpod.weight - weight)
+            for key, (count, weight) in (pod.ledger or {}).items()
+            if (vpod := self.vpods.get(key)) is not None and not self.is_allowed(vpod)
+        )
+
     def _slots(self, pod: Pod) -> int:
         return min(pod.slots or 0, self.pools[pod.pool].slots) if pod.pool in self.pools else 0
 
@@ -176,7 +184,7 @@ class Stored:
         pool = self.pool_of(vpod)
         last = pool.ordinals.stop if pool.max_pods is None else pool.ordinals.start + pool.max_pods
         free = {
-            pod.name: self._slots(pod) - pod.total
+            pod.name: self._slots(pod) - pod.total - self._kept_from_others(pod)
             for pod in self.pods.values()
             # What is beyond maxPods takes nothing new: a person has ordered that it goes.
             if pod.pool == pool.name

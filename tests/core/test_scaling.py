@@ -385,3 +385,12 @@ class TestPodsTakenForLost:
                 scene.pod(ordinal, ready=False)
             scene.pool.set_abandoned(frozenset(f"dispatcher-{ordinal}" for ordinal in range(wanted)))
         assert wanted == 2
+
+
+def test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room():
+    """It may not use the pool any more, so its ledgers stay as they are; placing keeps the room from others all the same."""
+    scene = Scene(replicas=2, slots=10).pod(0, {"tenant/a": 1}, slots=10).pod(1, {"tenant/a": 1}, slots=10)
+    scene.vpod("a", 2, {0: 1, 1: 1}, weight=5).vpod("b", 1, weight=6)
+    plan = plan_scale(scene.pool, lambda vpod: vpod.key != "tenant/a")
+    assert plan is not None
+    assert (plan.expected_slots, plan.wanted) == (16, 3)

@@ -389,6 +389,14 @@ SCALE_DOWN = (
         ),
     ),
     Mutant(
+        "what grows heavier is no less room",
+        "extender/core/scaling/packing.py",
+        "self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)",
+        "self._free[ordinal] = pod.capacity - pod.placed",
+        "liveness: placing keeps that room from others, and the pool does not grow",
+        ("tests/core/test_scaling.py::test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room",),
+    ),
+    Mutant(
         "an unanswered scale-down is forgotten",
         _SCALER,
         "            self.closed.may_still_shrink(scale, replicas)\n",

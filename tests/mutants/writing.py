@@ -175,6 +175,14 @@ COMMITTER = (
         (f"{_ORDER}test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for",),
     ),
     Mutant(
+        "of several late writes of a pod the last is remembered",
+        "extender/service/proofs.py",
+        "for known, until in self._late.get(uid, {}).items() if now < until",
+        "for known, until in self._late.get(uid, {}).items() if now < until < 0",
+        "ABA: the ledger is again what an earlier one looks for (I2)",
+        (f"{_ORDER}test_of_several_late_writes_of_a_pod_each_is_remembered",),
+    ),
+    Mutant(
         "a doubt about a status never ends",
         "extender/service/status_doubts.py",
         "if doubt is not None and doubt.look_at <= self._clock():",

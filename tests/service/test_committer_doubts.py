@@ -13,7 +13,7 @@ from extender.core.rebalance.relocation import relocate
 from extender.kube.api import VPODS, PatchType
 from extender.service.batch import Committed
 from extender.service.caches import Caches
-from extender.service.proofs import FRESH_S, UNDER_WAY_S, Proofs
+from extender.service.proofs import FRESH_S, LATE_MAX, UNDER_WAY_S, Proofs
 from extender.service.status_doubts import StatusDoubts
 from extender.service.untold import UntoldMoves
 from tests.service.test_committer import OWNER, a_decision, a_world, commit, made_now
@@ -29,6 +29,31 @@ class Clock:
 
     def __call__(self) -> float:
         return self.at
+
+
+def test_of_several_late_writes_of_a_pod_each_is_remembered():
+    """The ledger was A, then B, and is A again: the first write finds what it looks for (seed 230000296)."""
+    clock = Clock()
+    proofs = Proofs(clock)
+    proofs.late("uid", "A")
+    proofs.late("uid", "B")
+    proofs.changed("uid", 0.0)
+    assert [proofs.is_fresh("uid", text) for text in "ABC"] == [False, False, True]
+    clock.at = UNDER_WAY_S
+    proofs.note("uid", clock.at)
+    assert [proofs.is_fresh("uid", text) for text in "ABC"] == [True, True, True]
+
+
+def test_of_too_many_late_writes_any_text_may_be_looked_for():
+    clock = Clock()
+    proofs = Proofs(clock)
+    for number in range(LATE_MAX + 1):
+        proofs.late("uid", str(number))
+    proofs.note("uid", 0.0)
+    assert not proofs.is_fresh("uid", "another")
+    clock.at = UNDER_WAY_S
+    proofs.note("uid", clock.at)
+    assert proofs.is_fresh("uid", "another")
 
 
 def test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for():

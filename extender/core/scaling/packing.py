@@ -1,7 +1,8 @@
 """``Packing``: what a pool's pods could still take, were all that waits placed now. Pure; for sizing a pool.
 
 A pod counts as it will be: one that is pending or has not been created yet counts as empty, one that cannot take work
-not at all. What another vpod is giving up right now is free here already, since it needs no new pod.
+not at all. What another vpod is giving up right now is free here already, since it needs no new pod. What a vpod's vreplicas
+are to weigh more than its ledgers say is taken: it will have that room, or keeps others from it while it may not be decided.
 
 ``ZonePacking`` keeps a hard zone rule on top (after each vreplica, no zone has more than ``max_skew`` of the vpod more than
 the emptiest zone): free slots in a zone that may not take the next vreplica are no room. Where a pod to come will
@@ -36,7 +37,7 @@ class Packing:
             if pod is None:
                 self._free[ordinal] = self._slots
             elif pod.schedulable or to_come(pod) or (pod.abandoned and pod.name not in left):
-                self._free[ordinal] = pod.capacity - pod.placed
+                self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)
         self._with_free: dict[int, int] = {}
         """Free slots -> bit set of the ordinals that have so many: a pod too full for a vreplica is not looked at for it."""
         for ordinal, slots in self._free.items():
@@ -83,6 +84,19 @@ class Packing:
         self._next += 1
         self.added += 1
         return ordinal
+
+
+def _heavier(pod: PodState) -> int:
+    """Slots by which vreplicas that stay there weigh more by now than they do in its ledger."""
+    if pod.held <= pod.placed:
+        return 0  # nearly all of them, nearly always
+    return sum(
+        claim.status.vreplicas * (claim.status.weight - claim.ledger.weight)
+        for claim in pod.claims.values()
+        if claim.reserved is None
+        and claim.status.weight > claim.ledger.weight
+        and 0 < claim.status.vreplicas <= claim.ledger.vreplicas
+    )
 
 
 @dataclass(frozen=True, slots=True)
