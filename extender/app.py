@@ -255,6 +255,7 @@ class Service:
         """Take over from another leader: not before all that it has written is known here."""
         if self.leadership.electors:
             await self.informers.catch_up()
+        self.placer.callers.forget(bucket)
         self.leadership.began(bucket)
         lease = self.leadership.lease_name(bucket)
         log.info("%s leads by %s", self.identity, lease, extra={"lease": lease})
@@ -269,6 +270,7 @@ class Service:
                 tasks.create_task(self.reconciler.run(bucket), name="reconciler")
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:
+            self.leadership.ended(bucket)
             self.metrics.leader.labels(lease).set(0)
 
     def _leadership(
@@ -282,8 +284,7 @@ class Service:
             self.caches,
             self.placer,
             self.informers.sources,
-            leads=self.leadership.leads,
-            leader=self.leadership.leader,
+            leadership=self.leadership,
         )
 
     def _not_ready(self) -> list[str]:

@@ -66,6 +66,8 @@ class Leadership:
         self._always = False
         self._touched: dict[int, bool] = {}
         """Bucket -> whether something was placed there when we led it first."""
+        self._acting: set[int] = set()
+        """Buckets whose loops run, with all that was written before in the caches."""
         self.electors: list[LeaderElector] = []
         if election.leader_elect:
             self.electors = [
@@ -114,6 +116,10 @@ class Leadership:
         if not self.electors:
             return self._always
         return self._leads_bucket(self._index(pool))
+
+    def acts(self, pool: str) -> bool:
+        """... and whether it knows by now what was written before it led: only then may it decide for others."""
+        return self.leads(pool) and self._index(pool) in self._acting
 
     def leading(self) -> bool:
         """Whether it leads any pool that there could be."""
@@ -213,8 +219,13 @@ class Leadership:
 
     def began(self, bucket: Bucket) -> None:
         """Leading it begins, with caches that have all that was written before."""
+        self._acting.add(bucket.index)
         if bucket.index not in self._touched:
             self._touched[bucket.index] = self._is_touched(bucket)
+
+    def ended(self, bucket: Bucket) -> None:
+        """Its loops are to end."""
+        self._acting.discard(bucket.index)
 
     def _leads_bucket(self, index: int) -> bool:
         elector = self.electors[index]

@@ -101,7 +101,6 @@ class Placer:
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
-        self.callers.forget(bucket)
         for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
             self.queues.of(pool).wait_anew()
             self.activation.add_all(pool)

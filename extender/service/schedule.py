@@ -21,7 +21,7 @@ callers are those who reach loopback, or have a client certificate.
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 import orjson
@@ -67,6 +67,22 @@ class SchedulesVPods(Protocol):
         ...
 
 
+class KnowsWhoLeads(Protocol):
+    """``Leadership``, as far as it matters here; each asks about a pool, by its key."""
+
+    def leads(self, pool: str) -> bool:
+        """Whether we do, now."""
+        ...
+
+    def acts(self, pool: str) -> bool:
+        """... and know by now what was written before."""
+        ...
+
+    def leader(self, pool: str) -> str:
+        """Who does, "" for nobody that we know of."""
+        ...
+
+
 class ScheduleRefused(WireError):
     """No answer now. ``retry_after_s``: when to ask again; None: not with this request."""
 
@@ -84,23 +100,25 @@ class ScheduleVerb:
         placer: SchedulesVPods,
         sources: ForeignSources,
         *,
-        leads: Callable[[str], bool],
-        leader: Callable[[str], str],
+        leadership: KnowsWhoLeads,
     ) -> None:
         self._caches = caches
         self._placer = placer
         self._sources = sources
-        self._leads = leads
-        self._leader = leader
+        self._leadership = leadership
         self._deciding: set[asyncio.Task[Decision]] = set()
 
     async def schedule(self, body: bytes) -> tuple[bytes, str]:
         """Answer one request: (body, status for metrics). Raises WireError: 400, 404, 409, 413, 503."""
         vpod = vpod_of_request(body)
-        if not self._leads(vpod.pool):
-            leader = self._leader(vpod.pool)
+        if not self._leadership.leads(vpod.pool):
+            leader = self._leadership.leader(vpod.pool)
             told = f"{leader} leads, ask it" if leader else "nobody leads yet"
             raise ScheduleRefused(f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S)
+        if not self._leadership.acts(vpod.pool):
+            # It would decide by what may be old, and begins with forgetting what callers have asked of it before.
+            told = "this replica is about to lead, and reads what was written before"
+            raise ScheduleRefused(told, 503, retry_after_s=RETRY_SOON_S)
         if self._sources.writes_status_of(vpod):
             raise ScheduleRefused(
                 f"{vpod.source} is a source of AdapterPool {vpod.pool}: its objects are placed without being asked for, "

@@ -17,6 +17,8 @@ from extender.simulation.moves import MoveChecker
 from extender.simulation.settled import Stored
 from extender.simulation.uncovering import Uncovering
 
+ASKS_AGAIN_S: Final = 130.0
+"""A caller comes back sooner than that, whatever its answer was."""
 REMEMBERED_S: Final = 19.0
 """What the last pod of an ordinal held may be forgotten once the ordinal has been gone for so long, and a second."""
 
@@ -93,6 +95,11 @@ class CallerChecks:
             asked, answer, lambda name: self._uncovering.excuses(name, new.key)
         ):
             self._violated(f"I4: {by} {wrong}")
+        for name, count in asked.placements.items():
+            pod = self._stored.pods.get(name)
+            # It may go on publishing what it has asked with, and weighs that as it does now, until it asks again.
+            if pod is not None and pod.slots and pod.beside(new.key) + count * asked.weight > pod.slots:
+                self._excuses.note(f"unrepaired {name}", ASKS_AGAIN_S)
         left = new.condition[0] != "True"
         if not left and new.total < asked.wanted:
             self._violated(f"{by} told {new.key} that all {asked.wanted} are placed: {dict(new.placements)}")

@@ -42,6 +42,11 @@ class Pod:
         """Slots."""
         return sum(count * weight for count, weight in (self.ledger or {}).values())
 
+    def beside(self, vpod: str) -> int:
+        """Slots that the others have."""
+        count, weight = (self.ledger or {}).get(vpod, (0, 1))
+        return self.total - count * weight
+
     @property
     def taken(self) -> int:
         """Slots of its node."""

@@ -297,7 +297,7 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
     while differences := checkers.differences() or unanswered(world):
         if asyncio.get_running_loop().time() > end:
             return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
-        world.callers.release_again(checkers.callers.led_since)
+        world.callers.release_again(max(checkers.callers.led_since, world.led_since()))
         await asyncio.sleep(0.5)
     return []
 

@@ -521,6 +521,16 @@ class World:
         ours = (r for r in self.replicas if not r.rival and not r.api.crashed)
         return next((r for r in ours if r.service.leading()), None)
 
+    def led_since(self) -> float:
+        """When a replica that leads now has begun to: the Lease tells of no term that begins where the same one had led before."""
+        since = (
+            elector.leading_since
+            for replica in self.replicas
+            if not replica.api.crashed
+            for elector in replica.service.leadership.electors
+        )
+        return max((at for at in since if at < inf), default=-inf)
+
     def unled(self) -> list[str]:
         """Keys of pools that nobody leads, rivals aside."""
         ours = [r for r in self.replicas if not r.rival and not r.api.crashed]

@@ -145,6 +145,18 @@ class BindTarget(VerbTarget):
         return f"200 {status} {general(result['Error'].partition(':')[0])}"
 
 
+class _Leads:
+    """We lead every pool."""
+
+    def leads(self, pool: str) -> bool:
+        return bool(pool)
+
+    acts = leads
+
+    def leader(self, pool: str) -> str:
+        return f"who leads {pool}"
+
+
 class _Placer:
     """Decides as the placer does, on the state as it is; nothing is reserved. Every fifth decision cannot be written."""
 
@@ -190,9 +202,7 @@ class ScheduleTarget(VerbTarget):
         ]
         succession = Succession(asyncio.get_running_loop().time)
         sources = Informers(self.api, self.caches, rng=random.Random(1), succession=succession).sources
-        self.verb = ScheduleVerb(
-            self.caches, _Placer(self.caches), sources, leads=lambda _: True, leader=lambda _: "somebody"
-        )
+        self.verb = ScheduleVerb(self.caches, _Placer(self.caches), sources, leadership=_Leads())
 
     async def run(self, data: bytes) -> str:
         """See Target."""

@@ -275,9 +275,20 @@ LEADING = (
         (f"{_SHARED}test_who_ends_just_after_it_was_asked_for_a_bucket_releases_its_lease",),
     ),
     Mutant(
+        "callers are answered before it is known what was written before",
+        "extender/service/schedule.py",
+        "if not self._leadership.acts(vpod.pool):",
+        "if not vpod.pool:",
+        "stale read; and what is asked then is forgotten when the loops begin",
+        (
+            "tests/service/test_taking_over.py::"
+            "test_a_new_leader_answers_no_caller_before_it_knows_what_was_written_before",
+        ),
+    ),
+    Mutant(
         "what callers asked of us before another led is decided again",
-        "extender/service/placer.py",
-        "        self.callers.forget(bucket)\n",
+        "extender/app.py",
+        "        self.placer.callers.forget(bucket)\n",
         "",
         "ledgers would go below what the caller publishes by now (I2)",
         (f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",),

@@ -44,7 +44,7 @@ async def running(world: World, seed: int, buckets: int) -> AsyncIterator[Servic
 
 async def leads(service: Service) -> None:
     async def look() -> bool:
-        return service.leadership.leads(POOL)
+        return service.leadership.acts(POOL)
 
     await until(look, timeout_s=120)
 

@@ -2,8 +2,11 @@
 
 import asyncio
 
+import orjson
 import pytest
 
+from extender.service.schedule import ScheduleRefused
+from tests.service.test_schedule import a_request
 from tests.support.service import World, until
 
 pytestmark = pytest.mark.looptime
@@ -37,3 +40,32 @@ async def test_a_new_leader_waits_until_it_knows_what_was_published_before():
 
 async def test_a_new_leader_waits_until_the_watch_of_pods_is_not_behind():
     await holds_up("pods")
+
+
+async def test_a_new_leader_answers_no_caller_before_it_knows_what_was_written_before():
+    """It would decide by old ledgers, and forget what it was asked and answered as soon as its loops begin (seed 240001134)."""
+    world = await World.create()
+    await world.pods(0)
+    lease = world.api.pause("get", "leases")
+    async with world.serving(elect=True) as service:
+        await lease.reached.wait()
+        pause = world.api.pause("list", "vpods")
+        lease.go_on.set()
+        async with asyncio.timeout(10):
+            await pause.reached.wait()
+        assert service.leadership.leading()
+        body = orjson.dumps(a_request(vreplicas=2))
+        with pytest.raises(ScheduleRefused, match="is about to lead") as refused:
+            await service.schedule_verb().schedule(body)
+        assert (refused.value.status, refused.value.retry_after_s) == (503, 1)
+        pause.go_on.set()
+
+        async def answered() -> bool:
+            try:
+                answer, _ = await service.schedule_verb().schedule(body)
+            except ScheduleRefused:
+                return False
+            return bool(orjson.loads(answer)["placements"])
+
+        await until(answered)
+        assert len(service.placer.callers) == 1
