@@ -253,7 +253,9 @@ class Checkers:
             self.pods.pop(name, None)
             self._last_read.pop(name, None)
             self._moves.presence.pod_gone(name)
-            self.callers.pod_gone(name)
+            if old is not None and old.node:
+                # Who has seen a pod that was never bound has seen nothing of what the last one held.
+                self.callers.pod_gone(name)
             return
         pod = self.pods[after["metadata"]["name"]] = read_pod(after)
         self._last_read[pod.name] = after
