@@ -201,6 +201,12 @@ class TestWhoseItIs:
     def test_selected_by_nobody_and_placed_nowhere_it_is_nobodys(self):
         assert self.owner([claimant("b", selects=False)]) == ("", ())
 
+    def test_selected_by_nobody_any_more_it_stays_with_the_pool_that_has_it(self):
+        """Nothing that we know of is published: a status of ours may be on its way (seed 251001203)."""
+        pools = [claimant("a", selects=False), claimant("b", selects=False)]
+        assert self.owner(pools, has=f"{NS}/b") == ("b", ())
+        assert self.owner([claimant("b", selects=False, labels={"x": "1"})], has=f"{NS}/b") == ("", ())
+
     @pytest.mark.parametrize("placed_on", [["b-0", "c-0"], ["b-x"], ["other-0"]])
     def test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused(
         self, placed_on

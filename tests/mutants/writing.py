@@ -294,12 +294,23 @@ LOOPS = (
     Mutant(
         "a foreign object that its labels take to a pool which refuses it is nobody's",
         "extender/core/sources/declared.py",
-        "standing or (labelled if pods else ())",
-        "standing",
+        "standing or (labelled if pods else [item for item in labelled if item.pool.key == has])",
+        "standing or [item for item in labelled if not pods and item.pool.key == has]",
         "I2: its ledgers are lowered, and nobody writes the status that publishes them",
         (
             "tests/core/test_sources.py::TestWhoseItIs::"
             "test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused",
+        ),
+    ),
+    Mutant(
+        "a foreign object that its pool does not select any more is nobody's at once",
+        "extender/core/sources/declared.py",
+        "standing or (labelled if pods else [item for item in labelled if item.pool.key == has])",
+        "standing or (labelled if pods else [])",
+        "I2: a status of ours is on its way, and its ledger is lowered meanwhile",
+        (
+            "tests/core/test_sources.py::TestWhoseItIs::"
+            "test_selected_by_nobody_any_more_it_stays_with_the_pool_that_has_it",
         ),
     ),
     Mutant(

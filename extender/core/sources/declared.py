@@ -105,7 +105,8 @@ def owner_of(
     if not selecting:
         # On another's pods, which its labels have left: as a VPod that goes to a pool which is not for it, it is to publish
         # that no more before it loses it (I2), and whoever refuses it writes that.
-        first = standing or (labelled if pods else ())
+        # Whose it is stays so also where nothing is published that we know of: a status may be on its way.
+        first = standing or (labelled if pods else [item for item in labelled if item.pool.key == has])
         return (first[0] if first else None), ()
     winner = standing[0] if standing else selecting[0]
     others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
