@@ -24,6 +24,8 @@ PODS_BOUND_MAX: Final = 10_000
 """At once: as many as a pool without maxPods may have."""
 ROUNDS_MAX: Final = 20
 """Of growing and placing in turn, until the pool has the size that it needs."""
+REFUSALS_MAX: Final = 100
+"""Different ones of a pool that are looked into; who is refused in the same words is refused for the same."""
 ALIKE_MAX: Final = 3
 """Nodes that are asked about of those that only differ by name: one may be refused for its own slots."""
 
@@ -74,12 +76,15 @@ def held_back(pool: PoolState, state: State) -> dict[int, str]:
     if pool.stateful_set is None or pool.pool is None:
         return found
     chooser = _Chooser(state, pool)
+    seen: dict[str, bool] = {}
     for ordinal in islice(missing_pods(pool, pool.stateful_set), PODS_BOUND_MAX):
         known = pool.by_ordinal.get(ordinal)
         pod = known.pod if known is not None else None
         if pod is None or not pod.refusal or pod.node or pod.deleting or pod.finished:
             continue
-        if chooser.passing(pod):
+        if pod.refusal not in seen and len(seen) < REFUSALS_MAX:
+            seen[pod.refusal] = bool(chooser.passing(pod))
+        if seen.get(pod.refusal, True):
             found[ordinal] = pod.refusal
     return found
 
