@@ -52,6 +52,22 @@ def test_a_vpod_that_waits_is_explained_in_words(run):
         assert line in out
 
 
+def test_pods_that_kube_scheduler_has_refused_are_named_as_the_cause(run):
+    pending = a_pod(1)
+    pending["spec"] = {}
+    said = {
+        "type": "PodScheduled",
+        "status": "False",
+        "message": "0/2 nodes are available: 2 Insufficient cpu.",
+    }
+    pending["status"] = {"conditions": [said]}
+    documents = (POOL, STATEFUL_SET, a_node("n0"), a_pod(0, node="n0"), pending, a_vpod("a", 8))
+    _, out, _ = run("explain", "t/a", documents=documents)
+    flat = " ".join(out.split())
+    assert "1 of its pods waits for a node; kube-scheduler finds none: '0/2 nodes are available" in flat
+    assert "by itself" not in flat
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from extender.asking.explain import run_explain
-from extender.asking.live import CannotRead, open_live, read_cluster
+from extender.asking.live import CannotRead, open_live, read_cluster, told_by_events
 from extender.asking.what_if import Asked, run_what_if
 from extender.asking.where import Where
 from extender.core.names import API_VERSION, UNSCHEDULABLE_ANNOTATION
@@ -253,6 +253,23 @@ async def test_an_object_that_cannot_be_read_is_left_out_and_told(capsys):
     manifests = await read_cluster(api, "explain")  # type: ignore[arg-type]
     assert manifests.vpods == []
     assert "vreplica explain: left out: VPod t/a: spec.poolRef.name: is required" in capsys.readouterr().err
+
+
+async def test_a_series_of_events_stands_where_it_began_for_its_note_is_from_then():
+    def event(reason: str, at: str, note: str, **more: Any) -> dict[str, Any]:
+        regarding = {"kind": "VPod", "name": "a"}
+        return {"reason": reason, "eventTime": at, "note": note, "regarding": regarding, **more}
+
+    series = {"count": 9, "lastObservedTime": "2026-01-01T12:30:00.000000Z"}
+    events = [
+        event("FailedScheduling", "2026-01-01T12:00:00.000000Z", "14 of 30 are not placed", series=series),
+        event("Scheduled", "2026-01-01T12:10:00.000000Z", "all 30 are placed"),
+    ]
+    told = await told_by_events(Kinds(events=events), "t", "VPod", "a")  # type: ignore[arg-type]
+    assert [(one.at[11:16], one.why) for one in told] == [
+        ("12:10", "event Scheduled"),
+        ("12:00", "event FailedScheduling, again until 2026-01-01T12:30:00"),
+    ]
 
 
 async def test_how_far_the_reading_is_is_told(monkeypatch):

@@ -51,6 +51,8 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     size, waiting = answer["size"], answer["waiting"]
     if size:
         yield escape(_size(size))
+        if size["withoutNode"]:
+            yield escape(_without_node(size))
     if waiting["vpods"]:
         yield f"others of the pool that wait: {waiting['vpods']}, for {waiting['slots']} slots"
 
@@ -63,6 +65,12 @@ def _size(size: Mapping[str, Any]) -> str:
     if size["wanted"] < size["unlimited"]:
         return f"{text}: maxPods holds it at {size['wanted']}"
     return f"{text}: it grows by itself" if size["wanted"] > size["replicas"] else text
+
+
+def _without_node(size: Mapping[str, Any]) -> str:
+    count, said = size["withoutNode"], size["refusal"]
+    text = f"{count} of its pods {'waits' if count == 1 else 'wait'} for a node"
+    return f"{text}; kube-scheduler finds none: {said}" if said else text
 
 
 def _pod_lines(answer: Mapping[str, Any]) -> Iterator[str]:

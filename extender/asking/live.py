@@ -180,10 +180,16 @@ def _is_about(event: Obj, kind: str, name: str) -> bool:
 
 
 def _told(event: Obj) -> Told:
+    """An event; of a series the first, whose note it has. What the later ones said is not known, only when the last was."""
+    series = mapping(event, "series")
     at = (
-        text(event, "series", "lastObservedTime")
-        or text(event, "eventTime")
+        text(event, "eventTime")
+        or text(event, "deprecatedFirstTimestamp")
+        or text(series, "lastObservedTime")
         or text(event, "deprecatedLastTimestamp")
     )
     by = text(event, "reportingInstance") or text(event, "deprecatedSource", "component")
-    return Told(at, by, f"event {text(event, 'reason')}", text(event, "note"))
+    why = f"event {text(event, 'reason')}"
+    if (last := text(series, "lastObservedTime")) and last != at:
+        why += f", again until {last[:19]}"
+    return Told(at, by, why, text(event, "note"))

@@ -20,7 +20,7 @@ from extender.core.moves import Move
 from extender.core.plan import Decision, place
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.questions.whatif import reasons_of
+from extender.core.questions.differences import reasons_of
 from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import ordinals_to_close
 from extender.core.scaling.size import plan_scale

@@ -14,6 +14,10 @@ PODS_SHOWN: Final = 12
 def what_if_tables(console: Console, answer: Mapping[str, Any]) -> None:
     """Print an answer of ``what_if``."""
     console.print(_sentence(answer["summary"]), highlight=False)
+    if anyway := _left_alone(answer["summary"]):
+        console.print(anyway, highlight=False)
+    for note in answer["notes"]:
+        console.print(escape(note), highlight=False)
     console.print(_pools(answer["pools"]))
     for pool in answer["pools"]:
         if pool["zones"]:
@@ -37,6 +41,16 @@ def _sentence(summary: Mapping[str, Any]) -> str:
     if summary["overcommittedAfter"]:
         parts.append(f"{_many(summary['overcommittedAfter'], 'pod')} would be overcommitted")
     return "; ".join(parts)
+
+
+def _left_alone(summary: Mapping[str, Any]) -> str:
+    """What becomes of today if nobody does anything, "" where it stays."""
+    moved = summary["movedSettled"]
+    parts = [f"{_many(moved, 'vreplica')} move"] if moved else []
+    for what, field in (("without a place", "unplaced"), ("pods", "pods")):
+        if (then := summary[f"{field}Settled"]) != summary[f"{field}Before"]:
+            parts.append(f"{what}: {then:,}")
+    return f"left alone: {'; '.join(parts)}" if parts else ""
 
 
 def _many(count: int, what: str) -> str:
@@ -88,7 +102,7 @@ def _vpods(rows: list[Mapping[str, Any]]) -> Table:
     for row in rows:
         table.add_row(
             escape(row["name"]) + (" (new)" if row["new"] else ""),
-            escape(_difference(row["before"], row["after"])),
+            escape(_difference(row["settled"], row["after"])),
             str(row["moved"] or ""),
             _arrow(row["unplacedBefore"], row["unplaced"]),
             escape("; ".join(row["reasons"])),

@@ -46,6 +46,7 @@ from extender.core.reading import (
     texts,
     value_at,
 )
+from extender.core.shown import shown
 from extender.core.sources.declared import sources_from
 
 T = TypeVar("T", AdapterPod, Node)
@@ -70,6 +71,8 @@ __all__ = [
     "vpod_from",
 ]
 
+REFUSAL_CHARS_MAX: Final = 300
+"""Of what kube-scheduler says about a pod: one reason for each kind of node."""
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 """What Go's strconv.ParseBool takes for true; Knative reads its annotation with it."""
 
@@ -136,6 +139,15 @@ def slots_request_of(pod: Json) -> int | None:
     return sum(found) if found else None
 
 
+def _refusal_in(status: Json) -> str:
+    """What PodScheduled says while it is False, without what preemption would have to add to it."""
+    for condition in mappings(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            said = text(condition, "message").partition(" preemption: ")[0] or text(condition, "reason")
+            return shown(said, REFUSAL_CHARS_MAX) if said else ""
+    return ""
+
+
 def pod_from(obj: Json) -> AdapterPod:
     """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod exists."""
     metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
@@ -150,7 +162,7 @@ def pod_from(obj: Json) -> AdapterPod:
     except LedgerUnreadable as error:
         ledger_error = str(error)
     ready = next((c for c in mappings(status, "conditions") if c.get("type") == "Ready"), EMPTY)
-    priority = spec.get("priority")
+    priority, node = spec.get("priority"), text(spec, "nodeName")
     return AdapterPod(
         namespace=namespace,
         name=name,
@@ -166,7 +178,7 @@ def pod_from(obj: Json) -> AdapterPod:
             "",
         ),
         ordinal=ordinal_of(name),
-        node=text(spec, "nodeName"),
+        node=node,
         scheduler_name=text(spec, "schedulerName"),
         slots=quantity(annotations.get(names.SLOTS_ANNOTATION)),
         slots_request=slots_request_of(obj),
@@ -181,6 +193,7 @@ def pod_from(obj: Json) -> AdapterPod:
         ready=ready.get("status") == "True",
         ready_since=text(ready, "lastTransitionTime"),
         priority=priority if isinstance(priority, int) else 0,
+        refusal="" if node else _refusal_in(status),
     )
 
 

@@ -154,3 +154,8 @@ EVENTS: Final = MappingProxyType(
         ),
     }
 )
+
+HAPPENED: Final = frozenset(
+    {EventReason.SCHEDULED, EventReason.MOVED, EventReason.SCALED_UP, EventReason.SCALED_DOWN}
+)
+"""What is done once it is told: another note is another event. All others tell what goes on, in words that may change with each try."""

@@ -130,6 +130,8 @@ class AdapterPod:
     ready_since: str = ""
     """lastTransitionTime of the Ready condition, RFC 3339, "" if unknown."""
     priority: int = 0
+    refusal: str = ""
+    """Why kube-scheduler has found no node, quoted and shortened; "" where it has not said so. No decision looks at it."""
 
     @property
     def key(self) -> str:

@@ -4,7 +4,9 @@
 counted. ``run()`` writes entries one after the other, waiting out failures that may pass (client-go: 12 tries, 10 s apart).
 
 Aggregation is client-go's events broadcaster: events equal in reason (``core.event_reasons``: type and action follow from it),
-regarding and related (the note is *not* part of it) are one series while less than six minutes lie between them.
+regarding and related are one series while less than six minutes lie between them. The note is not part of it, and a series keeps the
+first one: only of what has happened (``HAPPENED``), and not of what goes on, another note is another event. Else a place that was given
+at noon would be read as given at the last time that any was.
 
 .. code-block:: text
 
@@ -14,7 +16,7 @@ regarding and related (the note is *not* part of it) are one series while less t
     every 30 min       each series is patched, which also renews its life on the server
     6 min quiet        the last count is patched, and the entry forgotten (a single one is just forgotten)
 
-One difference: client-go's key has the regarded object's resourceVersion in it, so that an object which changes with each
+Another difference: client-go's key has the regarded object's resourceVersion in it, so that an object which changes with each
 attempt, as a VPod whose status we write, never aggregates; ours leaves it out.
 
 Notes carry tenants' text. Line breaks and other control and formatting characters (terminal escapes, text direction
@@ -32,7 +34,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from extender.core.event_reasons import EVENTS as EVENT_KINDS, EventReason
+from extender.core.event_reasons import EVENTS as EVENT_KINDS, HAPPENED, EventReason
 from extender.core.names import COMPONENT
 from extender.kube.api import (
     EVENTS,
@@ -98,6 +100,8 @@ class _Key:
     reason: EventReason
     regarding: ObjectReference
     related: ObjectReference | None
+    note: str
+    """"" where it does not matter."""
 
 
 @dataclass(slots=True)
@@ -149,7 +153,8 @@ class EventRecorder:
         related: ObjectReference | None = None,
     ) -> None:
         """Record one event; never blocks. Raises ValueError for a reason that is none of the closed set, and for nothing else."""
-        key = _Key(EventReason(reason), regarding, related)
+        told_apart = clean_note(note) if reason in HAPPENED else ""
+        key = _Key(EventReason(reason), regarding, related, told_apart)
         now_s = self._now()
         entry = self._entries.get(key)
         if entry is not None:
@@ -159,7 +164,9 @@ class EventRecorder:
             if entry.count == 2:
                 self._enqueue(entry)
             return
-        entry = _Entry(key, clean_note(note), self._name(regarding.name, now_s), now_s, now_s, queued=False)
+        entry = _Entry(
+            key, told_apart or clean_note(note), self._name(regarding.name, now_s), now_s, now_s, queued=False
+        )
         if not self._enqueue(entry):
             self.dropped += 1
             return

@@ -127,21 +127,22 @@ export class WhatIf {
     this.#result.replaceChildren(...(problem ? [el("p", { class: "bad" }, problem)] : this.#plan(value)));
   }
 
-  #plan({ summary = {}, vpods = [] }) {
-    const { moved = 0, unplacedBefore = 0, unplacedAfter = 0, podsBefore = 0, podsAfter = 0, overcommittedAfter = 0 } = summary;
+  #plan({ summary = {}, notes = [], vpods = [] }) {
+    const { moved = 0, unplacedBefore = 0, unplacedSettled = unplacedBefore, unplacedAfter = 0, podsBefore = 0, podsAfter = 0, overcommittedAfter = 0 } = summary;
     const rows = [
       ["vreplicas that move", "", moved],
       ["vreplicas that wait", unplacedBefore, unplacedAfter],
       ["pods", podsBefore, podsAfter],
       ["overcommitted pods", "", overcommittedAfter],
     ];
-    const verdict = unplacedAfter > unplacedBefore ? el("p", { class: "bad" }, `${count(unplacedAfter - unplacedBefore, "vreplica")} more would have to wait.`) : el("p", { class: "good" }, "Everything that is placed now would have a place.");
-    const line = ({ name, before = {}, after = {}, unplaced = 0, reasons = [] }) =>
+    const waiting = unplacedAfter - Math.min(unplacedBefore, unplacedSettled);
+    const verdict = waiting > 0 ? el("p", { class: "bad" }, `${count(waiting, "vreplica")} more would have to wait.`) : el("p", { class: "good" }, "Everything that is placed now would have a place.");
+    const line = ({ name, before = {}, settled = before, after = {}, unplaced = 0, reasons = [] }) =>
       el(
         "li",
         {},
         el("button", { type: "button", class: "link", onclick: () => this.#acts.select("vpod", name) }, name),
-        el("span", { class: "block" }, changes(before, after).map(([pod, delta]) => `${pod} ${delta > 0 ? "+" : "\u2212"}${Math.abs(delta)}`).join(", ")),
+        el("span", { class: "block" }, changes(settled, after).map(([pod, delta]) => `${pod} ${delta > 0 ? "+" : "\u2212"}${Math.abs(delta)}`).join(", ")),
         unplaced ? el("span", { class: "bad block" }, `${unplaced} without a place ${reasons.join(", ")}`) : "",
       );
     const rest = vpods.length - LISTED;
@@ -150,6 +151,7 @@ export class WhatIf {
     return [
       el("h3", {}, "The plan"),
       verdict,
+      ...notes.map((note) => el("p", { class: "quiet" }, note)),
       table("What it comes to", ["What", "Now", "Then"], rows),
       toCome.length > 0 && el("p", {}, `${count(toCome.length, "pod")} to come would take ${count(onThose, "vreplica")}.`),
       vpods.length > 0 && el("h3", {}, `vpods that change (${vpods.length})`),
@@ -171,6 +173,6 @@ export function changes(before, after) {
 /** Pod -> vreplicas more or fewer over all vpods of a plan. */
 export function deltas(vpods) {
   const sums = new Map();
-  for (const { before = {}, after = {} } of vpods) for (const [pod, delta] of changes(before, after)) sums.set(pod, (sums.get(pod) ?? 0) + delta);
+  for (const { before = {}, settled = before, after = {} } of vpods) for (const [pod, delta] of changes(settled, after)) sums.set(pod, (sums.get(pod) ?? 0) + delta);
   return sums;
 }

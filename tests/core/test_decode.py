@@ -74,6 +74,26 @@ class TestPod:
         pod = a_pod(status={"conditions": [{"type": "Initialized", "status": "True"}, ready]})
         assert (pod.ready, pod.ready_since) == (True, "2026-01-01T00:00:00Z")
 
+    @pytest.mark.parametrize(
+        ("condition", "node", "refusal"),
+        [
+            pytest.param({"status": "False", "message": "0/6 nodes: 5 Insufficient cpu. preemption: 0/6 nodes: no"}, "",
+                         "'0/6 nodes: 5 Insufficient cpu.'", id="a message, without preemption's"),
+            pytest.param({"status": "False", "reason": "SchedulingGated"}, "", "'SchedulingGated'", id="a reason"),
+            pytest.param({"status": "False"}, "", "", id="nothing said"),
+            pytest.param({"status": "True", "message": "x"}, "", "", id="scheduled"),
+            pytest.param({"status": "False", "message": "x"}, "n", "", id="bound meanwhile"),
+            pytest.param({"status": "False", "message": "a\n\x1b[31m"}, "", "'a\\n\\x1b[31m'", id="made safe"),
+        ],
+    )  # fmt: skip
+    def test_why_kube_scheduler_finds_no_node(self, condition, node, refusal):
+        conditions = [{"type": "PodScheduled", **condition}]
+        assert a_pod(spec={"nodeName": node}, status={"conditions": conditions}).refusal == refusal
+
+    def test_a_long_refusal_is_cut(self):
+        conditions = [{"type": "PodScheduled", "status": "False", "message": "x" * 10_000}]
+        assert len(a_pod(status={"conditions": conditions}).refusal) == decode.REFUSAL_CHARS_MAX
+
 
 class TestNode:
     @pytest.mark.parametrize(

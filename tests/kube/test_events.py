@@ -103,6 +103,16 @@ async def test_repetitions_become_a_series_written_twice_and_then_once_it_is_ove
 
 
 @pytest.mark.looptime
+async def test_what_has_happened_is_told_each_time_with_its_own_note(api: StoreApi):
+    recorder = start(api)
+    for note in ("8 on d-0", "8 on d-0", "8 on d-0, 6 on d-1"):
+        tell(recorder, reason=EventReason.SCHEDULED, note=note)
+    assert await recorder.drain(1)
+    told = [(event["note"], event.get("series", {}).get("count", 1)) for event in stored(api)]
+    assert told == [("8 on d-0", 2), ("8 on d-0, 6 on d-1", 1)]
+
+
+@pytest.mark.looptime
 async def test_a_long_series_is_written_every_half_hour_so_that_it_lives_on(api: StoreApi):
     recorder = start(api)
     for _ in range(70):

@@ -211,7 +211,10 @@ def _waiting(pool: PoolState, key: str) -> dict[str, int]:
 
 
 def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
-    """What the autoscaler makes of the pool now; None while pool or StatefulSet is not known."""
+    """What the autoscaler makes of the pool now; None while pool or StatefulSet is not known.
+
+    ``withoutNode``: pods that wait for one; ``refusal``: what kube-scheduler says of the first of them of which it says anything.
+    """
 
     def allows(vpod: VPod) -> bool:
         return state.selects(pool.key, vpod)
@@ -219,6 +222,8 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
     plan = plan_scale(pool, allows)
     if plan is None or pool.pool is None or pool.stateful_set is None:
         return None
+    pods = (member.pod for member in pool.members())
+    waiting = [pod for pod in pods if pod is not None and not (pod.node or pod.deleting or pod.finished)]
     return {
         "replicas": pool.stateful_set.replicas,
         "schedulable": pool.schedulable_count(),
@@ -227,4 +232,6 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
         "maxPods": pool.pool.max_pods,
         "slotsPerPod": pool.pool.slots_per_pod,
         "freeSlots": pool.free_slots(),
+        "withoutNode": len(waiting),
+        "refusal": next((pod.refusal for pod in waiting if pod.refusal), ""),
     }

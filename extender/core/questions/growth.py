@@ -1,11 +1,11 @@
 """Pods that are still to come, as they would come: from the StatefulSet, through our filter and prioritize, onto a node.
 
 kube-scheduler also asks for CPU, memory and volumes, of which nothing is known here: a node that has none left counts as
-one that takes the pod. Everything else is as in a cluster: only nodes that take work and that the StatefulSet's template
+one that takes the pod, unless kube-scheduler has said that it finds none for it (``held_back``). Everything else is as in a cluster: only nodes that take work and that the StatefulSet's template
 fits, those that declare slots within them, the hard zone rule of the pool's profile, the best score, then the emptiest.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -24,6 +24,8 @@ PODS_BOUND_MAX: Final = 10_000
 """At once: as many as a pool without maxPods may have."""
 ROUNDS_MAX: Final = 20
 """Of growing and placing in turn, until the pool has the size that it needs."""
+REFUSALS_MAX: Final = 100
+"""Different ones of a pool that are looked into; who is refused in the same words is refused for the same."""
 ALIKE_MAX: Final = 3
 """Nodes that are asked about of those that only differ by name: one may be refused for its own slots."""
 
@@ -38,12 +40,16 @@ def add_pods(trial: Trial, pool: PoolState, count: int) -> list[AdapterPod]:
     return bind(trial, pool, list(grown.ordinals[stateful_set.replicas :]))
 
 
-def bind_missing(trial: Trial, pool: PoolState) -> list[AdapterPod]:
-    """Bind every pod that the StatefulSet wants and that has no node, those that are to be created anew too."""
+def bind_missing(trial: Trial, pool: PoolState, *, but: Collection[int] = ()) -> list[AdapterPod]:
+    """Bind every pod that the StatefulSet wants and that has no node, those that are to be created anew too.
+
+    ``but``: ordinals that go on waiting.
+    """
     stateful_set = pool.stateful_set
     if stateful_set is None or pool.pool is None:
         return []
-    return list(_bound(trial, pool, list(islice(missing_pods(pool, stateful_set), PODS_BOUND_MAX))))
+    ordinals = (ordinal for ordinal in missing_pods(pool, stateful_set) if ordinal not in but)
+    return list(_bound(trial, pool, list(islice(ordinals, PODS_BOUND_MAX))))
 
 
 def bind(trial: Trial, pool: PoolState, ordinals: list[int]) -> list[AdapterPod]:
@@ -58,6 +64,29 @@ def missing_pods(pool: PoolState, stateful_set: StatefulSet) -> Iterator[int]:
         pod = known.pod if known is not None else None
         if pod is None or not pod.node or pod.assumed or pod.deleting or pod.finished:
             yield ordinal
+
+
+def held_back(pool: PoolState, state: State) -> dict[int, str]:
+    """Ordinals that kube-scheduler has refused though nodes would take them as far as is known here, with what it says.
+
+    What it lacks there (CPU, memory, volumes, leave of another filter) is not known: no change that is thought of here can be
+    seen to bring it. A refusal that our own rules explain is left out: who asks may change what they look at.
+    """
+    found: dict[int, str] = {}
+    if pool.stateful_set is None or pool.pool is None:
+        return found
+    chooser = _Chooser(state, pool)
+    seen: dict[str, bool] = {}
+    for ordinal in islice(missing_pods(pool, pool.stateful_set), PODS_BOUND_MAX):
+        known = pool.by_ordinal.get(ordinal)
+        pod = known.pod if known is not None else None
+        if pod is None or not pod.refusal or pod.node or pod.deleting or pod.finished:
+            continue
+        if pod.refusal not in seen and len(seen) < REFUSALS_MAX:
+            seen[pod.refusal] = bool(chooser.passing(pod))
+        if seen.get(pod.refusal, True):
+            found[ordinal] = pod.refusal
+    return found
 
 
 def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[AdapterPod]:
@@ -127,8 +156,7 @@ class _Chooser:
     def choose(self, pod: AdapterPod) -> Node | None:
         """The node where kube-scheduler would put it, None where none takes it."""
         state = self._state
-        asked = sorted({*self._candidates(), *self._returning(pod)})
-        passed = filter_nodes(state, pod, asked, state.nodes.get).passed
+        passed = self.passing(pod)
         if not passed:
             return None
         ledger = self._ledger(pod)
@@ -136,6 +164,11 @@ class _Chooser:
         best = min(passed, key=lambda name: (-scores[name], len(state.pods_on_node.get(name, ())), name))
         self._move_on(best)
         return state.nodes[best]
+
+    def passing(self, pod: AdapterPod) -> Sequence[str]:
+        """Nodes that take the pod as far as is known here, of those that only differ by name a few."""
+        asked = sorted({*self._candidates(), *self._returning(pod)})
+        return filter_nodes(self._state, pod, asked, self._state.nodes.get).passed
 
     def _candidates(self) -> Iterator[str]:
         for names in self._kinds.values():

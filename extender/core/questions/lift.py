@@ -8,11 +8,12 @@ from typing import Final, TypeVar
 from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import AdapterPool, LabelSelector, Namespace, Node, VPod
-from extender.core.names import UNSCHEDULABLE_ANNOTATION
+from extender.core.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
 from extender.core.questions.bench import Bench, Change
 from extender.core.questions.fix import Fix
 from extender.core.questions.growth import bind, missing_pods
 from extender.core.questions.trial import Trial
+from extender.core.shown import shown
 
 T = TypeVar("T")
 
@@ -84,17 +85,32 @@ def pods_that_come(bench: Bench) -> Iterator[Fix]:
 
     def fix(some: Sequence[int]) -> Fix:
         names = [f"{name}-{ordinal}" for ordinal in some]
+        why_not = next(filter(None, (_why_not_bound(pool.by_ordinal.get(one)) for one in some)), "")
         return Fix(
             change=f"{_names(names)} {'is' if len(names) == 1 else 'are'} bound to a node",
             subject=_objects("Pod", [f"{namespace}/{one}" for one in names]),
             field="spec.nodeName",
             before="",
             after="any that takes work",
-            by_itself=True,
-            note="as soon as kube-scheduler finds a node",
+            by_itself=not why_not,
+            note=why_not or "as soon as kube-scheduler finds a node",
         )
 
     yield from _one_or_several(bench, ordinals, change, fix)
+
+
+def _why_not_bound(known: PodState | None) -> str:
+    """Why a pod that waits for its node is not expected to get one by itself, "" where nothing is known against it."""
+    pod = known.pod if known is not None else None
+    if known is None or pod is None or pod.node or pod.deleting or pod.finished:
+        return ""
+    if pod.refusal:
+        return f"kube-scheduler finds no node for {pod.name}: {pod.refusal}"
+    if pod.scheduler_name not in {"", SCHEDULER_NAME}:
+        return (
+            f"{pod.name} waits for {shown(pod.scheduler_name)} (spec.schedulerName), not for {SCHEDULER_NAME}"
+        )
+    return ""
 
 
 def closed_pods(bench: Bench) -> Iterator[Fix]:

@@ -10,9 +10,9 @@ from extender.core.policy.profile import Profile
 from extender.core.pool_state import PoolState
 from extender.core.questions.bench import Bench, Change
 from extender.core.questions.fix import Fix
-from extender.core.questions.growth import add_pods, autoscale, bind_missing
+from extender.core.questions.growth import add_pods, autoscale, bind_missing, held_back
 from extender.core.questions.trial import Trial
-from extender.core.scaling.size import POOL_PODS_MAX
+from extender.core.scaling.size import POOL_PODS_MAX, plan_scale
 from extender.core.verbs import node_problem
 
 PODS_TRIED_MAX: Final = 512
@@ -37,19 +37,42 @@ def pods_more(bench: Bench) -> Iterator[Fix]:
     found = bench.smallest(_adding(pool), 1, room) if room > 0 else None
     if found is not None:
         count, outcome = found
+        by_itself, note = _who_adds(bench, stateful_set.replicas, count)
         yield Fix(
             change="one pod more" if count == 1 else f"{count} pods more",
             subject=f"StatefulSet {stateful_set.key}",
             field="spec.replicas",
             before=stateful_set.replicas,
             after=stateful_set.replicas + count,
-            by_itself=True,
-            note="the autoscaler adds them, where nodes have room"
-            if count > 1
-            else "the autoscaler adds it, where a node has room",
+            by_itself=by_itself,
+            note=note,
         ).seen(outcome, bench)
     elif spec.max_pods is not None:
         yield from _greater_max_pods(bench, spec, spec.max_pods)
+
+
+def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
+    """Whether the autoscaler adds ``count`` pods as things are and nodes are found for them; and what has to be known of it."""
+    pool = bench.pool
+    plan = plan_scale(pool, lambda vpod: bench.state.selects(pool.key, vpod))
+    wanted = plan.wanted if plan is not None else replicas
+    if wanted < replicas + count:
+        adds = f"only {wanted - replicas} of them" if wanted > replicas else "none"
+        return (
+            False,
+            f"the autoscaler adds {adds}: it counts on the {replicas} there are, those that wait too",
+        )
+    refused = held_back(pool, bench.state)
+    if refused:
+        ordinal, said = next(iter(refused.items()))
+        name = f"{pool.stateful_set.name}-{ordinal}" if pool.stateful_set is not None else str(ordinal)
+        return (
+            False,
+            f"the autoscaler asks for it, but kube-scheduler finds no node for {name} either: {said}",
+        )
+    if count > 1:
+        return True, "the autoscaler adds them, where nodes have room"
+    return True, "the autoscaler adds it, where a node has room"
 
 
 def _most_pods(bench: Bench, spec: AdapterPool) -> int:

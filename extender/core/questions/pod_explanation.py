@@ -9,7 +9,8 @@ from itertools import islice
 from typing import Final
 
 from extender.core.claims import PodState
-from extender.core.names import SCHEDULER_NAMES
+from extender.core.model import AdapterPod
+from extender.core.names import SCHEDULER_NAME
 from extender.core.pool_state import PoolState
 from extender.core.questions.explanation import (
     NAMES_COMPARED_MAX,
@@ -22,6 +23,7 @@ from extender.core.questions.node_verdicts import NodeVerdicts
 from extender.core.questions.pod_fixes import find_pod_fixes
 from extender.core.questions.trial import never
 from extender.core.reasons import ConflictReason
+from extender.core.shown import shown
 from extender.core.state import State
 
 NODES_LISTED_MAX: Final = 1_000
@@ -113,8 +115,19 @@ def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts
         why = ", ".join(f"{count} {text}" for text, count in nodes.refusals.most_common())
         return f"Pending: 0/{total} nodes take it: {why or 'no node is known'}"
     return (
-        f"Pending: {len(nodes.passing)} of {total} nodes would take it as far as is known here; if it stays so, "
-        f"kube-scheduler lacks something else there (CPU, memory, volumes): kubectl describe pod says what"
+        f"Pending: {len(nodes.passing)} of {total} nodes would take it as far as is known here{_held_up(pod)}"
+    )
+
+
+def _held_up(pod: AdapterPod) -> str:
+    """Why a pod that nodes would take still waits, as the end of a sentence."""
+    if pod.refusal:
+        return f", but kube-scheduler finds none: {pod.refusal}"
+    if pod.scheduler_name not in {"", SCHEDULER_NAME}:
+        return f"; it waits for {shown(pod.scheduler_name)} to bind it, not for {SCHEDULER_NAME}"
+    return (
+        "; if it stays so, kube-scheduler lacks something else there (CPU, memory, volumes): "
+        "kubectl describe pod says what"
     )
 
 
@@ -124,8 +137,13 @@ def _steps(pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> Iter
         return
     if pod.slots is None:
         yield "it has not been through the webhook: no vreplica.dev/slots; the reconciler puts that right once it is bound"
-    if pod.scheduler_name and pod.scheduler_name not in SCHEDULER_NAMES:
-        yield f"it is {pod.scheduler_name}'s to bind (spec.schedulerName): it comes to us only if that one calls our extender"
+    if pod.scheduler_name not in {"", SCHEDULER_NAME} and not known.bound:
+        yield (
+            f"it is for {shown(pod.scheduler_name)} to bind (spec.schedulerName): that one must be running, and its "
+            "configuration must name our extender; the webhook gives new pods the name that it is set to"
+        )
+    if pod.refusal and known.pending:
+        yield f"kube-scheduler finds no node for it: {pod.refusal}"
     if pod.ledger_error:
         yield f"its ledger cannot be read: {pod.ledger_error}"
     if pool.is_closed(known):

@@ -40,38 +40,44 @@ class Settled:
         return sum(decision.left for decision in self.decisions.values())
 
 
-def settle(
-    state: State,
-    key: str,
-    *,
-    last: Iterable[str] = (),
-    grow: bool = False,
-    compact: bool = False,
-    expired: Callable[[], bool] = never,
-) -> Settled:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What may happen until a pool has settled. ``last``: keys of vpods that are decided after all others.
+
+    ``grow``: pods that are missing come, and the autoscaler adds those that it needs; but those of ``held`` (ordinals) find no
+    node, and where there are such nobody adds any, for they would be made alike. ``compact``: the evictor empties and evens
+    out what it would in time.
+    """
+
+    last: frozenset[str] = frozenset()
+    grow: bool = False
+    compact: bool = False
+    held: frozenset[int] = frozenset()
+
+
+def settle(state: State, key: str, course: Course, *, expired: Callable[[], bool] = never) -> Settled:
     """Bring the pool ``key`` of ``state``, which is the caller's own, to where it stays. Raises OutOfTime once ``expired``.
 
-    Vpods are decided in the order of their keys, those in ``last`` after all others. ``grow``: pods that are missing come,
-    and the autoscaler adds those that it needs. ``compact``: the evictor empties and evens out what it would in time.
+    Vpods are decided in the order of their keys.
     """
-    pool, settled, later = state.pool(key), Settled(), set(last)
-    undecided = sorted(pool.vpods, key=lambda vpod: (vpod in later, vpod))
+    pool, settled = state.pool(key), Settled()
+    undecided = sorted(pool.vpods, key=lambda vpod: (vpod in course.last, vpod))
     for _ in range(ROUNDS_MAX):
         trial = Trial(state, expired)
-        if grow:
-            bind_missing(trial, pool)
+        if course.grow:
+            bind_missing(trial, pool, but=course.held)
         freed = _decide(trial, pool, undecided, settled)
-        if grow:
+        if course.grow and not course.held:
             replicas = _replicas(pool)
             autoscale(trial, pool, undecided)
             freed = freed or _replicas(pool) != replicas
-        if compact:
-            made = _compact(state, pool, shrink=grow, expired=expired)
+        if course.compact:
+            made = _compact(state, pool, shrink=course.grow, expired=expired)
             settled.moves += made
             freed = freed or bool(made)
         undecided = [vpod for vpod in undecided if settled.decisions[vpod].left]
         # Where nothing was freed, who has found no room finds none.
-        if not freed or not (undecided or compact):
+        if not freed or not (undecided or course.compact):
             break
     return settled
 

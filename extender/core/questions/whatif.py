@@ -1,32 +1,32 @@
-"""What if: a pool drained, resized, placed by another profile, with more vpods, compared with the same pool left alone.
+"""What if: a pool drained, resized, placed by another profile, with more vpods, compared with today and with the same pool left alone.
 
-First the pools settle as they are, then the change is made and they settle again, by the same rules (``settling``): what
-differs is the change's doing, and nothing that would have happened anyway.
+Three sides, of pools and of each vpod: *before* is today, as it is; *settled* is what the pools come to if nobody does
+anything; *after* is what they come to once the change is made on top of that, by the same rules (``settling``). What moves is the
+difference of the last two: the change's doing, and nothing that would have happened anyway.
+
+Pods that kube-scheduler has refused for what is not known here stay without a node on every side (``growth.held_back``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from extender.core.comparison import moved
 from extender.core.errors import InvalidObject
 from extender.core.model import AdapterPool, Namespace, VPod, placement_order
-from extender.core.plan import Decision
 from extender.core.pool_state import PoolState
-from extender.core.questions.candidates import loss_by_zone
+from extender.core.questions.differences import Answer, notes_of, pool_row, summary_of, vpod_rows
+from extender.core.questions.growth import held_back
 from extender.core.questions.lift import labels_selected
 from extender.core.questions.loosen import resize
-from extender.core.questions.settling import Settled, settle
+from extender.core.questions.settling import Course
+from extender.core.questions.sides import Compared, Side, as_it_is, settled_side
 from extender.core.questions.snapshot import Snapshot
 from extender.core.questions.trial import Trial, never
-from extender.core.scaling.size import plan_scale
 from extender.core.state import State
 
 VPODS_LISTED_MAX: Final = 2_000
 NAMES_SUGGESTED: Final = 5
-
-Answer = dict[str, object]
 
 
 class What(StrEnum):
@@ -60,66 +60,36 @@ class Change:
     compact: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Side:
-    """One pool as it has settled. ``placed``: vpod -> pod -> vreplicas; ``lost``: zone -> vreplicas, vpods that lose all."""
-
-    profile: str
-    pods: int
-    free_slots: int
-    overcommitted: int
-    placed: Mapping[str, Mapping[str, int]]
-    lost: Mapping[str, tuple[int, int]]
-    settled: Settled
-
-
 def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] = never) -> Answer:
-    """``{"summary", "vpods", "pools"}`` (``/v1/plan``): the pools of the snapshot, left alone and then changed.
+    """``{"summary", "notes", "vpods", "pools"}`` (``/v1/plan``): the pools of the snapshot today, left alone and changed.
 
     Raises InvalidObject for a change that names what is not there, OutOfTime once ``expired``.
     """
     keys = [pool.key for pool in snapshot.full]
     state = snapshot.state()
-    before = {key: _settled(state, key, change, (), expired) for key in keys}
+    today = {key: as_it_is(state, key) for key in keys}
+    held = {key: held_back(state.pool(key), state) for key in keys}
+    added = frozenset(vpod.key for vpod in change.add)
+
+    def settled(key: str) -> Side:
+        course = Course(last=added, grow=change.autoscale, compact=change.compact, held=frozenset(held[key]))
+        return settled_side(state, key, course, expired)
+
+    alone = {key: settled(key) for key in keys}
     apply(state, keys, change)
-    added = {vpod.key for vpod in change.add}
-    after = {key: _settled(state, key, change, added, expired) for key in keys}
-    rows = [row for key in keys for row in _vpod_rows(key, before[key], after[key], added)]
+    pools = [
+        Compared(key=key, today=today[key], alone=alone[key], after=settled(key), held=held[key])
+        for key in keys
+    ]
+    rows = [row for pool in pools for row in vpod_rows(pool, added)]
     rows.sort(key=lambda row: (-row.unplaced, -row.moved, row.key))
     return {
-        "summary": {
-            "moved": sum(row.moved for row in rows),
-            "vpodsChanged": len(rows),
-            "unplacedBefore": sum(side.settled.unplaced for side in before.values()),
-            "unplacedAfter": sum(side.settled.unplaced for side in after.values()),
-            "podsBefore": sum(side.pods for side in before.values()),
-            "podsAfter": sum(side.pods for side in after.values()),
-            "overcommittedAfter": sum(side.overcommitted for side in after.values()),
-        },
+        "summary": summary_of(pools, rows),
+        "notes": list(notes_of(pools, grown=change.autoscale)),
         "vpods": [row.to_json() for row in rows[:VPODS_LISTED_MAX]],
         "vpodsNotListed": max(0, len(rows) - VPODS_LISTED_MAX),
-        "pools": [_pool_row(key, before[key], after[key]) for key in keys],
+        "pools": [pool_row(pool) for pool in pools],
     }
-
-
-def _settled(
-    state: State, key: str, change: Change, added: Iterable[str], expired: Callable[[], bool]
-) -> _Side:
-    settled = settle(state, key, last=added, grow=change.autoscale, compact=change.compact, expired=expired)
-    pool = state.pool(key)
-    pods = pool.stateful_set.replicas if pool.stateful_set is not None else 0
-    if change.autoscale:
-        plan = plan_scale(pool, lambda vpod: state.selects(key, vpod))
-        pods = max(pods, plan.wanted) if plan is not None else pods
-    return _Side(
-        profile=pool.profile.name,
-        pods=pods,
-        free_slots=pool.free_slots(),
-        overcommitted=len(pool.overcommitted()),
-        placed={vpod: pool.placed_of(vpod) for vpod in pool.vpods},
-        lost=_losses(pool),
-        settled=settled,
-    )
 
 
 # -- the change -------------------------------------------------------------------------------------------------------
@@ -215,111 +185,3 @@ def _nodes(state: State, drain: Drain) -> set[str]:
 def _unknown(subject: str, known: list[str]) -> str:
     listed = ", ".join(known[:NAMES_SUGGESTED]) + (", ..." if len(known) > NAMES_SUGGESTED else "")
     return f"{subject:.300} is not known (known: {listed or 'none'})"
-
-
-# -- the difference ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A vpod that the change touches. ``moved``, ``unplaced``: vreplicas."""
-
-    key: str
-    pool: str
-    before: Mapping[str, int]
-    after: Mapping[str, int]
-    moved: int
-    unplaced_before: int
-    unplaced: int
-    reasons: list[str]
-    new: bool
-
-    def to_json(self) -> Answer:
-        return {
-            "name": self.key,
-            "pool": self.pool,
-            "new": self.new,
-            "before": dict(self.before),
-            "after": dict(self.after),
-            "moved": self.moved,
-            "unplacedBefore": self.unplaced_before,
-            "unplaced": self.unplaced,
-            "reasons": self.reasons,
-        }
-
-
-def _vpod_rows(key: str, before: _Side, after: _Side, added: Iterable[str]) -> Iterator[_Row]:
-    new = set(added)
-    for vpod in sorted({*before.settled.decisions, *after.settled.decisions}):
-        was, now = before.placed.get(vpod, {}), after.placed.get(vpod, {})
-        left_before = _left(before.settled.decisions.get(vpod))
-        decision = after.settled.decisions.get(vpod)
-        if was != now or left_before != _left(decision) or vpod in new:
-            reasons = reasons_of(decision) if decision is not None and decision.left else []
-            yield _Row(
-                vpod, key, was, now, moved(was, now), left_before, _left(decision), reasons, vpod in new
-            )
-
-
-def _left(decision: Decision | None) -> int:
-    return decision.left if decision is not None else 0
-
-
-def reasons_of(decision: Decision) -> list[str]:
-    """Why something of a decision has no place: the reason, a detail, and what pods say with how many say so."""
-    explanation = decision.explanation
-    reasons = [str(explanation.reason)] if explanation.reason is not None else []
-    return [*reasons, *filter(None, [explanation.detail])] + [
-        f"{count} {text}" for text, count in explanation.refused
-    ]
-
-
-def _pool_row(key: str, before: _Side, after: _Side) -> Answer:
-    return {
-        "name": key,
-        "profileBefore": before.profile,
-        "profileAfter": after.profile,
-        "podsBefore": before.pods,
-        "podsAfter": after.pods,
-        "freeSlotsBefore": before.free_slots,
-        "freeSlotsAfter": after.free_slots,
-        "unplacedBefore": before.settled.unplaced,
-        "unplacedAfter": after.settled.unplaced,
-        "zones": _zone_rows(before, after),
-        "evictions": [
-            {
-                "vpod": move.vpod,
-                "from": move.from_pod,
-                "to": move.to_pod,
-                "vreplicas": move.vreplicas,
-                "reason": str(move.reason),
-            }
-            for move in after.settled.moves[:VPODS_LISTED_MAX]
-        ],
-    }
-
-
-def _zone_rows(before: _Side, after: _Side) -> list[Answer]:
-    """Zone by zone what its loss takes: vreplicas, and vpods that lose all that they have."""
-    was, now = before.lost, after.lost
-    return [
-        {
-            "zone": zone,
-            "before": was.get(zone, (0, 0))[0],
-            "after": now.get(zone, (0, 0))[0],
-            "vpodsLostBefore": was.get(zone, (0, 0))[1],
-            "vpodsLostAfter": now.get(zone, (0, 0))[1],
-        }
-        for zone in sorted({*was, *now})
-    ]
-
-
-def _losses(pool: PoolState) -> dict[str, tuple[int, int]]:
-    losses: dict[str, tuple[int, int]] = {}
-    for key in pool.vpods:
-        placed = pool.placed_of(key)
-        total = sum(placed.values())
-        for zone, count in loss_by_zone(pool, placed).items():
-            lost, vpods = losses.get(zone, (0, 0))
-            losses[zone] = (lost + count, vpods + (count == total))
-    return losses

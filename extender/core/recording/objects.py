@@ -1,8 +1,9 @@
 """Objects as a recording has them: Kubernetes' own form, with the few fields that decisions look at. Pure.
 
 ``manifest_of`` is the inverse of ``decode``: what it writes reads back as the same value, less what no decision looks
-at: resourceVersions, conditions, and how a pod asks for its slots. Nothing else of an object gets into a recording: no
-environment, no command, no annotation but ours, and of a Secret nothing at all, for none is ever read.
+at: resourceVersions, conditions (kube-scheduler's refusal of a pod is one), and how a pod asks for its slots. Nothing
+else of an object gets into a recording: no environment, no command, no annotation but ours, and of a Secret nothing at
+all, for none is ever read.
 
 Two things that we know of an object and its manifest cannot say stand beside it (``Extra``).
 """

@@ -13,6 +13,7 @@ from extender.core.questions.fix import Fix
 from extender.core.questions.fixes import find_fixes
 from extender.core.questions.lift import labels_selected
 from extender.core.questions.snapshot import Snapshot
+from extender.core.scaling.size import plan_scale
 from tests.core.questions.scenes import KEY, after, scenes
 from tests.support.builders import NS, POOL, Scene, a_node, a_pool
 
@@ -75,6 +76,53 @@ def test_trying_leaves_the_state_as_it_was(scene):
 def test_one_pod_more():
     scene = Scene(replicas=2, slots=4).pods(0, 1).vpod("a", 10)
     assert told(scene) == {"one pod more": (2, 0), "slotsPerPod 4 to 5": (2, 0), "ask for 2 less": (0, 0)}
+
+
+NO_CPU = "'0/1 nodes are available: 1 Insufficient cpu.'"
+
+
+def test_a_pod_that_kube_scheduler_refuses_does_not_come_by_itself_and_neither_does_one_like_it():
+    scene = Scene(replicas=2, slots=4).pod(0).pod(1, node="", refusal=NO_CPU).vpod("a", 12)
+    fixes = {fix.change: fix for fix in fixes_of(scene)}
+    bound, more = fixes["dispatcher-1 is bound to a node"], fixes["2 pods more"]
+    assert not bound.by_itself
+    assert bound.note == f"kube-scheduler finds no node for dispatcher-1: {NO_CPU}"
+    assert not more.by_itself
+
+
+def test_a_pod_more_that_the_autoscaler_asks_for_is_refused_like_the_one_that_waits():
+    scene = Scene(replicas=2, slots=4, min_pods=3).pod(0).pod(1, node="", refusal=NO_CPU).vpod("a", 8)
+    fix = next(fix for fix in fixes_of(scene) if fix.field == "spec.replicas")
+    assert not fix.by_itself
+    assert fix.note.endswith(f"kube-scheduler finds no node for dispatcher-1 either: {NO_CPU}")
+
+
+def test_a_pod_more_than_the_autoscaler_wants_does_not_come_by_itself():
+    scene = Scene(replicas=2, slots=4).pod(0).pod(1, node="").vpod("a", 8)
+    fixes = {fix.change: fix for fix in fixes_of(scene)}
+    assert fixes["dispatcher-1 is bound to a node"].by_itself
+    more = fixes["one pod more"]
+    assert not more.by_itself
+    assert "the autoscaler adds none" in more.note
+
+
+def test_a_pod_of_another_scheduler_does_not_come_by_itself():
+    scene = Scene(replicas=2, slots=4).pod(0).pod(1, node="", scheduler_name="default-scheduler").vpod("a", 8)
+    fix = fixes_of(scene)[0]
+    assert not fix.by_itself
+    assert "dispatcher-1 waits for 'default-scheduler'" in fix.note
+
+
+@DRAWN
+@given(scenes())
+def test_pods_that_come_by_themselves_are_no_more_than_the_autoscaler_asks_for(scene):
+    if not waits(scene):
+        return
+    plan = plan_scale(scene.pool)
+    for fix in fixes_of(scene):
+        if fix.field == "spec.replicas" and fix.by_itself:
+            assert plan is not None
+            assert fix.after <= plan.wanted
 
 
 def test_as_many_pods_as_it_takes():

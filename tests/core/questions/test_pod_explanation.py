@@ -63,6 +63,20 @@ def test_a_pending_pod_that_nodes_would_take_points_at_kube_scheduler():
     assert {row["reason"] for row in answer["candidates"][1:]} == {"NodeUnfit"}
 
 
+def test_a_pending_pod_that_kube_scheduler_refuses_says_what_that_one_says():
+    scene = Scene(replicas=1).pod(0, node="", refusal="'0/1 nodes are available: 1 Insufficient cpu.'")
+    assert explained(scene)["outcome"] == (
+        "Pending: 1 of 1 nodes would take it as far as is known here, but kube-scheduler finds none: "
+        "'0/1 nodes are available: 1 Insufficient cpu.'"
+    )
+
+
+def test_a_pending_pod_of_another_scheduler_says_whose_it_is():
+    answer = explained(Scene(replicas=1).pod(0, node="", scheduler_name="default-scheduler"))
+    assert "it waits for 'default-scheduler' to bind it" in answer["outcome"]
+    assert any("that one must be running" in step for step in answer["steps"])
+
+
 def test_scores_of_nodes_are_prioritizes():
     scene = (
         Scene(replicas=2)

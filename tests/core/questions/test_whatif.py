@@ -53,7 +53,9 @@ def done_and_waited_for(state: State) -> dict[str, dict[str, int]]:
 @given(scenes(), st.booleans())
 def test_nothing_asked_for_is_nothing_changed(scene, autoscale):
     answer = asked(scene, Change(autoscale=autoscale))
-    assert (answer["vpods"], answer["summary"]["moved"]) == ([], 0)
+    summary = answer["summary"]
+    assert (answer["vpods"], summary["moved"]) == ([], 0)
+    assert summary["unplacedAfter"] == summary["unplacedSettled"]
 
 
 @DRAWN
@@ -70,7 +72,7 @@ def test_a_drain_is_what_marking_the_pods_comes_to(scene, data):
     assert pod is not None
     state.pod_changed(pod, replace(pod, unschedulable=True))
     after = done_and_waited_for(state)
-    rows = {row["name"]: (row["before"], row["after"]) for row in answer["vpods"]}
+    rows = {row["name"]: (row["settled"], row["after"]) for row in answer["vpods"]}
     changed = {key: (before[key], after[key]) for key in before if before[key] != after[key]}
     assert {key: row for key, row in rows.items() if row[0] != row[1]} == changed
 
@@ -89,11 +91,15 @@ def test_a_zones_drain():
     assert answer["vpods"][0]["after"] == {"dispatcher-1": 3, "dispatcher-2": 3}
     assert answer["summary"] == {
         "moved": 2,
+        "movedSettled": 0,
         "vpodsChanged": 1,
         "unplacedBefore": 0,
+        "unplacedSettled": 0,
         "unplacedAfter": 0,
         "podsBefore": 3,
+        "podsSettled": 3,
         "podsAfter": 3,
+        "podsImagined": 0,
         "overcommittedAfter": 0,
     }
     assert answer["pools"][0]["zones"][0] == {
@@ -109,7 +115,7 @@ def test_what_has_no_room_elsewhere_stays_and_waits():
     scene = three_zones().vpod("a", 18)
     answer = asked(scene, drained("node", "n1"))
     (row,) = answer["vpods"]
-    assert (row["after"], row["unplaced"], row["moved"]) == (row["before"], 6, 0)
+    assert (row["after"], row["unplaced"], row["moved"]) == (row["settled"], 6, 0)
     assert row["reasons"][0] == "InsufficientSlots"
 
 
@@ -121,8 +127,51 @@ def test_with_the_autoscaler_pods_come_where_nodes_are_left():
 
 
 def test_larger_pods_take_what_waits():
-    answer = asked(three_zones().vpod("a", 21), Change(settings={"slots_per_pod": 7}))
-    assert (answer["summary"]["unplacedBefore"], answer["summary"]["unplacedAfter"]) == (3, 0)
+    summary = asked(three_zones().vpod("a", 21), Change(settings={"slots_per_pod": 7}))["summary"]
+    assert (summary["unplacedBefore"], summary["unplacedSettled"], summary["unplacedAfter"]) == (21, 3, 0)
+
+
+NO_CPU = "'0/4 nodes are available: 4 Insufficient cpu.'"
+
+
+def test_what_waits_today_is_said_and_pods_that_kube_scheduler_refuses_stay_without_a_node():
+    scene = three_zones().pod(2, node="", refusal=NO_CPU).vpod("a", 18, {0: 6, 1: 6})
+    answer = asked(scene, drained("zone", "z0", autoscale=True))
+    summary = answer["summary"]
+    assert (summary["unplacedBefore"], summary["unplacedSettled"], summary["unplacedAfter"]) == (6, 6, 12)
+    assert (summary["podsImagined"], summary["podsBefore"], summary["podsAfter"]) == (0, 3, 4)
+    assert answer["notes"] == [
+        f"pool {POOL}: kube-scheduler finds no node for 1 of its pods: {NO_CPU}; so it stays here, and no pod more is thought "
+        "to find one"
+    ]
+
+
+def test_a_pod_that_is_refused_for_what_our_rules_say_too_may_come_once_they_allow_it():
+    scene = three_zones().pod(2, node="", slots=6, slots_request=6, refusal="'0/4 nodes are available'")
+    for name in ("n0", "n1", "n2", "node-0"):
+        scene.node(a_node(name, f"z{name[-1]}", slots=5))
+    answer = asked(scene.vpod("a", 15), Change(settings={"slots_per_pod": 5}, autoscale=True))
+    assert (answer["pools"][0]["podsRefused"], answer["summary"]["unplacedAfter"]) == (0, 0)
+
+
+def test_a_pod_that_is_only_thought_of_comes_with_what_is_not_known():
+    answer = asked(three_zones().vpod("a", 21), Change(autoscale=True))
+    assert (answer["summary"]["podsImagined"], answer["summary"]["podsAfter"]) == (1, 4)
+    assert answer["notes"] == [
+        "1 pod that has no node today would get one as far as is known: CPU, memory and volumes are not known here"
+    ]
+
+
+def test_without_the_autoscaler_it_is_said_that_the_pool_would_grow():
+    answer = asked(three_zones().vpod("a", 18, {0: 6, 1: 6, 2: 6}), drained("node", "n1"))
+    assert answer["notes"] == [f"pool {POOL} would grow from 3 to 4 pods: --autoscale counts them in"]
+
+
+def test_what_comes_by_itself_is_told_beside_and_not_as_the_changes_doing():
+    scene = three_zones().pod(0, {"tenant/a": 2}, node="n0", unschedulable=True).vpod("a", 4, {0: 2})
+    summary = asked(scene, Change())["summary"]
+    assert (summary["moved"], summary["movedSettled"]) == (0, 2)
+    assert (summary["unplacedBefore"], summary["unplacedSettled"]) == (2, 0)
 
 
 def test_smaller_pods_lose_what_is_too_much():
