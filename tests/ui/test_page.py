@@ -80,7 +80,11 @@ async def test_the_demonstration_is_shown_as_it_happens(tmp_path: Path):
         system.local.spawn(census.follow(system.local.cluster), "census")
         async with browsing(system.running.server.url) as page:
             await page.until_text(".notice", "There is no AdapterPool yet.")
-            await Story(system, census, lambda _line: None).play()
+            told: list[str] = []
+            await Story(system, census, told.append).play()
+            assert len(told) == 10
+            assert all(line.endswith("; nothing moved, nothing overcommitted") for line in told[1::2])
+            assert max(map(len, told)) <= 80
             await page.until_pods(len(census.pods))
             await page.until_text("#numbers", f"vpods {VPODS_COUNT}")
             await page.until_text(".node.trouble", "not ready")
