@@ -42,7 +42,7 @@ async def run_demo(options: DemoOptions) -> int:
                 system.local.write_kubeconfig(Path(options.kubeconfig_out))
             census = Census()
             system.local.spawn(census.follow(system.local.cluster), "census")
-            view = View(census, _urls(system), system.zone_of)
+            view = View(census, _urls(system), system.node_of)
             quiet = options.show is not None
             with contextlib.ExitStack() as stack:
                 tell: Tell = view.tell
@@ -93,7 +93,7 @@ def _urls(system: LocalSystem) -> list[str]:
         f"page     {service}/ui",
         f"state    {service}/state.json",
         f"metrics  {service}/metrics",
-        f"kubectl --kubeconfig {system.kubeconfig} get adapterpools,vpods,pods -A",
+        f"kubectl --kubeconfig {system.kubeconfig} get adapterpools,vpods -A",
     ]
 
 

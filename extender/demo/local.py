@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from extender.app import Service
+from extender.core.model import Node
 from extender.core.names import OWN_NAMESPACE
 from extender.kube.api import (
     CRDS,
@@ -158,10 +159,9 @@ class LocalSystem:
             raise RuntimeError("the local system has not been started")
         return self.service
 
-    def zone_of(self, node: str) -> str:
-        """The zone of a node, "" for one that is not known."""
-        known = self.running.caches.nodes.get(node)
-        return known.zone if known is not None else ""
+    def node_of(self, name: str) -> Node | None:
+        """A node as the service sees it, None for one that is not known."""
+        return self.running.caches.nodes.get(name)
 
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()

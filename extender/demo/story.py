@@ -41,6 +41,8 @@ TENANTS: Final = ("team-a", "team-b", "team-c", "team-d")
 VPODS_COUNT: Final = 40
 VREPLICAS: Final = 8
 GROWN_VREPLICAS: Final = 30
+DELETED: Final = f"{POOL}-3"
+FAILED: Final = "node-4"
 STEP_TIMEOUT_S: Final = 30.0
 POLL_S: Final = 0.02
 
@@ -73,6 +75,10 @@ class Census:
     def placed(self) -> int:
         """vreplicas that are published."""
         return sum(sum(vpod.placements.values()) for vpod in self.vpods.values())
+
+    def placed_on(self, *pods: str) -> int:
+        """vreplicas that are published on these pods."""
+        return sum(vpod.placements.get(pod, 0) for vpod in self.vpods.values() for pod in pods)
 
     @property
     def settled(self) -> bool:
@@ -150,16 +156,41 @@ class Story:
 
     async def play(self) -> None:
         """All of it. Raises TimeoutError where a step does not settle."""
-        await self._step(f"{ZONES} zones, {NODES_COUNT} nodes, an empty pool", self._create_pool)
+        await self._step(
+            f"{ZONES} zones, {NODES_COUNT} nodes, an empty pool",
+            self._create_pool,
+            lambda: f"{len(self._census.pods)} pods, for nothing asks for any",
+        )
         await self._step(
             f"{VPODS_COUNT} vpods of {len(TENANTS)} tenants want {VREPLICAS} vreplicas each",
             self._create_vpods,
+            lambda: f"{len(self._census.pods)} pods, {self._census.placed} of {self._census.wanted} placed",
         )
-        await self._step(f"pod {POOL}-3 is deleted", self._delete_pod)
-        await self._step("node node-4 fails", self._fail_node)
-        await self._step(f"vpod team-a/orders-0 grows to {GROWN_VREPLICAS} vreplicas", self._grow)
+        had = self._census.placed_on(DELETED)
+        await self._step(
+            f"pod {DELETED} is deleted",
+            self._delete_pod,
+            lambda: f"it is back with {self._census.placed_on(DELETED)} of {had} vreplicas",
+        )
+        await self._step(f"node {FAILED} fails", self._fail_node, self._kept_there)
+        before = self._census.placed_on(*self._pods_there())
+        await self._step(
+            f"vpod team-a/orders-0 grows to {GROWN_VREPLICAS} vreplicas",
+            self._grow,
+            lambda: (
+                f"{self._census.placed} placed, {self._census.placed_on(*self._pods_there()) - before} more"
+                f" on {FAILED}"
+            ),
+        )
 
-    async def _step(self, what: str, do: Callable[[], Awaitable[None]]) -> None:
+    def _pods_there(self) -> list[str]:
+        return [pod.name for pod in self._census.pods.values() if pod.node == FAILED]
+
+    def _kept_there(self) -> str:
+        pods = self._pods_there()
+        return f"its {len(pods)} pods keep {self._census.placed_on(*pods)} vreplicas"
+
+    async def _step(self, what: str, do: Callable[[], Awaitable[None]], shown: Callable[[], str]) -> None:
         started = time.monotonic()
         self._tell(f"{what} ...")
         moved = self._census.moved
@@ -170,9 +201,9 @@ class Story:
                 await asyncio.sleep(POLL_S)
         now = time.monotonic()
         self.settled_s = now - self._started
+        moved, over = self._census.moved - moved, len(self._census.overcommitted)
         self._tell(
-            f"  settled after {now - started:.2f} s: {self._census.placed} of {self._census.wanted} vreplicas"
-            f" on {len(self._census.pods)} pods, {self._census.moved - moved} moved"
+            f"  {now - started:.2f} s: {shown()}; {moved or 'nothing'} moved, {over or 'nothing'} overcommitted"
         )
 
     async def add_nodes(self) -> None:
@@ -211,15 +242,15 @@ class Story:
         await self._until(lambda: len(self._census.vpods) == VPODS_COUNT)
 
     async def _delete_pod(self) -> None:
-        key = f"{POOL_NAMESPACE}/{POOL}-3"
+        key = f"{POOL_NAMESPACE}/{DELETED}"
         uid = self._census.pods[key].uid
-        await self._api.delete(PODS, POOL_NAMESPACE, f"{POOL}-3")
+        await self._api.delete(PODS, POOL_NAMESPACE, DELETED)
         await self._until(lambda: key in self._census.pods and self._census.pods[key].uid != uid)
 
     async def _fail_node(self) -> None:
         patch = {"metadata": {"annotations": {HEARTBEAT_ANNOTATION: "stopped"}}}
-        await self._api.patch(NODES, "", "node-4", patch, patch_type=PatchType.MERGE)
-        await self._until(lambda: not self._takes_work("node-4"))
+        await self._api.patch(NODES, "", FAILED, patch, patch_type=PatchType.MERGE)
+        await self._until(lambda: not self._takes_work(FAILED))
 
     def _takes_work(self, name: str) -> bool:
         node = self._system.running.caches.nodes.get(name)

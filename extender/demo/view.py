@@ -1,27 +1,34 @@
-"""The demonstration in a terminal: a live table of the adapter pods, and the story under it."""
+"""The demonstration in a terminal: where to look, the story, and a live table of as many adapter pods as there is room for."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from extender.core.ledger import ledger_slots
-from extender.core.model import AdapterPod, placement_order
+from extender.core.model import AdapterPod, Node, placement_order
 from extender.demo.story import SLOTS, Census
 
 LINES_MAX: Final = 14
 _BAR_CHARS: Final = 20
+_HEAD_ROWS: Final = 1
+_MORE_ROWS: Final = 1
+_CURSOR_ROWS: Final = 1
+"""Under the last line: a terminal that is full to its last row scrolls."""
 
 
 class View:
-    """Renders the census; ``tell`` adds a line to the story."""
+    """Renders the census into the height of a terminal, all of it where that is no terminal; ``tell`` adds to the story.
 
-    def __init__(self, census: Census, urls: list[str], zone_of: Callable[[str], str]) -> None:
+    ``node_of``: a node by its name, None for one that is not known.
+    """
+
+    def __init__(self, census: Census, urls: list[str], node_of: Callable[[str], Node | None]) -> None:
         self._census = census
-        self._zone_of = zone_of
+        self._node_of = node_of
         self._urls = urls
         self._lines: deque[str] = deque(maxlen=LINES_MAX)
 
@@ -29,27 +36,55 @@ class View:
         """A line of the story."""
         self._lines.append(line)
 
-    def __rich__(self) -> RenderableType:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """What says how to look, and what happens, is never cut for the table's sake."""
+        above: list[RenderableType] = [
+            Text("\n".join(self._urls), style="dim", overflow="fold"),
+            Text("\n".join((*self._lines, self._summary()))),
+        ]
+        yield from above
+        rows = len(self._census.pods)
+        if console.is_terminal:
+            taken = sum(len(console.render_lines(part, options, pad=False)) for part in above)
+            room = console.size.height - taken - _HEAD_ROWS - _CURSOR_ROWS
+            rows = rows if rows <= room else max(0, room - _MORE_ROWS)
+        yield from self._pods(rows)
+
+    def _summary(self) -> str:
         census = self._census
         summary = (
-            f"{census.placed} of {census.wanted} vreplicas placed, {len(census.pods)} adapter pods, "
+            f"{census.placed} of {census.wanted} vreplicas placed, {len(census.pods)} pods, "
             f"{len(census.vpods)} vpods, {census.moved} moved, {len(census.overcommitted)} overcommitted"
         )
-        table = Table("POD", "NODE", "ZONE", "SLOTS", "", "VPODS")
-        for pod in sorted(census.pods.values(), key=lambda pod: placement_order(pod.name)):
-            table.add_row(*self._row(pod))
-        return Group(
-            Text(summary), table, Text("\n".join(self._lines)), Text("\n".join(self._urls), style="dim")
+        not_ready = sorted({pod.node for pod in census.pods.values() if self._in_trouble(pod)})
+        return f"{summary}\n{', '.join(not_ready)} not Ready" if not_ready else summary
+
+    def _pods(self, rows: int) -> Sequence[RenderableType]:
+        """The first so many pods, those on nodes in trouble before all, and how many there are besides."""
+        pods = sorted(
+            self._census.pods.values(), key=lambda pod: (not self._in_trouble(pod), placement_order(pod.name))
         )
+        more = Text(f"and {len(pods) - rows} pods more", style="dim")
+        if rows == 0:
+            return [more] if pods else []
+        table = Table("POD", "NODE", "ZONE", "SLOTS", "", "VPODS", box=None, pad_edge=False)
+        for pod in pods[:rows]:
+            table.add_row(*self._row(pod), style="yellow" if self._in_trouble(pod) else "")
+        return [table, more] if rows < len(pods) else [table]
+
+    def _in_trouble(self, pod: AdapterPod) -> bool:
+        node = self._node_of(pod.node)
+        return node is not None and not node.ready
 
     def _row(self, pod: AdapterPod) -> tuple[str, ...]:
         used = ledger_slots(pod.ledger) if pod.node else 0
         bar = "█" * round(_BAR_CHARS * used / SLOTS)
+        node = self._node_of(pod.node)
         state = pod.node or ("being deleted" if pod.deleting else "pending")
         return (
             pod.name,
-            state,
-            self._zone_of(pod.node),
+            f"{state} not Ready" if self._in_trouble(pod) else state,
+            node.zone if node else "",
             f"{used}/{pod.slots or SLOTS}",
             bar.ljust(_BAR_CHARS, "·"),
             str(len(pod.ledger) if pod.node else 0),

@@ -52,14 +52,29 @@ export function explanation(answer) {
 }
 
 function fixList(fixes) {
-  const line = ({ change, from, to, places, left, moves, nodes }) => {
-    if (nodes !== undefined) return el("li", {}, el("strong", {}, String(change)), nodes.length > 0 ? `: then ${nodes.slice(0, 3).join(", ")} would take it` : "");
-    const values = from !== undefined && from !== null && to !== undefined ? ` (${from} to ${to})` : "";
-    const rest = left ? `, ${count(left, "vreplica")} still wait` : "";
-    const moved = moves ? `, moves ${moves}` : "";
-    return el("li", {}, el("strong", {}, String(change)), values, `: places ${count(places ?? 0, "vreplica")}${rest}${moved}`);
+  const line = (fix) => {
+    const object = fix.object ? ` (${fix.object})` : "";
+    const effect = fix.nodes === undefined ? placed(fix) : taken(fix.nodes);
+    const notes = [fix.byItself && "by itself", fix.onlyBeforeOthers && "only if it is served before the others that wait", fix.note].filter(Boolean);
+    return el("li", {}, el("strong", {}, String(fix.change)), values(fix), object, effect && `: ${effect}`, notes.map((note) => `; ${note}`));
   };
   return el("section", {}, el("h3", {}, "What would make it fit"), el("ul", {}, fixes.slice(0, LISTED).map(line)));
+}
+
+/** Numbers from and to, where the change does not name them itself. */
+function values({ change, from, to }) {
+  const named = new Set(String(change).match(/[0-9]+/g));
+  return typeof from === "number" && typeof to === "number" && !named.has(String(to)) ? ` (${from} to ${to})` : "";
+}
+
+/** What a fix of a vpod does. */
+function placed({ places = 0, left, moves }) {
+  return [`places ${count(places, "vreplica")}`, left && `${count(left, "vreplica")} still wait`, moves && `moves ${moves}`].filter(Boolean).join(", ");
+}
+
+/** What a fix of a pod does: the nodes that take it then. */
+function taken(nodes) {
+  return nodes.length > 0 ? `then ${nodes.slice(0, 3).join(", ")}${nodes.length > 3 ? " and others" : ""} would take it` : "";
 }
 
 function candidateTable(candidates) {

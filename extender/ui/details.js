@@ -15,7 +15,7 @@ export class Details {
   #shown = "";
   #answer = { key: "", elements: [] };
 
-  /** `acts`: {select(kind, name), clear(), drain(target), pool(), follow(pool)}. */
+  /** `acts`: {select(kind, name), clear(), drain(target), pool(), loaded(), follow(pool)}. */
   constructor(root, model, palette, acts) {
     this.#root = root;
     this.#model = model;
@@ -25,14 +25,19 @@ export class Details {
 
   /** Show a selection, or what needs attention. */
   draw(selection) {
-    const shown = selection ? "" : JSON.stringify([this.#model.waiting(), this.#model.unschedulable(), [...this.#model.tenants()], this.#poolFigures()]);
+    const shown = selection ? "" : JSON.stringify([this.#acts.loaded(), this.#model.waiting(), this.#model.unschedulable(), [...this.#model.tenants()], this.#poolFigures()]);
     if (shown && shown === this.#shown && this.#root.firstChild) return;
     this.#shown = shown;
     const open = new Set([...this.#root.querySelectorAll("details[open] > summary")].map((it) => it.textContent.replace(/[0-9]/g, "")));
     const focused = this.#root.contains(document.activeElement) ? document.activeElement : null;
-    this.#root.replaceChildren(...(selection ? this.#selected(selection) : this.#attention()));
+    this.#root.replaceChildren(...this.#parts(selection));
     for (const summary of this.#root.querySelectorAll("details > summary")) summary.parentNode.open = open.has(summary.textContent.replace(/[0-9]/g, ""));
     if (focused) [...this.#root.querySelectorAll("button, summary, h2")].find((it) => it.textContent === focused.textContent)?.focus({ preventScroll: true });
+  }
+
+  #parts(selection) {
+    if (!this.#acts.loaded()) return [el("p", { class: "quiet" }, "Loading\u2026")];
+    return selection ? this.#selected(selection) : this.#attention();
   }
 
   #poolFigures() {

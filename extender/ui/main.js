@@ -21,6 +21,7 @@ const model = new Model();
 const palette = new Palette();
 const place = new URLSearchParams(location.hash.slice(1));
 let pool = place.get("pool") ?? "";
+let loaded = false; // whether this pool's own snapshot is there: before that nothing is known of its pods and vpods
 let selection = null;
 let connection = ["lost", "connecting"];
 let changed = null;
@@ -31,7 +32,7 @@ const sayPace = pace(SAID_MS);
 
 const map = new PodMap($("map"), model, palette, select);
 const chart = new Chart($("chart"));
-const details = new Details($("side"), model, palette, { select, clear, drain: (target) => openWhatIf(target), pool: () => pool, follow: choosePool });
+const details = new Details($("side"), model, palette, { select, clear, drain: (target) => openWhatIf(target), pool: () => pool, loaded: () => loaded, follow: choosePool });
 const whatIf = new WhatIf($("side"), model, { select, show: (deltas) => map.plan(deltas), close: closeWhatIf, pool: () => pool });
 const search = new Search($("search"), $("found"), model, select);
 const stream = new Stream(take, (state, text) => {
@@ -59,17 +60,24 @@ function pace(ms) {
 // -- what comes ---------------------------------------------------------------------------------------------------------
 
 function take(name, data) {
-  const news = name === "snapshot" ? model.snapshot(data) : model.news(data);
-  for (const section of Object.keys(news)) {
-    changed ??= {};
-    changed[section] = new Set([...(changed[section] ?? []), ...news[section]]);
-  }
+  note(name === "snapshot" ? model.snapshot(data) : model.news(data));
+  loaded ||= name === "snapshot";
   if (!model.pools.has(pool) && model.pools.size > 0 && !place.get("pool")) return follow([...model.pools.keys()].sort(byName)[0]);
   draw();
 }
 
+function note(news) {
+  for (const section of Object.keys(news)) {
+    changed ??= {};
+    changed[section] = new Set([...(changed[section] ?? []), ...news[section]]);
+  }
+}
+
+/** Show a pool; until it is told there is nothing of it, and nothing of the one before either. */
 function follow(key) {
   pool = key;
+  loaded = false;
+  note(model.forgetPool());
   stream.open(key);
 }
 
@@ -99,6 +107,8 @@ function drawNow() {
   if (!map.draw()) ask(); // the rest of the pods in the next frame
   if (!due) return;
   due = false;
+  $("loading").hidden = loaded;
+  $("map-region").setAttribute("aria-busy", String(!loaded));
   drawPools();
   drawSummary();
   drawNotices();
@@ -214,7 +224,7 @@ function say() {
 
 let sideDrawn = "";
 function drawSide(news) {
-  const shown = `${selection?.kind} ${selection?.name}`;
+  const shown = `${loaded} ${selection?.kind} ${selection?.name}`;
   if (!news && shown === sideDrawn) return;
   sideDrawn = shown;
   details.draw(selection);

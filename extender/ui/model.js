@@ -33,6 +33,11 @@ export class Model {
     return this.news(whole);
   }
 
+  /** Forget what is known of one pool: its pods, vpods, nodes and history. What has changed, as `news` tells it. */
+  forgetPool() {
+    return this.snapshot({ service: Object.fromEntries(this.service), pools: Object.fromEntries(this.pools) });
+  }
+
   /** Take news: records by section and key, null for one that is gone. The keys that they were about, by section. */
   news(data) {
     const changed = {};

@@ -30,6 +30,7 @@ export class Stream {
     this.#source = source;
     for (const name of ["snapshot", "news"]) {
       source.addEventListener(name, (event) => {
+        if (source !== this.#source) return;
         this.#take(name, JSON.parse(event.data));
         if (name === "snapshot") this.#tell("live", "live");
       });

@@ -94,9 +94,10 @@ async def browsing(
     dark: bool = False,
     size: tuple[int, int] = (1360, 900),
     fails: tuple[str, ...] = (),
+    fragment: str = "",
     **context: Any,
 ) -> AsyncIterator[Opened]:
-    """The page at ``url``, opened; ``size`` in CSS pixels. ``fails``: parts of complaints that are expected."""
+    """The page at ``url``, opened; ``size`` in CSS pixels. ``fails``: parts of complaints that are expected; ``fragment``: of its address."""
     async with async_playwright() as driver:
         browser = await driver.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
         made = await browser.new_context(
@@ -116,7 +117,7 @@ async def browsing(
             lambda it: None if it.url.startswith(url) else opened.complaints.append(f"asks for {it.url}"),
         )
         try:
-            await tab.goto(f"{url}/ui")
+            await tab.goto(f"{url}/ui#{fragment}")
             yield opened
         finally:
             await browser.close()

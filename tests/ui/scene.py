@@ -1,5 +1,6 @@
 """What the page is tried on: a state of any size, served as the service serves it, and answers to what the page asks."""
 
+import asyncio
 import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,8 +15,10 @@ from extender.core.state import State
 from extender.kube.serving import ConnectionLimits, Listener
 from extender.metrics import Metrics
 from extender.service.config import Config, Mode
+from extender.service.page.facts import Facts, News
 from extender.service.page.history import PERIOD_S
 from extender.service.page.routes import Page
+from extender.service.page.stream import Streams
 from tests.support.builders import POOL, a_pod, a_pool, a_stateful_set
 
 TENANT_NAMES = (
@@ -160,6 +163,33 @@ def a_page(state: State, leader: Leader | None = None, *, mode: Mode = Mode.ACTI
         now=time.time,
         metrics=Metrics(),
     )
+
+
+class Held:
+    """The facts of a pool that cannot be told before ``told`` is set, as over a slow connection."""
+
+    def __init__(self, facts: Facts, told: asyncio.Event) -> None:
+        self._facts = facts
+        self._told = told
+
+    async def look(self) -> News:
+        await self._told.wait()
+        return await self._facts.look()
+
+    def all(self) -> News:
+        return self._facts.all()
+
+
+def hold_pools_back(page: Page) -> asyncio.Event:
+    """Have the page tell nothing of any pool, but the counts of all, until the event is set."""
+    told = asyncio.Event()
+
+    def facts(pool: str) -> Facts:
+        made = page._facts(pool)
+        return Held(made, told) if pool else made  # type: ignore[return-value]
+
+    page.streams = Streams(facts)
+    return told
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from extender.demo.story import NODES_COUNT, POOL_NAMESPACE, VPODS_COUNT, Census
 from extender.service.config import Mode
 from tests.support.builders import NS, POOL, Scene, a_node, a_pool
 from tests.ui.browser import browsing, needs_browser
-from tests.ui.scene import Answers, Cluster, Leader, a_page, an_hour_of_history, served
+from tests.ui.scene import Answers, Cluster, Leader, a_page, an_hour_of_history, hold_pools_back, served
 
 pytestmark = needs_browser
 NOT_THERE = ("404",)
@@ -22,7 +22,21 @@ EXPLAINED = {
     "outcome": "3 of 8 vreplicas are not placed (InsufficientSlots)",
     "steps": ["kept: 5 on dispatcher-1"],
     "decided": {"at": "2026-01-02T03:04:05Z", "by": "replica-1", "why": "the vpod changed"},
-    "fixes": [{"change": "one pod more", "from": 6, "to": 7, "places": 3, "left": 0, "moves": 0}],
+    "fixes": [
+        {
+            "change": "one pod more",
+            "object": "StatefulSet ns/dispatcher",
+            "field": "spec.replicas",
+            "from": 6,
+            "to": 7,
+            "places": 3,
+            "left": 0,
+            "moves": 0,
+            "byItself": True,
+            "onlyBeforeOthers": True,
+            "note": "the autoscaler adds it",
+        }
+    ],
     "candidates": [
         {"pod": "dispatcher-1", "verdict": "refused", "freeSlots": 0, "score": None, "text": "no free slot"}
     ],
@@ -66,7 +80,11 @@ async def test_the_demonstration_is_shown_as_it_happens(tmp_path: Path):
         system.local.spawn(census.follow(system.local.cluster), "census")
         async with browsing(system.running.server.url) as page:
             await page.until_text(".notice", "There is no AdapterPool yet.")
-            await Story(system, census, lambda _line: None).play()
+            told: list[str] = []
+            await Story(system, census, told.append).play()
+            assert len(told) == 10
+            assert all(line.endswith("; nothing moved, nothing overcommitted") for line in told[1::2])
+            assert max(map(len, told)) <= 80
             await page.until_pods(len(census.pods))
             await page.until_text("#numbers", f"vpods {VPODS_COUNT}")
             await page.until_text(".node.trouble", "not ready")
@@ -114,6 +132,34 @@ async def test_a_thousand_pods_and_two_thousand_vpods_are_shown_and_kept_up_to_d
         await it.until(is_told, "the change is not shown")
 
 
+@pytest.mark.parametrize("selected", ["", "vpod=alpine%2Forders-0"], ids=["nothing selected", "a vpod"])
+async def test_before_a_pool_is_told_nothing_is_said_of_it(selected: str):
+    page = a_page(small().state)
+    told = hold_pools_back(page)
+    async with served(page) as url, browsing(url, fails=NOT_THERE, fragment=selected) as it:
+        await it.until_text("#numbers", "pods 6")
+        await it.until_text("#side", "Loading")
+        assert await it.text("#side") == "Loading\u2026"
+        assert await it.text("#loading") == "Loading\u2026"
+        told.set()
+        await it.until_pods(6)
+        await it.until_text("#side", "5 of 8 vreplicas are placed" if selected else "vpods that wait")
+
+
+async def test_of_another_pool_nothing_is_shown_under_the_name_of_the_chosen_one():
+    cluster = small()
+    cluster.state.adapter_pool_changed(None, a_pool(name="zulu", stateful_set="zulu"))
+    page = a_page(cluster.state)
+    async with served(page) as url, browsing(url) as it:
+        await it.until_pods(6)
+        told = hold_pools_back(page)
+        await it.tab.select_option("#pool", f"{NS}/zulu")
+        await it.until_pods(0)
+        assert await it.text("#side") == "Loading\u2026"
+        told.set()
+        await it.until_text("#side", "Tenants (0)")
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 async def test_every_view_is_accessible(dark: bool):
     cluster = small()
@@ -144,7 +190,8 @@ async def test_a_vpod_is_found_and_explained():
         await it.find("alpine/orders-0")
         await it.until_text("#side", "5 of 8 vreplicas are placed")
         for says in (
-            "one pod more (6 to 7): places 3 vreplicas",
+            "one pod more (6 to 7) (StatefulSet ns/dispatcher): places 3 vreplicas; by itself;"
+            " only if it is served before the others that wait; the autoscaler adds it",
             "by replica-1: the vpod changed",
             "How it was decided (1)",
             "Candidates (1)",
@@ -157,6 +204,55 @@ async def test_a_vpod_is_found_and_explained():
         await it.tab.reload()
         await it.until_text("#side h2", "alpine/orders-0")
         await it.until_count(".pod.inside", 5)
+
+
+async def test_a_fix_names_its_numbers_once_and_no_values_that_are_none():
+    slots = {
+        "change": "slotsPerPod 20 to 21",
+        "object": "AdapterPool ns/a",
+        "from": 20,
+        "to": 21,
+        "places": 1,
+    }
+    bound = {
+        "change": "dispatcher-5 is bound to a node",
+        "object": "Pod ns/dispatcher-5",
+        "from": "",
+        "to": "any that takes work",
+        "places": 5,
+        "left": 2,
+    }
+    answers = Answers({"outcome": "2 of 8 wait", "fixes": [slots, bound]})
+    async with served(a_page(small().state), answers) as url, browsing(url) as it:
+        await it.until_pods(6)
+        await it.find("alpine/orders-0")
+        await it.until_text(".explanation", "What would make it fit")
+        assert await it.texts(".explanation li") == [
+            "slotsPerPod 20 to 21 (AdapterPool ns/a): places 1 vreplica",
+            "dispatcher-5 is bound to a node (Pod ns/dispatcher-5): places 5 vreplicas, 2 vreplicas still wait",
+        ]
+
+
+async def test_a_fix_of_a_pod_says_what_is_changed_and_which_nodes_take_it_then():
+    fix = {
+        "change": "uncordon node-1",
+        "object": "Node node-1",
+        "field": "spec.unschedulable",
+        "from": True,
+        "to": False,
+        "nodes": ["node-1", "node-2", "node-3", "node-4"],
+        "note": "it was cordoned for a reason",
+    }
+    answers = Answers({"outcome": "no node takes it", "fixes": [fix, {**fix, "nodes": [], "note": ""}]})
+    async with served(a_page(small().state), answers) as url, browsing(url) as it:
+        await it.until_pods(6)
+        await it.find("dispatcher-5")
+        await it.until_text(".explanation", "What would make it fit")
+        assert await it.texts(".explanation li") == [
+            "uncordon node-1 (Node node-1): then node-1, node-2, node-3 and others would take it;"
+            " it was cordoned for a reason",
+            "uncordon node-1 (Node node-1)",
+        ]
 
 
 async def test_the_page_says_what_the_loss_of_a_zone_costs():
