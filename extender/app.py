@@ -289,7 +289,9 @@ class Service:
 
     def _not_ready(self) -> list[str]:
         missing = self.informers.not_synced()
-        return [f"caches not synced: {', '.join(missing)}"] if missing else []
+        if not missing:
+            return []
+        return [f"caches not synced: {', '.join(missing)}", *self.informers.problems()]
 
     def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
         """``/state.json``, narrowed by the query's parameters."""

@@ -28,6 +28,7 @@ from extender.kube.client import KubeApi
 from extender.kube.first_errors import told
 from extender.kube.logs import set_up
 from extender.kube.reflector import Reflector
+from extender.kube.troubles import Troubles
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateManager, FileCertificates
 from webhook.registration import Registration
@@ -63,14 +64,20 @@ class Webhook:
         self._server.metrics.add_process()
         self._server.metrics.add_upkeep(self._certificates.expiry, lambda: self._upkeep.failures)
 
+    def _reflectors(self) -> list[Reflector]:
+        troubles, made = Troubles(), []
+        for resource, sink in self._caches.sinks.items():
+            reflector = Reflector(self._api, resource, sink, rng=random.Random())
+            reflector.troubles = troubles
+            made.append(reflector)
+        return made
+
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set. Raises CertificateError, OSError (the port is taken)."""
         async with asyncio.TaskGroup() as tasks:
             loops = [
-                tasks.create_task(
-                    Reflector(self._api, resource, sink, rng=random.Random()).run(), name=resource.plural
-                )
-                for resource, sink in self._caches.sinks.items()
+                tasks.create_task(reflector.run(), name=reflector.resource.plural)
+                for reflector in self._reflectors()
             ]
             try:
                 if await self._upkeep.first_certificate(stop):

@@ -11,7 +11,7 @@ from typing import Final
 
 from extender.core.errors import InvalidObject, VReplicaError
 from extender.core.manifests import Manifests
-from extender.core.names import GROUP, POOL_LABEL
+from extender.core.names import POOL_LABEL
 from extender.core.questions.explanation import Told
 from extender.core.reading import mapping, text
 from extender.kube.api import (
@@ -28,11 +28,10 @@ from extender.kube.api import (
     ConnectError,
     Forbidden,
     ListOptions,
-    NotFound,
     Obj,
-    OutcomeUnknown,
     Resource,
 )
+from extender.kube.first_errors import listing_trouble, told
 from extender.terminal.cluster_access import ClusterAccess, open_cluster
 from extender.terminal.progress import Tell, untold
 
@@ -62,8 +61,7 @@ async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
             yield cluster.api
     except ConnectError as error:
         raise CannotRead(
-            f"no cluster to ask: {error}; give --kubeconfig or --context, "
-            "-f FILE for objects from files, or --server URL for a running service"
+            f"{told(error)} Or ask -f FILE, objects from files, or --server URL, a running service."
         ) from error
 
 
@@ -105,7 +103,7 @@ async def _read_sources(api: Api, manifests: Manifests) -> AsyncIterator[str]:
                 async for obj in _pages(api, resource, EVERYWHERE):
                     manifests.others.append({**obj, "apiVersion": resource.api_version, "kind": source.kind})
             except ApiError as error:
-                refused = _what_to_do(resource, error)
+                refused = listing_trouble(resource, error).line
             else:
                 refused = ""
                 break
@@ -118,7 +116,9 @@ async def _listed(api: Api, resource: Resource, options: ListOptions) -> AsyncIt
         async for obj in _pages(api, resource, options):
             yield obj
     except ApiError as error:
-        raise CannotRead(_what_to_do(resource, error)) from error
+        trouble = listing_trouble(resource, error)
+        elsewhere = " Or ask a running service: --server URL." if isinstance(error, Forbidden) else ""
+        raise CannotRead(f"{trouble.line}{elsewhere}") from error
 
 
 async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
@@ -130,29 +130,6 @@ async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIte
         token = page.continue_token
         if not token:
             return
-
-
-def _what_to_do(resource: Resource, error: ApiError) -> str:
-    what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-    match error:
-        case Forbidden():
-            return (
-                f"you may not list {what} in the cluster: {error.message or error.reason}; "
-                f"ask for a role with the verb list on {what}, or ask a running service: --server URL"
-            )
-        case NotFound():
-            if resource.group != GROUP:
-                return f"the cluster does not serve {what}"
-            return (
-                f"the cluster does not serve {what}: is vreplica-scheduler installed there? "
-                "Its CustomResourceDefinitions are missing (kubectl apply -k manifests/crds)"
-            )
-        case OutcomeUnknown():
-            return f"the API server did not answer for {what}: {error.message or error}"
-        case _ if error.status == 401:
-            return f"the cluster does not know you (401) when asked for {what}: log in again, or choose another --context"
-        case _:
-            return f"the API server refused to list {what}: {error}"
 
 
 async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[Told]:

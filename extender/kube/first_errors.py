@@ -9,7 +9,7 @@ import re
 from typing import Final, NamedTuple
 
 from extender.core.names import GROUP
-from extender.kube.api import ApiError, ConnectError, Forbidden, NotFound, OutcomeUnknown
+from extender.kube.api import ApiError, ConnectError, Forbidden, NotFound, OutcomeUnknown, Resource
 from extender.kube.one_line import one_line
 
 
@@ -18,6 +18,37 @@ def told(error: BaseException) -> str:
     text = one_line(" ".join(str(error).split())) or type(error).__name__
     fix = _fix(error, text)
     return f"{text}. {fix}" if fix else text
+
+
+class ListingTrouble(NamedTuple):
+    """A kind that cannot be listed or watched: what is wrong, one line; what to do about it, "" where that is not known."""
+
+    problem: str
+    fix: str
+
+    @property
+    def line(self) -> str:
+        """Both."""
+        return f"{self.problem}. {self.fix}" if self.fix else self.problem
+
+
+def listing_trouble(resource: Resource, error: ApiError) -> ListingTrouble:
+    """What an error means that answers a list or a watch of a kind. Commands and the service's log say it alike."""
+    what = f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+    detail = one_line(" ".join((error.message or error.reason).split()))
+    match error:
+        case NotFound():
+            # An API server that has never heard of the group answers in plain text, not with a metav1.Status.
+            problem = f"the cluster does not serve {what}"
+        case Forbidden():
+            problem = f"{what} may not be listed: {detail}"
+        case OutcomeUnknown():
+            problem = f"the API server did not answer for {what}: {detail}"
+        case _ if error.status == 401:
+            problem = f"the API server does not know us (401) when asked for {what}: {detail}"
+        case _:
+            problem = f"{what}: {one_line(' '.join(str(error).split()))}"
+    return ListingTrouble(problem, _fix(error, f"{what}: {error}"))
 
 
 class Usual(NamedTuple):
@@ -65,14 +96,16 @@ USUAL: Final = (
         Forbidden,
         "",
         0,
-        "This user may not do that: try `kubectl auth can-i --list`; manifests/base has the roles that each part needs.",
+        "This user may not do that: try `kubectl auth can-i --list`; the chart (`helm template`) and manifests/base have "
+        "the roles that each part needs.",
     ),
     Usual(
         "the CRDs are missing",
         NotFound,
         rf"{re.escape(GROUP)}|could not find the requested resource",
         0,
-        "Our kinds are not installed: kubectl apply -k manifests/crds.",
+        "Our kinds are not installed: install the chart with helm (docs/install.md), or, where you install without Helm, "
+        "`kubectl apply -k manifests/crds`.",
     ),
     Usual(
         "credentials that have expired",

@@ -28,7 +28,6 @@ from typing import Final
 from extender.core.caches import SLICE_OBJECTS
 from extender.core.errors import InvalidObject
 from extender.core.model import object_key
-from extender.core.names import GROUP
 from extender.kube.api import (
     EVERYWHERE,
     Api,
@@ -41,9 +40,10 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.kube.first_errors import told
+from extender.kube.first_errors import listing_trouble
 from extender.kube.ratelimit import Backoff
 from extender.kube.sink import Listing, ListingSink, Sink, UnreadableList, WholeList
+from extender.kube.troubles import Troubles
 
 WATCH_FAILURES_MAX: Final = 4
 """Failed watches without an event or bookmark between them after which we list again; a silent one counts twice."""
@@ -112,6 +112,10 @@ class Reflector:
         """Objects that the sink could not read, once per version."""
         self.errors: Counter[str] = Counter()
         """Failed lists and watches by the error's class; "Idle" and "ShortWatch" for those two."""
+        self.troubles = Troubles()
+        """What was logged; may be shared with reflectors of other kinds, whose troubles often have one cause."""
+        self.problem = ""
+        """Why there is no first list yet, one line; "" where none has failed, and once there is one."""
         self._api = api
         self._sink = sink
         self._options = options
@@ -192,6 +196,9 @@ class Reflector:
         self.first_version = self.first_version or version
         self.heard_at = asyncio.get_running_loop().time()
         self.synced.set()
+        if self.problem:
+            self.problem = ""
+            _log.info("%s: listed after all", self.resource.plural)
 
     async def _read_into_sink(self) -> str:
         """The version of the list that the sink now has. Raises ApiError."""
@@ -320,7 +327,10 @@ class Reflector:
 
     def _note(self, error: ApiError) -> None:
         self.errors[error.reason if isinstance(error, _OWN) else type(error).__name__] += 1
-        _log.warning("%s: %s", self.resource.plural, told(error) if self.resource.group == GROUP else error)
+        if not self.is_synced:
+            self.problem = listing_trouble(self.resource, error).line
+        if line := self.troubles.line(self.resource, error, asyncio.get_running_loop().time()):
+            _log.warning("%s", line)
         # A silent watch counts twice: an API server of 1.36 neither refuses a version from its future nor sends anything.
         self._failures += 2 if isinstance(error, _Silent) else 1
         if self._failures >= WATCH_FAILURES_MAX:

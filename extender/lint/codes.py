@@ -102,7 +102,7 @@ _ALL: Final = (
          "Give kube-scheduler a resourceName of its own, such as vreplica-kube-scheduler."),
     # Webhook registrations.
     Code("VS200", _E, "No webhook of the registration is asked to stamp adapter pods: they go to the default scheduler.",
-         "Apply manifests/base/webhook-configurations.yaml."),
+         "Install it as the rest was: helm upgrade, or kubectl apply of manifests/base/webhook-configurations.yaml."),
     Code("VS201", _E, "While the webhook is down nothing can be created there; in kube-system or our own namespace that may never end.",
          "Set an objectSelector on the label vreplica.dev/pool, and failurePolicy: Ignore."),
     Code("VS202", _W, "Objects that are not ours wait for the webhook, up to its timeout while it is down.",

@@ -35,6 +35,7 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.reflector import Reflector
+from extender.kube.troubles import Troubles
 from extender.service.caches import Caches
 from extender.service.sources import ForeignSources
 
@@ -194,7 +195,11 @@ class Informers:
 
     def __init__(self, api: Api, caches: Caches, *, rng: random.Random, succession: Succession) -> None:
         def reflector(resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE) -> Reflector:
-            return Reflector(api, resource, sink, rng=rng, options=options)
+            made = Reflector(api, resource, sink, rng=rng, options=options)
+            made.troubles = troubles
+            return made
+
+        troubles = Troubles()
 
         self._vpods = reflector(VPODS, CacheSink(decode.vpod_from, OwnVPods(caches.vpods)))
         self._pods = reflector(
@@ -236,6 +241,10 @@ class Informers:
         """Plurals of the kinds still to be listed."""
         missing = [r.resource.plural for r in self.reflectors if not r.is_synced]
         return missing if missing or self.sources.settled.is_set() else ["foreign sources"]
+
+    def problems(self) -> list[str]:
+        """Why kinds are still to be listed, a line each; those that have not failed are left out."""
+        return [reflector.problem for reflector in self.reflectors if reflector.problem]
 
     async def wait_synced(self) -> None:
         """Wait until every kind has been listed."""

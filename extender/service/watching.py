@@ -24,12 +24,10 @@ from extender.kube.api import (
     VPODS,
     Api,
     ApiError,
-    Forbidden,
     ListOptions,
-    NotFound,
-    OutcomeUnknown,
     Resource,
 )
+from extender.kube.first_errors import listing_trouble
 from extender.service.caches import Caches
 from extender.service.informers import Informers
 
@@ -72,16 +70,5 @@ async def _probe(api: Api, resource: Resource) -> None:
     options = ListOptions(label_selector=POOL_LABEL) if resource is PODS else EVERYWHERE
     try:
         await api.list_page(resource, options, limit=1)
-    except NotFound as error:
-        raise NotReadable(
-            f"the cluster does not know {resource.plural} of {resource.api_version}: install the CRDs "
-            "(kubectl apply -k manifests/crds)"
-        ) from error
-    except Forbidden as error:
-        raise NotReadable(
-            f"you may not list {resource.plural}: a ClusterRole with get, list and watch of it is needed: {error}"
-        ) from error
-    except OutcomeUnknown as error:
-        raise NotReadable(f"the cluster cannot be reached: {error.message}") from error
     except ApiError as error:
-        raise NotReadable(f"{resource.plural} cannot be listed: {error}") from error
+        raise NotReadable(listing_trouble(resource, error).line) from error

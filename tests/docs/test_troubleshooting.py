@@ -13,8 +13,8 @@ ROWS = [line.split("|")[1].strip() for line in PAGE.splitlines() if line.startsw
 SOURCE = "\n".join(
     path.read_text() for folder in ("extender", "webhook") for path in sorted((ROOT / folder).rglob("*.py"))
 )
-OF_OTHERS = {"Address already in use"}
-"""The operating system's words."""
+OF_OTHERS = {"address already in use", "exists and cannot be imported into the current release"}
+"""Words of the operating system and of helm."""
 
 
 @pytest.mark.parametrize("reason", [*ConflictReason, *MoveReason])

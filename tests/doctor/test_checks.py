@@ -7,6 +7,7 @@ import pytest
 
 from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from extender.doctor.checks import CHECKS
+from extender.doctor.checks.webhooks import PLURALS
 from extender.doctor.examine import examine
 from extender.doctor.facts import Certificate, Replica
 from extender.doctor.report import as_document, as_table, exit_status
@@ -299,3 +300,32 @@ def test_nothing_that_a_tenant_writes_begins_a_line_of_its_own():
     table = as_table(examine(scene.facts()))
     assert len([line for line in table.splitlines() if line.startswith("ok       leader")]) == 1
     assert "\x1b" not in table
+
+
+def helms(obj: Obj) -> None:
+    obj["metadata"] |= {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {
+            "meta.helm.sh/release-name": "r",
+            "meta.helm.sh/release-namespace": "vreplica-system",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        pytest.param(lambda s: helms(s.first("deployments")), "helm upgrade r ", id="by Helm"),
+        pytest.param(lambda s: None, "kubectl apply -k manifests/crds", id="by kubectl"),
+        pytest.param(
+            lambda s: [s.items(p).clear() for p in ("deployments", *PLURALS)],
+            "Install the chart",
+            id="not yet",
+        ),
+    ],
+)
+def test_what_is_missing_is_put_back_by_the_tool_that_made_the_rest(made, says):
+    scene = Scene()
+    made(scene)
+    scene.items("customresourcedefinitions").pop(0)
+    assert scene.outcomes()["crds"].fix.startswith(says)

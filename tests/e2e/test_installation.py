@@ -24,12 +24,13 @@ from extender.kube.api import (
     TooManyRequests,
 )
 from tests.e2e.build import ControlPlaneUnavailable
-from tests.e2e.installed import ChartSystem
+from tests.e2e.installed import DEPLOYMENTS, ChartSystem
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import SLOTS_PER_POD
+from tests.e2e.test_chart import kubectl_apply
 from tests.e2e.waiting import NotYet, eventually
 from tests.e2e.watcher import Watcher
-from tests.manifests.chart import CHART, RELEASE, Values
+from tests.manifests.chart import CHART, RELEASE, RenderFailed, Values, run_helm
 from tests.manifests.generate import OWN
 from tests.manifests.tool import ToolUnavailable, helm, kubectl
 
@@ -162,6 +163,52 @@ async def test_installed_again_it_goes_on_where_it_was(real: RealBackend, tmp_pa
         assert await _standing(system) == stood
         await system.vpods(1, 20)
         await system.settled()
+
+
+async def test_without_a_release_the_rendering_is_applied_to_a_cluster_that_has_nothing_of_ours(
+    real: RealBackend, tmp_path: Path
+):
+    """``helm template | kubectl apply`` as docs/install.md has it."""
+    version = (await real.raw.get("/version")).body["gitVersion"]
+    namespace = "vreplica-templated"
+    rendered = run_helm(
+        *("template", RELEASE, CHART, "--namespace", namespace, "--no-hooks"),
+        *("--set", "namespace.create=true", "--kube-version", version),
+    )
+    await kubectl_apply(real, tmp_path, rendered, "--validate=strict")
+    for name in ("vreplica-scheduler", "vreplica-webhook"):
+        await real.api.get(DEPLOYMENTS, namespace, name)
+    deployment = await real.api.get(DEPLOYMENTS, namespace, "vreplica-scheduler")
+    images = [container["image"] for container in deployment["spec"]["template"]["spec"]["containers"]]
+    assert f"registry.k8s.io/kube-scheduler:{version}" in images
+
+
+async def test_helm_takes_over_crds_that_kubectl_has_applied_where_it_is_told_to(
+    real: RealBackend, tmp_path: Path
+):
+    """Without the option it says that they exist and cannot be imported; objects of ours outlive the change of hands."""
+    crds = CHART.parents[1] / "crds"
+    await real.apply([crds / "vpods.yaml", crds / "adapterpools.yaml"])
+    for plural in ("vpods", "adapterpools"):
+        mine = {
+            "metadata": {
+                "labels": {"app.kubernetes.io/managed-by": None},
+                "annotations": {"meta.helm.sh/release-name": None, "meta.helm.sh/release-namespace": None},
+            }
+        }
+        await real.api.patch(CRDS, "", f"{plural}.vreplica.dev", mine, patch_type=PatchType.MERGE)
+    place = ("--namespace", "vreplica-late", "--create-namespace", "--kubeconfig", real.kubeconfig)
+    with pytest.raises(RenderFailed, match=r"cannot be imported into the current release"):
+        await asyncio.to_thread(run_helm, "install", "late", CHART, *place)
+    said = await asyncio.to_thread(
+        run_helm, "install", RELEASE, CHART, *place, "--take-ownership", "--force-conflicts"
+    )
+    assert "helm uninstall" in said
+    crd = await real.api.get(CRDS, "", "vpods.vreplica.dev")
+    assert crd["metadata"]["annotations"]["meta.helm.sh/release-name"] == RELEASE
+    await asyncio.to_thread(
+        run_helm, "uninstall", RELEASE, "--namespace", "vreplica-late", "--kubeconfig", real.kubeconfig
+    )
 
 
 async def test_the_charts_own_test_asks_and_tells(real: RealBackend, tmp_path: Path):

@@ -12,7 +12,7 @@ import pytest
 
 from extender import cli
 from extender.app import Service
-from extender.kube.api import LEASES, OutcomeUnknown
+from extender.kube.api import LEASES, Forbidden, OutcomeUnknown
 from extender.kube.one_line import OneLineFormatter
 from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
 from tests.support.service import World, schedule, until, wall
@@ -208,3 +208,19 @@ def test_a_log_message_is_one_line_whatever_is_in_it():
     )
     line = OneLineFormatter("%(levelname)s %(message)s").format(record)
     assert line == "INFO refused: x\\nERROR root: y\\x1b[31m\\u202e é"
+
+
+@pytest.mark.looptime
+async def test_readiness_says_why_a_kind_is_not_listed():
+    world = await World.create()
+    world.api.fail("list", "adapterpools", before=Forbidden(403, "Forbidden", "no rights"), times=99)
+    service = world.service()
+    running = asyncio.create_task(service.run())
+    await asyncio.sleep(5)
+    waits, why = service.health.problems()
+    assert (waits, why.partition(". ")[0]) == (
+        "caches not synced: adapterpools",
+        "adapterpools.vreplica.dev may not be listed: no rights",
+    )
+    running.cancel()
+    await asyncio.wait({running})

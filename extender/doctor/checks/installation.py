@@ -7,6 +7,7 @@ from typing import Final
 
 from extender.core.reading import Json, mapping, mappings, sequence, text
 from extender.doctor.facts import SERVICE, WEBHOOK, Facts, key_of
+from extender.doctor.installed_by import install_fix
 from extender.doctor.verdict import Check, Notes, Outcome, Verdict, bounded, count
 
 MINOR_MIN: Final = 30
@@ -79,7 +80,7 @@ def _crds(facts: Facts) -> Outcome:
             )
     return notes.outcome(
         f"{count(len(facts.crds_shipped), 'kind')} as this version has them",
-        fix="kubectl apply -k manifests/crds, with the version of this program that the service runs.",
+        fix=f"{install_fix(facts, 'crds')}; of the version that the service runs.",
     )
 
 
@@ -190,7 +191,7 @@ def _policies(facts: Facts) -> Outcome:
     return notes.outcome(
         f"they deny: {', '.join(facts.policies_shipped)}",
         bad="ledgers and statuses can be written by others while the webhook is down",
-        fix="kubectl apply -f manifests/base/admission-policies.yaml",
+        fix=install_fix(facts, "base/admission-policies.yaml"),
     )
 
 

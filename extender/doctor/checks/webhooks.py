@@ -12,6 +12,7 @@ from cryptography.exceptions import InvalidSignature
 from extender.config.document import Document
 from extender.core.reading import Json, mapping, mappings, sequence, text
 from extender.doctor.facts import Facts, key_of
+from extender.doctor.installed_by import install_fix
 from extender.doctor.verdict import Check, Notes, Outcome, count
 from extender.lint.codes import Finding
 from extender.lint.subject import Subject
@@ -55,7 +56,7 @@ def _registration(facts: Facts) -> Outcome:
             line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
             (notes.errors if finding.is_error else notes.warnings).append(line)
     return notes.outcome(
-        f"registered: {', '.join(names)}", fix="kubectl apply -f manifests/base/webhook-configurations.yaml"
+        f"registered: {', '.join(names)}", fix=install_fix(facts, "base/webhook-configurations.yaml")
     )
 
 

@@ -1,0 +1,47 @@
+"""What cannot be listed or watched, told as often as somebody can use it.
+
+Every kind has its own reflector, and each tries again for ever. A missing right or a missing CRD would be a line every few
+seconds and kind, so the same trouble of the same kind is told once and then at growing intervals, and its fix once for all
+kinds that need the same one. What has been quiet for longer than the next interval is told as new.
+"""
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from extender.kube.api import ApiError, Resource
+from extender.kube.first_errors import listing_trouble
+
+AGAIN_AFTER_S: Final = 60.0
+AGAIN_AFTER_MAX_S: Final = 600.0
+
+
+@dataclass(slots=True)
+class _Told:
+    due_at: float
+    pause_s: float
+    """Between ``due_at`` and the time after it."""
+
+
+class Troubles:
+    """Of reflectors that share an API server. Times are the event loop's, in seconds."""
+
+    def __init__(self) -> None:
+        self._told: dict[Hashable, _Told] = {}
+
+    def line(self, resource: Resource, error: ApiError, now_s: float) -> str:
+        """What to log of it now; "" where it has been told lately."""
+        trouble = listing_trouble(resource, error)
+        if not self._is_due((resource.plural, type(error), error.status, error.reason), now_s):
+            return ""
+        return trouble.line if trouble.fix and self._is_due(trouble.fix, now_s) else trouble.problem
+
+    def _is_due(self, key: Hashable, now_s: float) -> bool:
+        told = self._told.get(key)
+        if told is None or now_s > told.due_at + told.pause_s:
+            self._told[key] = _Told(now_s + AGAIN_AFTER_S, 2 * AGAIN_AFTER_S)
+            return True
+        if now_s < told.due_at:
+            return False
+        told.due_at, told.pause_s = now_s + told.pause_s, min(2 * told.pause_s, AGAIN_AFTER_MAX_S)
+        return True
