@@ -183,13 +183,13 @@ async def test_a_caller_that_asks_again_leaves_a_pod_that_is_being_emptied():
 
 
 async def test_a_caller_that_wants_nothing_any_more_is_released_and_forgotten():
-    world = await a_world(0)
+    world = await a_world(0, 1, 2, minPods=3)
     async with world.serving() as service:
         await asyncio.sleep(1)
         await service.placer.schedule(of_caller(2))
-        await service.placer.schedule(of_caller(0, {0: 2}))
+        await service.placer.schedule(of_caller(0, {0: 1, 1: 1}))
         await service.placer.schedule(of_caller(0))
-        assert await world.ledger(0) == {}
+        assert [await world.ledger(ordinal) for ordinal in range(3)] == [{}, {}, {}]
         assert CALLERS not in service.caches.state.pool(POOL).vpods
 
 
