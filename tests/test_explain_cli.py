@@ -162,6 +162,14 @@ def test_a_difference_as_tables(run):
     assert "2 -> 0 vreplicas" in out
 
 
+def test_a_node_that_fails_is_told_in_words(run):
+    vpod = a_vpod("a", 3, [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}])
+    _, out, _ = run("plan", "--fail", "n0", documents=(*CLUSTER, vpod))
+    flat = " ".join(out.split())
+    assert "nothing would move" in flat
+    assert "pool k/d: 1 pod and 2 vreplicas would be away; nothing moves" in flat
+
+
 def test_vpods_more_and_larger_pods(run):
     arguments = ("--add-vpods", "3x4", "--set", "slotsPerPod=6", "-o", "json")
     _, out, _ = run("plan", *arguments, documents=(*CLUSTER, a_vpod("a", 1)))
@@ -190,7 +198,10 @@ def test_without_a_change_plan_prints_what_it_always_has(run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        pytest.param(("--drain", "n0"), "drain[0]: must be pod/NAME, node/NAME or zone/NAME", id="no kind"),
+        pytest.param(("--drain", "n/0"), "drain[0]: must be pod/NAME, node/NAME or zone/NAME", id="no kind"),
+        pytest.param(
+            ("--fail", "n9"), "fail: n9 is no pod, node or zone that is known", id="nothing of that name"
+        ),
         pytest.param(("--drain", "node/n9"), "node n9 is not known (known: n0, n1)", id="no such node"),
         pytest.param(
             ("--set", "replicas=3"), "set.replicas: is not known (known: slotsPerPod", id="no such field"

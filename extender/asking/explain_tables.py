@@ -48,6 +48,7 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
     for step in answer["steps"][:CANDIDATES_SHOWN]:
         yield f"  {escape(step)}"
+    yield f"the profile's rule for new ones: {escape(answer['rule'])}"
     size, waiting = answer["size"], answer["waiting"]
     if size:
         yield escape(_size(size))

@@ -27,6 +27,7 @@ class Asked:
 
     pool: str = ""
     drain: tuple[str, ...] = ()
+    fail: tuple[str, ...] = ()
     settings: tuple[tuple[str, int], ...] = ()
     profile: str = ""
     add: tuple[int, int] = (0, 0)
@@ -39,6 +40,7 @@ class Asked:
         whole = {
             "pool": self.pool,
             "drain": list(self.drain),
+            "fail": list(self.fail),
             "set": dict(self.settings),
             "profile": self.profile,
             "addVPods": [

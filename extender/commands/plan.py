@@ -26,8 +26,12 @@ def add(commands: Commands) -> None:
         metavar="POD|NODE|ZONE",
         action="append",
         default=[],
-        help="pod/NAME, node/NAME or zone/NAME",
+        help="emptied for good, as by a mark on the pods (kubectl drain alone moves nothing): pod/NAME, node/NAME or zone/NAME",
     )
+    asked.add_argument(
+        "--fail", metavar="POD|NODE|ZONE", action="append", default=[],
+        help="away and not back: what is out of service, and what rescheduleAfterSeconds would move",
+    )  # fmt: skip
     asked.add_argument(
         "--add-vpods", metavar="N[xVREPLICAS]", type=_vpods, default=(0, 0), help="so many vpods more"
     )
@@ -69,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
     from extender.asking.what_if import Asked, run_what_if  # noqa: PLC0415
 
     where = where_from(options)
-    changes = bool(options.drain or options.add_vpods[0] or options.set or options.diff)
+    changes = bool(options.drain or options.fail or options.add_vpods[0] or options.set or options.diff)
     if not (
         changes or where.replica.url or options.pool or options.check or (options.profile and not where.files)
     ):
@@ -85,6 +89,7 @@ def _run(options: argparse.Namespace) -> int:
     asked = Asked(
         pool=options.pool,
         drain=tuple(options.drain),
+        fail=tuple(options.fail),
         settings=tuple(options.set),
         profile=options.profile,
         add=options.add_vpods,

@@ -97,6 +97,8 @@ def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> Answer:
         "podsAfter": sum(pool.after.pods for pool in pools),
         "podsImagined": sum(pool.imagined for pool in pools),
         "overcommittedAfter": sum(pool.after.overcommitted for pool in pools),
+        "outOfService": sum(pool.out_of_service[0] for pool in pools),
+        "vpodsOutOfService": sum(pool.out_of_service[1] for pool in pools),
     }
 
 
@@ -104,6 +106,8 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
     """What has to be known to believe the numbers. ``grown``: the autoscaler was counted in."""
     for pool in pools:
         after = pool.after
+        if pool.failed:
+            yield _failing(pool)
         if pool.held:
             count, said = len(pool.held), next(iter(pool.held.values()))
             more = ", and no pod more is thought to find one" if grown else ""
@@ -115,6 +119,22 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
             f"{imagined} {'pod that has' if imagined == 1 else 'pods that have'} no node today would get one as far as is known: "
             "CPU, memory and volumes are not known here"
         )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _failing(pool: Compared) -> str:
+    (vreplicas, vpods), after_s = pool.out_of_service, pool.after.reschedule_after_s
+    lost = (
+        f"pool {pool.key}: {_many(len(pool.failed), 'pod')} and {_many(vreplicas, 'vreplica')} would be away"
+    )
+    if vpods:
+        lost += f", with all that {_many(vpods, 'vpod')} {'has' if vpods == 1 else 'have'}"
+    if after_s is None:
+        return f"{lost}; nothing moves, the pods come back with what they hold (rescheduleAfterSeconds is not set)"
+    return f"{lost}; after {after_s} s what has room elsewhere is placed there (rescheduleAfterSeconds)"
 
 
 def pool_row(pool: Compared) -> Answer:

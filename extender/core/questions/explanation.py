@@ -14,6 +14,7 @@ from extender.core.plan import Decision, place
 from extender.core.pool_state import PoolState
 from extender.core.questions.candidates import candidates_of, loss_by_zone
 from extender.core.questions.fixes import Fixes, find_fixes
+from extender.core.questions.rule import rule_of
 from extender.core.questions.trial import never
 from extender.core.reasons import ConflictReason
 from extender.core.scaling.size import plan_scale
@@ -117,6 +118,7 @@ def explain_vpod(
         "name": key,
         "pool": pool.key,
         "profile": pool.profile.name,
+        "rule": rule_of(pool.profile),
         "wanted": decision.explanation.wanted,
         "slotsPerVReplica": vpod.weight,
         "placed": placed,

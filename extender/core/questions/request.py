@@ -2,7 +2,7 @@
 
 .. code-block:: text
 
-    {"pool": "ns/name", "drain": ["pod/x", "node/y", "zone/z"], "set": {"slotsPerPod": 22}, "profile": "ha",
+    {"pool": "ns/name", "drain": ["pod/x", "node/y", "zone/z"], "fail": ["node/w"], "set": {"slotsPerPod": 22}, "profile": "ha",
      "addVPods": [{"namespace": "t", "name": "a", "vreplicas": 8, "slotsPerVReplica": 1}], "autoscale": true, "compact": false}
 
 Every field may be left out, ``pool`` where there is one pool only or all are meant. Strict: what is not known is an error
@@ -15,11 +15,12 @@ from typing import Final
 
 from extender.core.errors import InvalidObject
 from extender.core.model import VPod
-from extender.core.questions.whatif import Change, Drain, What
+from extender.core.questions.targets import Target, What
+from extender.core.questions.whatif import Change
 from extender.core.reading import Json, count
 from extender.core.shown import shown
 
-FIELDS: Final = ("pool", "drain", "set", "profile", "addVPods", "autoscale", "compact")
+FIELDS: Final = ("pool", "drain", "fail", "set", "profile", "addVPods", "autoscale", "compact")
 SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     "slotsPerPod": ("slots_per_pod", 1),
     "minPods": ("min_pods", 0),
@@ -27,7 +28,7 @@ SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     "minPodsPerVPod": ("min_pods_per_vpod", 0),
 }
 """Field of AdapterPool's spec -> its name in the model, and the least it may be."""
-DRAINS_MAX: Final = 1_000
+TARGETS_MAX: Final = 1_000
 VPODS_ADDED_MAX: Final = 10_000
 _VPOD_FIELDS: Final = ("namespace", "name", "vreplicas", "slotsPerVReplica")
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -45,7 +46,10 @@ def change_from(document: Json, *, pool: str) -> Change:
         raise InvalidObject(_SUBJECT, "profile", f"must be a text, not {shown(profile)}")
     return Change(
         drain=tuple(
-            drain_from(one, f"drain[{i}]") for i, one in enumerate(_list(document, "drain", DRAINS_MAX))
+            target_from(one, f"drain[{i}]") for i, one in enumerate(_list(document, "drain", TARGETS_MAX))
+        ),
+        fail=tuple(
+            target_from(one, f"fail[{i}]") for i, one in enumerate(_list(document, "fail", TARGETS_MAX))
         ),
         settings=settings_from(document.get("set")),
         profile=profile or "",
@@ -65,12 +69,14 @@ def pool_from(document: Json) -> str:
     return pool
 
 
-def drain_from(value: object, where: str = "drain") -> Drain:
-    """``pod/x``, ``node/y`` or ``zone/z``; a pod also as ``pod/namespace/x``. Raises InvalidObject."""
+def target_from(value: object, where: str) -> Target:
+    """``pod/x``, ``node/y`` or ``zone/z``, a pod also as ``pod/namespace/x``; or a bare name. Raises InvalidObject."""
     if isinstance(value, str):
         what, slash, name = value.partition("/")
         if slash and name and what in list(What):
-            return Drain(What(what), name)
+            return Target(What(what), name)
+        if not slash and what:
+            return Target(None, what)
     raise InvalidObject(_SUBJECT, where, f"must be pod/NAME, node/NAME or zone/NAME, not {shown(value)}")
 
 

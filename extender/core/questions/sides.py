@@ -23,6 +23,7 @@ class Side:
     wanted: int
     bound: frozenset[str]
     free_slots: int
+    reschedule_after_s: int | None
     overcommitted: int
     placed: Mapping[str, Mapping[str, int]]
     left: Mapping[str, int]
@@ -44,11 +45,23 @@ class Compared:
     alone: Side
     after: Side
     held: Mapping[int, str]
+    failed: frozenset[str] = frozenset()
+    """Names of the pods that fail."""
 
     @property
     def imagined(self) -> int:
         """Pods that have a node once changed, and none today."""
         return len(self.after.bound - self.today.bound)
+
+    @property
+    def out_of_service(self) -> tuple[int, int]:
+        """vreplicas on pods that fail, for as long as they are away; and vpods that have nothing else."""
+        vreplicas = vpods = 0
+        for placed in self.alone.placed.values():
+            lost = sum(count for name, count in placed.items() if name in self.failed)
+            vreplicas += lost
+            vpods += bool(lost) and lost == sum(placed.values())
+        return vreplicas, vpods
 
 
 def as_it_is(state: State, key: str) -> Side:
@@ -85,6 +98,7 @@ def _side(
         wanted=plan.wanted if plan is not None else pods,
         bound=frozenset(member.name for member in pool.members() if member.bound),
         free_slots=pool.free_slots(),
+        reschedule_after_s=pool.pool.reschedule_after_s if pool.pool is not None else None,
         overcommitted=len(pool.overcommitted()),
         placed=placed,
         left=left,

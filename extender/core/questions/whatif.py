@@ -9,11 +9,10 @@ Pods that kube-scheduler has refused for what is not known here stay without a n
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Final
 
 from extender.core.errors import InvalidObject
-from extender.core.model import AdapterPool, Namespace, VPod, placement_order
+from extender.core.model import AdapterPool, Namespace, VPod
 from extender.core.pool_state import PoolState
 from extender.core.questions.differences import Answer, notes_of, pool_row, summary_of, vpod_rows
 from extender.core.questions.growth import held_back
@@ -22,37 +21,22 @@ from extender.core.questions.loosen import resize
 from extender.core.questions.settling import Course
 from extender.core.questions.sides import Compared, Side, as_it_is, settled_side
 from extender.core.questions.snapshot import Snapshot
+from extender.core.questions.targets import Target, drain, fail
 from extender.core.questions.trial import Trial, never
 from extender.core.state import State
 
 VPODS_LISTED_MAX: Final = 2_000
-NAMES_SUGGESTED: Final = 5
-
-
-class What(StrEnum):
-    """What can be drained."""
-
-    POD = "pod"
-    NODE = "node"
-    ZONE = "zone"
-
-
-@dataclass(frozen=True, slots=True)
-class Drain:
-    """An adapter pod (``name`` or ``namespace/name``), or all of those on a node or in a zone."""
-
-    what: What
-    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is asked about. ``settings``: fields of AdapterPool, by the names of the model; ``profile`` "" for each pool's own.
+    """What is asked about. ``drain``: emptied for good by a person; ``fail``: away, and not back. ``settings``: fields of AdapterPool, by the names of the model; ``profile`` "" for each pool's own.
 
     ``autoscale``: the autoscaler may add pods; ``compact``: the evictor moves all that it would move in time.
     """
 
-    drain: tuple[Drain, ...] = ()
+    drain: tuple[Target, ...] = ()
+    fail: tuple[Target, ...] = ()
     settings: Mapping[str, int] = field(default_factory=dict)
     profile: str = ""
     add: tuple[VPod, ...] = ()
@@ -76,9 +60,16 @@ def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] =
         return settled_side(state, key, course, expired)
 
     alone = {key: settled(key) for key in keys}
-    apply(state, keys, change)
+    failed = apply(state, keys, change)
     pools = [
-        Compared(key=key, today=today[key], alone=alone[key], after=settled(key), held=held[key])
+        Compared(
+            key=key,
+            today=today[key],
+            alone=alone[key],
+            after=settled(key),
+            held=held[key],
+            failed=failed.get(key, frozenset()),
+        )
         for key in keys
     ]
     rows = [row for pool in pools for row in vpod_rows(pool, added)]
@@ -95,19 +86,24 @@ def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] =
 # -- the change -------------------------------------------------------------------------------------------------------
 
 
-def apply(state: State, keys: Iterable[str], change: Change) -> None:
-    """Change the state, the caller's own, as asked for. Raises InvalidObject."""
+def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozenset[str]]:
+    """Change the state, the caller's own, as asked for; the names of the pods that fail, by pool. Raises InvalidObject."""
     trial = Trial(state)
     pools = [state.pool(key) for key in keys]
     for pool in pools:
         _set(trial, pool, change)
-    for drain in change.drain:
-        _drain(trial, pools, drain)
+    for target in change.drain:
+        drain(trial, pools, target)
+    failed: dict[str, frozenset[str]] = {}
+    for target in change.fail:
+        for key, names in fail(trial, pools, target).items():
+            failed[key] = failed.get(key, frozenset()) | names
     for vpod in change.add:
         if vpod.key in state.pool(vpod.pool).vpods:
             raise InvalidObject("plan", "addVPods", f"vpod {vpod.key} is there already")
         _welcome(trial, vpod)
         trial.exchange(None, vpod)
+    return failed
 
 
 def _welcome(trial: Trial, vpod: VPod) -> None:
@@ -145,43 +141,3 @@ def _with(spec: AdapterPool, change: Change) -> AdapterPool:
         # As after any edit of the spec: what is remembered of the old generation must not answer for the new one.
         generation=spec.generation + 1,
     )
-
-
-def _drain(trial: Trial, pools: Iterable[PoolState], drain: Drain) -> None:
-    """As a person would: the pods are marked, so that what they carry goes elsewhere; nodes are cordoned."""
-    state = trial.state
-    names: set[str] = set()
-    if drain.what is not What.POD:
-        names = _nodes(state, drain)
-        for name in sorted(names):
-            node = state.nodes[name]
-            trial.exchange(node, replace(node, cordoned=True))
-    found = False
-    for pool in pools:
-        for known in list(pool.pods.values()):
-            pod = known.pod
-            if pod is None:
-                continue
-            if pod.node in names if names else drain.name in {pod.name, pod.key}:
-                found = True
-                trial.exchange(pod, replace(pod, unschedulable=True))
-    if not found and drain.what is What.POD:
-        listed = sorted((known.name for pool in pools for known in pool.pods.values()), key=placement_order)
-        raise InvalidObject("plan", "drain", _unknown(f"adapter pod {drain.name}", listed))
-
-
-def _nodes(state: State, drain: Drain) -> set[str]:
-    if drain.what is What.NODE:
-        if drain.name not in state.nodes:
-            raise InvalidObject("plan", "drain", _unknown(f"node {drain.name}", sorted(state.nodes)))
-        return {drain.name}
-    names = {node.name for node in state.nodes.values() if node.zone == drain.name}
-    if not names:
-        zones = sorted({node.zone for node in state.nodes.values()})
-        raise InvalidObject("plan", "drain", _unknown(f"zone {drain.name}", zones))
-    return names
-
-
-def _unknown(subject: str, known: list[str]) -> str:
-    listed = ", ".join(known[:NAMES_SUGGESTED]) + (", ..." if len(known) > NAMES_SUGGESTED else "")
-    return f"{subject:.300} is not known (known: {listed or 'none'})"

@@ -34,6 +34,19 @@ def test_it_says_what_place_does(scene):
         assert not [row for row in answer["candidates"] if row["verdict"] == "fits"]
 
 
+@pytest.mark.parametrize(
+    ("profile", "said"),
+    [
+        pytest.param("default", "one vreplica to each pod with room in turn, by ascending ordinal", id="no plugins"),
+        pytest.param("knative-maxfillup", "pods with room are filled one after the other", id="to the letter"),
+        pytest.param("pack", "the best score of LowestOrdinalPriority x1; of equals the lowest ordinal", id="scores"),
+        pytest.param("ha", "only where ZoneSpread (MaxSkew 1) allow it; the best score of ZoneSpread x100", id="filters"),
+    ],
+)  # fmt: skip
+def test_the_rule_by_which_pods_are_chosen_is_said(profile, said):
+    assert explained(Scene(profile=profile).pods(0).vpod("a", 1))["rule"].startswith(said)
+
+
 def test_every_pod_with_its_verdict():
     scene = Scene(replicas=5, slots=4).node(a_node("bad", "z1", cordoned=True))
     scene.pod(0).pod(1, {"tenant/b": 4}).pod(2, node="bad").pod(3, unschedulable=True).vpod(

@@ -11,7 +11,8 @@ from extender.core.plan import place
 from extender.core.questions.request import FIELDS, change_from
 from extender.core.questions.settling import commit
 from extender.core.questions.snapshot import Snapshot
-from extender.core.questions.whatif import Change, Drain, What, what_if
+from extender.core.questions.targets import Target, What
+from extender.core.questions.whatif import Change, what_if
 from extender.core.state import State
 from tests.core.questions.scenes import scenes
 from tests.support.builders import NS, POOL, Scene, a_node, a_vpod
@@ -24,7 +25,7 @@ def asked(scene: Scene, change: Change) -> Any:
 
 
 def drained(what: str, name: str, **more) -> Change:
-    return Change(drain=(Drain(What(what), name),), **more)
+    return Change(drain=(Target(What(what), name),), **more)
 
 
 def three_zones(**fields) -> Scene:
@@ -101,6 +102,8 @@ def test_a_zones_drain():
         "podsAfter": 3,
         "podsImagined": 0,
         "overcommittedAfter": 0,
+        "outOfService": 0,
+        "vpodsOutOfService": 0,
     }
     assert answer["pools"][0]["zones"][0] == {
         "zone": "z0",
@@ -124,6 +127,56 @@ def test_with_the_autoscaler_pods_come_where_nodes_are_left():
     answer = asked(scene, drained("node", "n1", autoscale=True))
     assert (answer["summary"]["podsBefore"], answer["summary"]["podsAfter"]) == (3, 4)
     assert (answer["summary"]["moved"], answer["summary"]["unplacedAfter"]) == (6, 0)
+
+
+def failing(what: str, name: str, **more) -> Change:
+    return Change(fail=(Target(What(what), name),), **more)
+
+
+def test_where_a_node_fails_nothing_moves_and_what_is_out_of_service_is_said():
+    scene = three_zones().vpod("a", 6, {0: 2, 1: 2, 2: 2}).vpod("b", 1, {0: 1})
+    answer = asked(scene, failing("node", "n0"))
+    summary = answer["summary"]
+    assert (summary["moved"], summary["outOfService"], summary["vpodsOutOfService"]) == (0, 3, 1)
+    assert answer["notes"] == [
+        f"pool {POOL}: 1 pod and 3 vreplicas would be away, with all that 1 vpod has; nothing moves, the pods come back with "
+        "what they hold (rescheduleAfterSeconds is not set)"
+    ]
+
+
+def test_where_a_zone_fails_for_longer_than_the_pool_waits_what_has_room_moves():
+    scene = three_zones(reschedule_after_s=300).vpod("a", 6, {0: 2, 1: 2, 2: 2})
+    answer = asked(scene, failing("zone", "z0"))
+    assert answer["vpods"][0]["after"] == {"dispatcher-1": 3, "dispatcher-2": 3}
+    assert (answer["summary"]["moved"], answer["summary"]["outOfService"]) == (2, 2)
+    assert "after 300 s what has room elsewhere" in answer["notes"][0]
+
+
+def test_a_pod_that_fails_is_taken_for_lost_in_time():
+    scene = three_zones(reschedule_after_s=300).vpod("a", 6, {0: 2, 1: 2, 2: 2})
+    assert asked(scene, failing("pod", "dispatcher-0"))["summary"]["moved"] == 2
+
+
+def test_a_bare_name_is_enough_where_only_one_thing_has_it():
+    scene = three_zones().vpod("a", 6, {0: 2, 1: 2, 2: 2})
+    for name in ("dispatcher-0", "n0", "z0"):
+        assert asked(scene, Change(drain=(Target(None, name),)))["summary"]["moved"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        pytest.param("n1", "n1 has several meanings: say node/n1 or zone/n1", id="two"),
+        pytest.param(
+            "x", "x is no pod, node or zone that is known: say pod/x or node/x or zone/x", id="none"
+        ),
+    ],
+)
+def test_a_bare_name_that_does_not_say_what_is_meant(name, problem):
+    scene = three_zones().node(a_node("other", "n1"))
+    with pytest.raises(InvalidObject) as refused:
+        asked(scene, Change(fail=(Target(None, name),)))
+    assert problem in str(refused.value)
 
 
 def test_larger_pods_take_what_waits():
@@ -234,7 +287,7 @@ def test_a_pod_may_be_named_with_its_namespace():
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        pytest.param({"drains": []}, "drains: is not known (known: pool, drain, set", id="a field"),
+        pytest.param({"drains": []}, "drains: is not known (known: pool, drain, fail, set", id="a field"),
         pytest.param({"drain": "pod/x"}, "drain: must be a list", id="no list"),
         pytest.param({"drain": ["pod/"]}, "drain[0]: must be pod/NAME", id="no name"),
         pytest.param({"set": {"slotsPerPod": "22"}}, "set.slotsPerPod: must be an integer", id="a text"),
