@@ -48,7 +48,7 @@ async def demonstration(directory: Path) -> None:
     ):
         await it.until_pods(len(census.pods))
         await asyncio.sleep(3)
-        await shoot_for_docs(it, directory / "ui-demo.png", height=600)
+        await shoot_for_docs(it, directory / "ui-demo.png", height=590)
         await it.find("team-a/orders-0")
         await it.until_text("#side .explanation", "placed")
         await shoot(it, directory / "demo-vpod.png")
@@ -79,7 +79,7 @@ async def large_run(directory: Path) -> None:
         async with browsing(system.running.server.url, dark=True, fails=NOT_THERE, size=SIZE) as it:
             await it.until_pods(len(census.pods))
             await asyncio.sleep(2)
-            await shoot_for_docs(it, directory / "ui-large.png", height=SIZE[1])
+            await shoot_for_docs(it, directory / "ui-large.png", height=680)
 
 
 async def constructed(directory: Path) -> None:
