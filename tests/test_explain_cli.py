@@ -1,11 +1,15 @@
 """``vreplica explain`` and the what-if of ``vreplica plan``, from files: what is printed, and how the commands end."""
 
+import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import yaml
+from rich.console import Console
 
+from extender.asking.explain_tables import _history, summed_up
 from extender.asking.subject import Subject, subject_from
 from extender.cli import main
 from extender.core.errors import InvalidObject
@@ -100,6 +104,47 @@ def test_a_pod_that_no_node_takes_is_told_what_would_let_one(run):
     assert "Pending: 0/2 nodes take it" in out
     assert "what would let a node take it" in out
     assert "2. uncordon n1 (Node n1): then n1 would" in out
+
+
+def test_what_would_place_it_comes_before_how_it_came_about_and_names_are_whole(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    vpod = a_vpod("a", 10, [{"podName": "d-0", "vreplicas": 2}])
+    _, out, _ = run("explain", "t/a", documents=(*CLUSTER, vpod))
+    assert out.index("what would place it") < out.index("why\n") < out.index("candidates")
+    assert "POD NODE ZONE FREE HAS VERDICT WHY NO MORE" in out
+    assert "SCORE" not in out, "the default profile has no scores"
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_many_steps_of_one_kind_are_summed_up():
+    kept = [f"kept: 3 on d-{ordinal}" for ordinal in range(100)]
+    steps = [
+        *kept,
+        "added: 2 on d-100",
+        "moved away: 1 on d-7 (uncovered)",
+        "moved away: 2 on d-8 (uncovered)",
+    ]
+    assert summed_up([*steps, "another sentence"]) == [
+        "kept: 300 on 100 pods",
+        "added: 2 on 1 pod",
+        "moved away: 3 on 2 pods (uncovered)",
+        "another sentence",
+    ]
+
+
+def test_the_history_has_times_of_day_short_identities_and_no_empty_columns():
+    told = {
+        "at": f"{datetime.now(UTC):%Y-%m-%d}T21:39:05Z",
+        "by": "vm_d95bafc8f2a4d27bdcf4bb99f4bea973",
+        "why": "",
+        "text": "5 placed",
+    }
+    console = Console(width=80, file=io.StringIO(), record=True)
+    _history(console, [told])
+    assert [line.split() for line in console.export_text().splitlines()[1:]] == [
+        ["AT", "(UTC)", "BY", "DECIDED"],
+        ["21:39:05", "vm_d95baf\u20269f4bea973", "5", "placed"],
+    ]
 
 
 def test_a_pod_is_explained(run):

@@ -1,17 +1,25 @@
 """``vreplica explain``'s answer for a terminal: the answer first, then what to do, then the reasons, then the rest."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Column, Table
+from rich.table import Table
+
+from extender.terminal.short import short_identity, short_time
 
 CANDIDATES_SHOWN: Final = 20
 FIXES_SHOWN: Final = 8
 HISTORY_SHOWN: Final = 5
 LOSSES_SHOWN: Final = 10
+STEPS_SHOWN: Final = 8
+"""More are summed up: a vpod on a hundred pods has as many steps of one kind."""
+_STEP: Final = re.compile(r"([^:]+): (\d+) on (\S+)( \(.*\))?")
+_WRAPPED: Final = frozenset({"WHY", "WHY NO MORE", "DECIDED"})
 
 Row = Mapping[str, Any]
 
@@ -23,10 +31,12 @@ def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
         console.print(line, highlight=False)
     if answer["kind"] == "VPod":
         _fixes(console, answer)
+        _steps(console, answer["steps"])
         _candidates(console, answer, _pod_columns)
         _zone_loss(console, answer)
     else:
         _pod_fixes(console, answer)
+        _steps(console, answer["steps"])
         _carried(console, answer)
         _candidates(console, answer, _node_columns)
     _history(console, answer["history"])
@@ -46,8 +56,6 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     )
     style = "bold red" if answer["left"] else "bold green"
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
-    for step in answer["steps"][:CANDIDATES_SHOWN]:
-        yield f"  {escape(step)}"
     yield f"the profile's rule for new ones: {escape(answer['rule'])}"
     size, waiting = answer["size"], answer["waiting"]
     if size:
@@ -78,8 +86,41 @@ def _pod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     yield f"[bold]Pod {escape(answer['name'])}[/bold] of pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
     style = "bold green" if answer["schedulable"] else "bold red"
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
-    for step in answer["steps"]:
-        yield f"  {escape(step)}"
+
+
+# -- how it was decided -----------------------------------------------------------------------------------------------
+
+
+def _steps(console: Console, steps: Sequence[str]) -> None:
+    if not steps:
+        return
+    console.print("[bold]why[/bold]", highlight=False)
+    for line in summed_up(steps) if len(steps) > STEPS_SHOWN else steps:
+        console.print(Padding(escape(line), (0, 0, 0, 2)), highlight=False)
+
+
+def summed_up(steps: Sequence[str]) -> list[str]:
+    """Steps of one kind and reason as one line, in the order in which they come first: ``kept: 348 on 120 pods``."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for step in steps:
+        found = _STEP.fullmatch(step)
+        key = (found[1], found[4] or "") if found else (step, "")
+        sums.setdefault(key, []).append(int(found[2]) if found else 0)
+    return [
+        f"{what}: {sum(counts)} on {len(counts)} pod{'s' * (len(counts) != 1)}{why}" if any(counts) else what
+        for (what, why), counts in sums.items()
+    ]
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Without columns that are empty in all rows. Names stay whole; what is said in words takes the rest of the width."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
+    for index in used:
+        table.add_column(heads[index], no_wrap=heads[index] not in _WRAPPED, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(row[index]) for index in used))
+    return table
 
 
 # -- what to do -------------------------------------------------------------------------------------------------------
@@ -152,11 +193,7 @@ def _candidates(console: Console, answer: Mapping[str, Any], columns: Any) -> No
     others = [row for row in rows if row["verdict"] != "chosen"]
     shown = [*chosen, *others][:CANDIDATES_SHOWN]
     heads, cells = columns
-    table = Table(Column(heads[0], no_wrap=True), *heads[1:], title="candidates", title_justify="left")
-    for row in rows:
-        if row in shown:
-            table.add_row(*(escape(cell) for cell in cells(row)))
-    console.print(table)
+    console.print(_table("candidates", heads, [cells(row) for row in rows if row in shown]))
     more = len(rows) - len(shown) + answer["candidatesNotListed"]
     if more > 0:
         said = ", ".join(f"{count} {text}" for text, count in answer["refusals"].items())
@@ -211,27 +248,16 @@ def _carried(console: Console, answer: Mapping[str, Any]) -> None:
         what: {row["vpod"]: f"{row['lost']} ({row['percent']} %)" for row in answer["loss"][what]}
         for what in ("pod", "node", "zone")
     }
-    table = Table(
-        "VPOD",
-        "VREPLICAS",
-        "OF",
-        "SLOTS",
-        "LOST WITH POD",
-        "WITH NODE",
-        "WITH ZONE",
-        title="carries",
-        title_justify="left",
-    )
-    for row in rows[:LOSSES_SHOWN]:
-        key = row["vpod"]
-        table.add_row(
-            escape(key),
-            str(row["vreplicas"]),
-            str(row["of"]),
-            str(row["slots"]),
-            *(lost[what].get(key, "") for what in ("pod", "node", "zone")),
+    heads = ("VPOD", "VREPLICAS", "OF", "SLOTS", "LOST WITH POD", "WITH NODE", "WITH ZONE")
+    cells = [
+        (
+            row["vpod"],
+            *(str(row[what]) for what in ("vreplicas", "of", "slots")),
+            *(lost[what].get(row["vpod"], "") for what in ("pod", "node", "zone")),
         )
-    console.print(table)
+        for row in rows[:LOSSES_SHOWN]
+    ]
+    console.print(_table("carries", heads, cells))
     if len(rows) > LOSSES_SHOWN:
         console.print(f"{len(rows) - LOSSES_SHOWN} vpods more: -o json lists them", highlight=False)
 
@@ -239,7 +265,9 @@ def _carried(console: Console, answer: Mapping[str, Any]) -> None:
 def _history(console: Console, history: Sequence[Row]) -> None:
     if not history:
         return
-    table = Table("AT", "BY", "WHY", "DECIDED", title="decided", title_justify="left")
-    for one in history[:HISTORY_SHOWN]:
-        table.add_row(*(escape(one[what]) for what in ("at", "by", "why", "text")))
-    console.print(table)
+    now = datetime.now(UTC)
+    cells = [
+        (short_time(one["at"], now), short_identity(one["by"]), one["why"], one["text"])
+        for one in history[:HISTORY_SHOWN]
+    ]
+    console.print(_table("decided", ("AT (UTC)", "BY", "WHY", "DECIDED"), cells))

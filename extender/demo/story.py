@@ -170,7 +170,7 @@ class Story:
         await self._step(
             f"pod {DELETED} is deleted",
             self._delete_pod,
-            lambda: f"it is back with {self._census.placed_on(DELETED)} of {had} vreplicas",
+            lambda: f"{self._census.placed_on(DELETED)} of {had} vreplicas are back",
         )
         await self._step(f"node {FAILED} fails", self._fail_node, self._kept_there)
         before = self._census.placed_on(*self._pods_there())

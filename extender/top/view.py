@@ -5,7 +5,7 @@ Names and messages are whoever's wrote them: they are shown as plain text, cut t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -13,12 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from extender.terminal.output import plain
+from extender.terminal.short import short_identity, short_time
 from extender.top.sorting import SORTS, Row, count, sort_pods
 
 POOL_ROWS_MAX: Final = 12
 HEAD_ROWS: Final = 12
 """Of the head, and of the heads of three tables."""
 ROWS_MIN: Final = 3
+_NUMBERS: Final = frozenset(
+    {"PODS", "READY", "SLOTS", "USED", "FREE", "PENDING", "VPODS", "LEAVING", "WANTS", "WAITS"}
+)
+_CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
+"""Columns that are cut where it is narrow; names that a person goes on with, and numbers, are not."""
+_STATE_STYLES: Final = {"": "", "overcommitted": "bold red"}
 RATES: Final = (
     ("decisions", "decisions"),
     ("binds", "binds"),
@@ -59,14 +66,15 @@ class View:
                     waiting[:waiting_rows],
                     str(self.overview.get("at") or ""),
                     self._more("waiting", len(waiting), waiting_rows),
+                    self._one_pool(),
                 )
             )
         return Group(*parts)
 
     def _head(self) -> Text:
         identity, leader = (
-            plain(self.overview.get("identity") or ""),
-            plain(self.overview.get("leader") or ""),
+            short_identity(plain(self.overview.get("identity") or "")),
+            short_identity(plain(self.overview.get("leader") or "")),
         )
         who = (
             f"{identity} leads"
@@ -75,7 +83,8 @@ class View:
         )
         if self.overview.get("shadow"):
             who = f"{identity} (shadow mode)"
-        head = Text(f"{plain(self.overview.get('at') or '')}  {who}")
+        at = plain(self.overview.get("at") or "")
+        head = Text(f"{short_time(at, datetime.now(UTC))} UTC  {who}" if at else who)
         if self.rates is not None:
             told = "  ".join(
                 f"{title} {self.rates[name]:.1f}/s" for name, title in RATES if name in self.rates
@@ -96,19 +105,15 @@ class View:
 
     def _pods(self, pods: Sequence[Row], shown: int) -> Table:
         more = self._more("pods", len(pods), shown)
-        table = _table(
-            f"pods by {self.sort}", more, "POD", "NODE", "ZONE", "USED", "SLOTS", "FREE", "VPODS", "STATE"
-        )
-        for row in pods[:shown]:
-            state = str(row.get("state") or "")
-            style = "bold red" if state == "overcommitted" else "yellow" if state else ""
-            table.add_row(
-                *_texts(f"{row.get('pool')}: {row.get('name')}", row.get("node"), row.get("zone")),
-                *_texts(row.get("usedSlots"), row.get("slots"), row.get("freeSlots"), row.get("vpods")),
-                *_texts(state),
-                style=style,
-            )
-        return table
+        titles = ("POD", "POOL", "NODE", "ZONE", "USED", "SLOTS", "FREE", "VPODS", "STATE")
+        keys = ("name", "pool", "node", "zone", "usedSlots", "slots", "freeSlots", "vpods", "state")
+        cells = [[row.get(key) for key in keys] for row in pods[:shown]]
+        styles = [_STATE_STYLES.get(str(row.get("state") or ""), "yellow") for row in pods[:shown]]
+        return _table(f"pods by {self.sort}", more, titles, cells, styles, hidden=self._one_pool())
+
+    def _one_pool(self) -> frozenset[str]:
+        """The column that says nothing where there is one pool."""
+        return frozenset({"POOL"} if len(rows(self.overview, "pools")) == 1 else ())
 
 
 def rates_between(before: Row, after: Row, seconds: float) -> dict[str, float]:
@@ -129,28 +134,25 @@ def rows(overview: Row, name: str) -> list[Row]:
 
 def _pools(pools: Sequence[Row], more: int) -> Table:
     titles = ("POOL", "PROFILE", "PODS", "READY", "SLOTS", "USED", "FREE", "PENDING", "VPODS", "LEAVING")
-    table = _table("pools", more, *titles)
+    cells: list[list[object]] = []
+    styles: list[str] = []
     for row in pools[:POOL_ROWS_MAX]:
         leaving = count(row, "closedPods") + count(row, "drainingPods")
         pending = count(row, "pendingVReplicas")
-        table.add_row(
-            *_texts(row.get("name"), row.get("profile"), row.get("pods"), row.get("schedulablePods")),
-            *_texts(row.get("slots"), row.get("usedSlots"), row.get("freeSlots"), pending),
-            *_texts(row.get("vpods"), leaving),
-            style="yellow" if pending else "",
-        )
-    return table
+        keys = ("name", "profile", "pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
+        cells.append([*(row.get(key) for key in keys), pending, row.get("vpods"), leaving or ""])
+        styles.append("yellow" if pending else "")
+    return _table("pools", more, titles, cells, styles)
 
 
-def _waiting(waiting: Sequence[Row], now: str, more: int) -> Table:
-    table = _table("vpods that wait", more, "VPOD", "POOL", "WANTS", "WAITS", "SINCE", "REASON")
+def _waiting(waiting: Sequence[Row], now: str, more: int, hidden: frozenset[str]) -> Table:
+    cells: list[list[object]] = []
     for row in waiting:
         reason = " ".join(filter(None, (str(row.get("reason") or ""), str(row.get("message") or ""))))
-        table.add_row(
-            *_texts(row.get("vpod"), row.get("pool"), row.get("vreplicas"), row.get("pending")),
-            *_texts(_age(str(row.get("since") or ""), now), reason),
-        )
-    return table
+        told = [row.get(key) for key in ("vpod", "pool", "vreplicas", "pending")]
+        cells.append([*told, _age(str(row.get("since") or ""), now), reason])
+    titles = ("VPOD", "POOL", "WANTS", "WAITS", "SINCE", "REASON")
+    return _table("vpods that wait", more, titles, cells, hidden=hidden)
 
 
 def _age(since: str, now: str) -> str:
@@ -163,33 +165,40 @@ def _age(since: str, now: str) -> str:
     return f"{seconds // 60}m" if seconds < 7200 else f"{seconds // 3600}h"
 
 
-def _table(title: str, more: int, *titles: str) -> Table:
-    caption = f"and {more:,} more" if more else None
+def _table(
+    title: str,
+    more: int,
+    titles: Sequence[str],
+    cells: Sequence[Sequence[object]],
+    styles: Sequence[str] = (),
+    *,
+    hidden: frozenset[str] = frozenset(),
+) -> Table:
+    """Without ``hidden`` columns, and those that are empty in all rows. Where it is narrow, some are cut and the others are not."""
     table = Table(
         title=title,
         title_justify="left",
-        caption=caption,
+        caption=f"and {more:,} more" if more else None,
         caption_justify="left",
         box=None,
-        expand=True,
+        padding=(0, 1, 0, 0),
         pad_edge=False,
     )
-    for name in titles:
-        number = name in {
-            "PODS",
-            "READY",
-            "SLOTS",
-            "USED",
-            "FREE",
-            "PENDING",
-            "VPODS",
-            "LEAVING",
-            "WANTS",
-            "WAITS",
-        }
-        table.add_column(name, justify="right" if number else "left", no_wrap=True, overflow="ellipsis")
+    texts = [[plain("" if cell is None else cell) for cell in row] for row in cells]
+    used = [
+        index
+        for index, name in enumerate(titles)
+        if name not in hidden and (not texts or any(row[index] for row in texts))
+    ]
+    for index in used:
+        name = titles[index]
+        # rich takes width first from columns that may wrap; their cells do not, so they are cut.
+        table.add_column(
+            Text(name, no_wrap=True, overflow="ellipsis"),
+            justify="right" if name in _NUMBERS else "left",
+            no_wrap=name not in _CUT,
+        )
+    for number, row in enumerate(texts):
+        line = [Text(row[index], no_wrap=True, overflow="ellipsis") for index in used]
+        table.add_row(*line, style=styles[number] if styles else "")
     return table
-
-
-def _texts(*values: object) -> list[Text]:
-    return [Text(plain("" if value is None else value)) for value in values]

@@ -6,6 +6,7 @@ import { stateOf } from "./map.js";
 import { byName, placement, tenantOf } from "./model.js";
 
 const LISTED = 30;
+const NAMED = 5; // of a group of vpods or pods with the same trouble: the table has all
 
 export class Details {
   #root;
@@ -54,10 +55,11 @@ export class Details {
     if (waiting.length + shut.length + over.length === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
     if (over.length > 0) parts.push(el("h3", { class: "bad" }, `Overcommitted (${over.length})`), this.#links("pod", over));
     if (waiting.length > 0) {
-      const line = ([key, missing, why]) => el("li", {}, this.#link("vpod", key), ` waits for ${missing}`, el("span", { class: "quiet block" }, why));
-      parts.push(el("h3", { class: "bad" }, `vpods that wait (${waiting.length})`), listed(waiting, line));
+      const line = ({ why, vpods, missing }) =>
+        el("li", {}, `${count(vpods.length, "vpod")}, ${count(missing, "vreplica")}`, el("span", { class: "quiet block" }, why), this.#links("vpod", vpods, NAMED));
+      parts.push(el("h3", { class: "bad" }, `vpods that wait (${waiting.length.toLocaleString("en")})`), listed(this.#model.waitingByReason(), line, "reasons"));
     }
-    for (const [reason, pods] of shut) parts.push(el("h3", {}, `${count(pods.length, "pod")}: ${reason}`), this.#links("pod", pods));
+    for (const [reason, pods] of shut) parts.push(el("h3", {}, `${count(pods.length, "pod")}: ${reason}`), this.#links("pod", pods, NAMED));
     if (this.#model.pools.size > 1) parts.push(el("h2", {}, `Pools (${this.#model.pools.size})`), this.#pools());
     const tenants = [...this.#model.tenants()].sort(([a, m], [b, n]) => n - m || byName(a, b));
     const line = ([tenant, slots]) => el("li", {}, this.#swatch(tenant), this.#link("tenant", tenant), el("span", { class: "figure" }, count(slots, "slot")));
@@ -186,8 +188,8 @@ export class Details {
     return el("button", { type: "button", class: "link", onclick: () => this.#acts.select(kind, name) }, name || "(none)");
   }
 
-  #links(kind, names) {
-    return listed(names, (name) => el("li", {}, this.#link(kind, name)), "names");
+  #links(kind, names, most = LISTED) {
+    return listed(names, (name) => el("li", {}, this.#link(kind, name)), "names", most);
   }
 
   #swatch(tenant) {
@@ -195,7 +197,7 @@ export class Details {
   }
 }
 
-function listed(items, line, classes = "") {
-  const rest = items.length - LISTED;
-  return el("ul", { class: classes }, items.slice(0, LISTED).map(line), rest > 0 && el("li", { class: "quiet" }, `and ${rest.toLocaleString("en")} more`));
+function listed(items, line, classes = "", most = LISTED) {
+  const rest = items.length - most;
+  return el("ul", { class: classes }, items.slice(0, most).map(line), rest > 0 && el("li", { class: "quiet" }, `and ${rest.toLocaleString("en")} more`));
 }

@@ -167,6 +167,19 @@ export class Model {
       .sort(([a], [b]) => byName(a, b));
   }
 
+  /** vpods that wait, by what they wait for, numbers in it aside: [{why, vpods: [key], missing: vreplicas}], most first. */
+  waitingByReason() {
+    const found = new Map();
+    for (const [key, missing, why] of this.waiting()) {
+      const reason = why.replace(/[0-9]+/g, "#");
+      const group = found.get(reason) ?? { why, vpods: [], missing: 0 };
+      group.vpods.push(key);
+      group.missing += missing;
+      found.set(reason, group);
+    }
+    return [...found.values()].sort((a, b) => b.missing - a.missing);
+  }
+
   /** What a text is found in: at most `most` of [kind, name], what begins with it first. */
   search(text, most) {
     const wanted = text.trim().toLowerCase();

@@ -53,7 +53,7 @@ export class WhatIf {
     this.#form = el(
       "form",
       { onsubmit: (event) => this.#submit(event) },
-      el("div", { class: "line" }, el("label", { for: "drain" }, "Drain"), el("span", { class: "pair" }, el("input", { id: "drain", name: "target", list: "targets", placeholder: "pod/\u2026, node/\u2026 or zone/\u2026", autocomplete: "off" }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
+      el("div", { class: "line" }, el("label", { for: "drain" }, "Drain a pod, node or zone"), el("span", { class: "pair" }, el("input", { id: "drain", name: "target", list: "targets", placeholder: "node/NAME", autocomplete: "off" }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
       el("datalist", { id: "targets" }, targets),
       el("ul", { class: "chips", id: "drained", "aria-label": "To be drained" }),
       input("slotsPerPod", "Slots per pod", { ...number, placeholder: String(this.#pool().slotsPerPod ?? "") }),

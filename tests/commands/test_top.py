@@ -96,6 +96,36 @@ def test_it_fits_the_terminal():
         assert len(shown(View(many), height=height).splitlines()) <= height
 
 
+def test_at_80_columns_names_and_numbers_are_whole_and_empty_columns_are_not_there():
+    pool = "knative-eventing/dispatcher"
+    pods = [{**OVERVIEW["pods"][1], "pool": pool, "name": "kafka-broker-dispatcher-12", "node": "n" * 60}]  # type: ignore[index]
+    waiting = [{**OVERVIEW["waiting"][0], "pool": pool, "vpod": "team-a/orders-of-yesterday"}]  # type: ignore[index]
+    pools = [{**OVERVIEW["pools"][0], "profile": "default", "closedPods": 0, "drainingPods": 0}]  # type: ignore[index]
+    lines = shown(
+        View({**OVERVIEW, "pools": pools, "pods": pods, "waiting": waiting}, interactive=False), width=80
+    )
+    assert "kafka-broker-dispatcher-12 nnnn" in lines
+    assert "team-a/orders-of-yesterday " in lines
+    assert f"{pool} default " in lines
+    assert "POOL                        PROFILE PODS READY SLOTS USED FREE PENDING VPODS" in lines
+    assert "LEAVING" not in lines
+    assert "STATE" not in lines
+    assert lines.count("POOL") == 1
+    assert max(map(len, lines.splitlines())) <= 80
+
+
+def test_of_several_pools_every_pod_and_vpod_says_whose_it_is():
+    pools = [{**OVERVIEW["pools"][0], "name": name} for name in ("p", "q")]  # type: ignore[index]
+    assert shown(View({**OVERVIEW, "pools": pools})).count("POOL") == 3
+
+
+def test_the_head_has_the_time_of_day_and_a_short_identity():
+    host = "vm_d95bafc8f2a4d27bdcf4bb99f4bea973"
+    (head, *_) = shown(View({**OVERVIEW, "identity": host}), width=80).splitlines()
+    assert head.startswith("2026-01-01 00:02:00 UTC  vm_d95baf\u2026")
+    assert head.endswith("leads")
+
+
 def test_an_answer_of_another_version_shows_what_there_is():
     assert "pools" in shown(View({"pools": [{"name": "a/b"}, "nonsense"], "pods": None}))
 

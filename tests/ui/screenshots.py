@@ -1,43 +1,85 @@
 """Screenshots of the page, for the documentation and to be looked at: ``python -m tests.ui.screenshots DIR``.
 
-``ui-demo.png`` is ``vreplica run`` with a vpod selected, ``ui-large.png`` 1,000 pods and 2,000 vpods in the dark; the others are for eyes only.
+``ui-demo.png`` is ``vreplica run`` when its story is told, ``ui-large.png`` the same with 2,000 vpods in the dark, both as a person
+sees them first. The others are of constructed states, and for eyes only.
 """
 
 import asyncio
 import sys
 import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from extender.demo.local import LocalSystem
-from extender.demo.story import Census, Story
+from extender.core.names import API_VERSION
+from extender.demo.local import LocalSystem, create_namespace
+from extender.demo.story import POOL, POOL_NAMESPACE, VPODS_COUNT, Census, Story
+from extender.kube.api import VPODS as VPODS_RESOURCE
 from extender.service.page import history
 from tests.ui.browser import Opened, browsing
-from tests.ui.scene import Answers, Cluster, a_page, an_hour_of_history, served
+from tests.ui.scene import TENANT_NAMES, Answers, Cluster, a_page, an_hour_of_history, served
 from tests.ui.test_page import EXPLAINED, NOT_THERE, PLANNED
 
 SIZE = (1280, 800)
+VPODS = 2_000
+VREPLICAS_MAX = 5
+"""Of one vpod: so many in all as the embedded cluster's nodes have CPU for."""
+SETTLED_S = 400.0
 
 
-async def demonstration(directory: Path) -> None:
-    """``vreplica run``, and what follows from each step."""
-    history.PERIOD_S = 0.25  # type: ignore[misc]  # so that there is something to see after seconds
+@asynccontextmanager
+async def told() -> AsyncIterator[tuple[LocalSystem, Census]]:
+    """``vreplica run``, up to the end of its story."""
     with tempfile.TemporaryDirectory() as made:
         async with LocalSystem(seed=1, directory=Path(made)) as system:
             census = Census()
             system.local.spawn(census.follow(system.local.cluster), "census")
-            async with browsing(system.running.server.url, fails=NOT_THERE, size=SIZE) as it:
-                await it.until_text("#replica", "live")
-                await shoot(it, directory / "empty.png")
-                await Story(system, census, lambda _line: None).play()
-                await asyncio.sleep(3)
-                await shoot(it, directory / "demo.png")
-                await it.find("team-a/orders-0")
-                await it.until_text("#side .explanation", "placed")
-                # Without the footer, which has the name of the machine that this was made on.
-                await shoot(
-                    it, directory / "ui-demo.png", clip={"x": 0, "y": 0, "width": 1280, "height": 590}
-                )
+            await Story(system, census, lambda _line: None).play()
+            yield system, census
+
+
+async def demonstration(directory: Path) -> None:
+    """The end of the story, at first sight and with a vpod selected."""
+    history.PERIOD_S = 0.25  # type: ignore[misc]  # so that there is something to see after seconds
+    async with (
+        told() as (system, census),
+        browsing(system.running.server.url, fails=NOT_THERE, size=SIZE) as it,
+    ):
+        await it.until_pods(len(census.pods))
+        await asyncio.sleep(3)
+        await shoot_for_docs(it, directory / "ui-demo.png", height=590)
+        await it.find("team-a/orders-0")
+        await it.until_text("#side .explanation", "placed")
+        await shoot(it, directory / "demo-vpod.png")
+
+
+async def large_run(directory: Path) -> None:
+    """The same, and then as many more vpods as make 2,000, of 24 tenants, once all of them are placed."""
+    async with told() as (system, census):
+        api = system.local.cluster
+        for tenant in TENANT_NAMES:
+            await create_namespace(api, tenant)
+        for index in range(VPODS - VPODS_COUNT):
+            tenant = TENANT_NAMES[index % len(TENANT_NAMES)]
+            vpod = {
+                "apiVersion": API_VERSION,
+                "kind": "VPod",
+                "metadata": {"name": f"orders-{index // len(TENANT_NAMES)}", "namespace": tenant},
+                "spec": {
+                    "poolRef": {"namespace": POOL_NAMESPACE, "name": POOL},
+                    "vreplicas": 1 + index % VREPLICAS_MAX,
+                },
+            }
+            await api.create(VPODS_RESOURCE, tenant, vpod)
+        async with asyncio.timeout(SETTLED_S):
+            while len(census.vpods) < VPODS or not census.settled:
+                system.local.check()
+                await asyncio.sleep(1)
+        async with browsing(system.running.server.url, dark=True, fails=NOT_THERE, size=SIZE) as it:
+            await it.until_pods(len(census.pods))
+            await asyncio.sleep(2)
+            await shoot_for_docs(it, directory / "ui-large.png", height=680)
 
 
 async def constructed(directory: Path) -> None:
@@ -57,7 +99,6 @@ async def constructed(directory: Path) -> None:
                     await asyncio.sleep(1)
                     await shoot(it, directory / f"{name}-{look}.png")
                     await each_view(it, directory, f"{name}-{look}", min(cluster.vpods))
-    (directory / "large-dark.png").replace(directory / "ui-large.png")
 
 
 async def each_view(it: Opened, directory: Path, name: str, vpod: str) -> None:
@@ -81,9 +122,16 @@ async def shoot(it: Opened, path: Path, **options: Any) -> None:
     await it.tab.screenshot(path=path, **options)
 
 
+async def shoot_for_docs(it: Opened, path: Path, *, height: int) -> None:
+    """The upper part of what is seen, without the footer: it has the name of the machine that this is made on."""
+    await it.tab.evaluate("document.querySelector('footer').hidden = true")
+    await shoot(it, path, clip={"x": 0, "y": 0, "width": SIZE[0], "height": height})
+
+
 async def main(directory: Path) -> None:
     """All of them."""
     await demonstration(directory)
+    await large_run(directory)
     await constructed(directory)
 
 

@@ -269,6 +269,49 @@ async def test_the_page_says_what_the_loss_of_a_zone_costs():
         await it.until_text("#side", "4 vreplicas of 2 vpods; 1 vpod would have nothing left.")
 
 
+async def test_what_waits_is_told_by_reason_with_the_first_names():
+    cluster = Cluster(pods=6, vpods=40, nodes=3, tenants=1, waiting=31)
+    for index, key in enumerate(sorted(cluster.vpods)):
+        vpod = cluster.vpods[key]
+        if vpod.conditions:
+            told = replace(vpod.conditions[0], message=f"0/{6 + index % 2} pods have room")
+            cluster.put(replace(vpod, conditions=(told,)))
+    async with served(a_page(cluster.state)) as url, browsing(url) as it:
+        await it.until_pods(6)
+        waiting = [vpod for vpod in cluster.vpods.values() if sum(vpod.placements.values()) < vpod.vreplicas]
+        await it.until_text("#side", f"vpods that wait ({len(waiting)})")
+        first, *_ = await it.texts(".reasons > li")
+        missing = sum(8 - sum(vpod.placements.values()) for vpod in waiting if vpod.conditions)
+        assert first.startswith(f"31 vpods, {missing} vreplicas InsufficientSlots: 0/")
+        assert first.endswith("and 26 more")
+        assert await it.tab.locator(".reasons > li").first.locator("button").count() == 5
+
+
+async def test_few_nodes_with_many_pods_take_the_whole_width():
+    cluster = Cluster(pods=600, vpods=60, nodes=6)
+    async with served(a_page(cluster.state)) as url, browsing(url) as it:
+        await it.until_pods(600)
+        zone = it.tab.locator(".zone:not(.nowhere)").first
+        width = "it => it.getBoundingClientRect().width"
+        whole = await zone.evaluate(width)
+        nodes = [await node.evaluate(width) for node in await zone.locator(".node").all()]
+        assert len(nodes) == 2
+        assert sum(nodes) > 0.9 * whole
+
+
+async def test_what_is_to_be_typed_to_drain_something_is_not_cut():
+    fits = """field => {
+      const style = getComputedStyle(field);
+      const pen = document.createElement("canvas").getContext("2d");
+      pen.font = style.font;
+      return pen.measureText(field.placeholder).width <= field.clientWidth - 2 * parseFloat(style.paddingLeft);
+    }"""
+    async with served(a_page(small().state)) as url, browsing(url) as it:
+        await it.until_pods(6)
+        await it.tab.click("#what-if")
+        assert await it.tab.locator("#drain").evaluate(fits)
+
+
 async def test_a_tenant_that_is_selected_is_seen_alone():
     scene = (
         Scene(replicas=3).pod(0, {"alpine/a": 3, "birch/b": 1}).pod(1, {"birch/b": 2}).pod(2, {"alpine/a": 1})
