@@ -18,7 +18,7 @@ EXIT_NOT_EXAMINED: Final = 2
 def exit_status(examined: Sequence[Examined], *, strict: bool) -> int:
     """What the command ends with."""
     verdicts = {one.outcome.verdict for one in examined}
-    bad = verdicts - {Verdict.OK} if strict else verdicts & {Verdict.ERROR}
+    bad = verdicts - {Verdict.OK, Verdict.SKIPPED} if strict else verdicts & {Verdict.ERROR}
     return EXIT_ERRORS if bad else EXIT_WELL
 
 
