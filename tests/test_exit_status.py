@@ -1,5 +1,6 @@
 """The same mistake ends every command with the same status, as docs/cli.md has it."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -80,3 +81,26 @@ def a_pod() -> str:
     objects = [inner for one in documents if one for inner in one.get("items", [one])]
     pod = next(one for one in objects if one["kind"] == "Pod")
     return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+@pytest.mark.parametrize("command", ["check", "view"])
+def test_a_file_that_cannot_be_read_ends_every_command_alike(command, capsys, tmp_path):
+    assert main(["config", command, str(tmp_path / "none.yaml")]) == 1
+    assert main(["plan", "-f", str(tmp_path / "none.yaml")]) == 1
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(
+            ["config", "check", str(EXAMPLES.parent / "base" / "service-config.yaml")], id="config check"
+        ),
+        pytest.param(["simulate", "--seeds", "1", "--events", "2"], id="simulate"),
+    ],
+)
+def test_yaml_and_json_have_the_same_data(arguments, capsys):
+    assert main([*arguments, "-o", "json"]) == 0
+    in_json = json.loads(capsys.readouterr().out)
+    assert main([*arguments, "-o", "yaml"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == in_json
