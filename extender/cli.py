@@ -4,6 +4,7 @@ What each command takes and does is its module in ``commands``.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,18 +59,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_up(options.log_level, LogFormat(options.log_format))
     command: Callable[[argparse.Namespace], int] = options.command
     try:
-        return command(options)
+        return _to_the_end(command, options)
     except VReplicaError as error:
         print(f"{prog}: {told(error)}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
+        # What is still buffered has nobody to go to, and would be an error again as the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return BROKEN_PIPE
     except OSError as error:
         # A port that is taken, a certificate that does not load, an API server out of reach.
         print(f"{prog}: {told(error)}", file=sys.stderr)
         return ERROR
+
+
+def _to_the_end(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """The exit status, once all that was printed is out: a reader that has gone is known no sooner."""
+    status = command(options)
+    sys.stdout.flush()
+    return status
 
 
 def new_parser(prog: str = PROG) -> argparse.ArgumentParser:

@@ -14,14 +14,18 @@ from extender.config.schema import config_schema
 from extender.config.view import document_of, rows_of
 from extender.core.policy.knative_configmap import knative_document
 from extender.lint.files import check_files
-from extender.lint.report import exit_status, json_of_report, text_of_report
+from extender.lint.report import document_of_report, exit_status, text_of_report
 from extender.profiles import open_config, read_config_map
+from extender.terminal.output import print_result
 
 
 def run_check(paths: Sequence[str], *, output: str = "text", strict: bool = False) -> int:
     """Check files and print what was found; the exit status is ``lint.report``'s."""
     report = check_files(paths)
-    print(json_of_report(report) if output == "json" else text_of_report(report))
+    if output == "text":
+        print(text_of_report(report))
+    else:
+        print_result(document_of_report(report), "yaml" if output == "yaml" else "json", lambda: None)
     return exit_status(report, strict=strict)
 
 

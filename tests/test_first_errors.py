@@ -47,7 +47,7 @@ def one_line(capsys) -> str:
 
 
 def test_without_a_cluster(nowhere, capsys):
-    assert main(["doctor"]) == 2
+    assert main(["doctor"]) == 1
     assert one_line(capsys).endswith(
         "Set KUBECONFIG or give --kubeconfig FILE; without any cluster try `vreplica run`."
     )
@@ -62,13 +62,13 @@ def test_a_cluster_that_does_not_answer(capsys, tmp_path):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))  # taken, and nobody listens: refused
         port = listener.getsockname()[1]
-        assert main(["doctor", "--kubeconfig", a_kubeconfig(tmp_path, f"http://127.0.0.1:{port}")]) == 2
+        assert main(["doctor", "--kubeconfig", a_kubeconfig(tmp_path, f"http://127.0.0.1:{port}")]) == 1
     assert "The API server cannot be reached" in one_line(capsys)
 
 
 def test_a_file_that_is_no_kubeconfig(capsys):
     pods = str(ROOT / "manifests" / "examples" / "plan" / "pods.yaml")
-    assert main(["doctor", "--kubeconfig", pods]) == 2
+    assert main(["doctor", "--kubeconfig", pods]) == 1
     assert "kubectl --kubeconfig FILE cluster-info" in one_line(capsys)
 
 

@@ -96,6 +96,10 @@ def test_the_schema_is_the_documented_one(plan):
                 "placements": [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}],
                 "unplaced": 0,
                 "reasons": [],
+                "settled": {
+                    "placements": [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}],
+                    "unplaced": 0,
+                },
             }
         ],
         "pools": [
@@ -161,6 +165,20 @@ def test_autoscale_tells_the_pods_that_are_needed(plan):
         plan(*CLUSTER, a_vpod("a", 17), options=("-o", "json", "--autoscale"))["pools"][0]["wantedReplicas"]
         == 5
     )
+
+
+def test_autoscale_tells_where_vpods_end_once_the_pods_have_come(plan):
+    (vpod,) = plan(*CLUSTER, a_vpod("a", 17), options=("-o", "json", "--autoscale"))["vpods"]
+    assert vpod["unplaced"] == 9
+    assert vpod["settled"]["unplaced"] == 0
+    assert sum(share["vreplicas"] for share in vpod["settled"]["placements"]) == 17
+    assert {share["podName"] for share in vpod["settled"]["placements"]} == {f"d-{n}" for n in range(5)}
+
+
+def test_autoscale_up_to_max_pods_tells_what_still_has_no_place(plan):
+    pool = {**POOL, "spec": {**POOL["spec"], "maxPods": 3}}  # type: ignore[dict-item]
+    (vpod,) = plan(pool, *CLUSTER[1:], a_vpod("a", 17), options=("-o", "json", "--autoscale"))["vpods"]
+    assert vpod["settled"]["unplaced"] == 5
 
 
 class TestWhatIsRead:

@@ -8,8 +8,6 @@ import sys
 import time
 from typing import Any, Final
 
-from rich.console import Console
-
 from extender.asking.explain_tables import explain_tables
 from extender.asking.live import open_live, read_cluster, told_by_events
 from extender.asking.plan import choose_profiles
@@ -29,6 +27,7 @@ from extender.core.questions.explanation import (
 from extender.core.questions.pod_explanation import explain_pod
 from extender.core.state import State
 from extender.kube.replica import open_replica
+from extender.terminal.console import Terminal
 from extender.terminal.exit_status import NOT_FOUND, OK, UNPLACED
 from extender.terminal.output import Format, print_result
 from extender.terminal.progress import Tell, working
@@ -49,7 +48,7 @@ async def run_explain(where: Where, name: str, *, output: Format, check: bool) -
     except UnknownObject as error:
         print(f"vreplica: {error}", file=sys.stderr)
         return NOT_FOUND
-    print_result(answer, output, lambda: explain_tables(Console(), answer))
+    print_result(answer, output, lambda: explain_tables(Terminal(), answer))
     waits = answer.get("left", 0) if answer["kind"] == "VPod" else not answer["node"]
     return UNPLACED if check and waits else OK
 

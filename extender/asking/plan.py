@@ -8,23 +8,24 @@ taken in order of namespace and name; each decision is reserved before the next 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rich.console import Console
-
 from extender.asking.files import read_files
 from extender.asking.plan_tables import plan_tables
 from extender.asking.where import Where
 from extender.core.errors import InvalidObject
 from extender.core.manifests import Manifests
-from extender.core.model import VPod, split_key
+from extender.core.model import VPod, object_key, split_key
 from extender.core.moves import Move
 from extender.core.plan import Decision, place
 from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.questions.differences import reasons_of
+from extender.core.questions.growth import held_back
+from extender.core.questions.settling import Course, settle
 from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import ordinals_to_close
 from extender.core.scaling.size import plan_scale
 from extender.core.state import State
+from extender.terminal.console import Terminal
 from extender.terminal.output import Format, print_result
 from extender.terminal.progress import working
 
@@ -44,7 +45,7 @@ def run_plan(
     manifests = read_files(files, "plan")
     choose_profiles(manifests, profile, profiles)
     result = plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles)
-    print_result(result, output, lambda: plan_tables(Console(), result))
+    print_result(result, output, lambda: plan_tables(Terminal(), result))
     return 0
 
 
@@ -54,7 +55,7 @@ async def run_plan_of(where: Where, *, output: Format, autoscale: bool, compact:
         manifests = await where.read("plan", tell)
         choose_profiles(manifests, profile, where.profiles)
         result = plan(manifests, autoscale=autoscale, compact=compact, profiles=where.profiles)
-    print_result(result, output, lambda: plan_tables(Console(), result))
+    print_result(result, output, lambda: plan_tables(Terminal(), result))
     return 0
 
 
@@ -79,16 +80,39 @@ def plan(
     compact: bool,
     profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
 ) -> dict[str, list[Row]]:
-    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``."""
+    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``.
+
+    With ``autoscale`` each vpod has ``settled``, too: where it ends once the pods that are wanted have come and found nodes.
+    """
     state = manifests.state(profiles)
     known = [vpod for pool in state.pools.values() for vpod in pool.vpods.values()]
     vpods = sorted(known, key=lambda vpod: (vpod.namespace, vpod.name))
     rows = [_vpod_row(vpod, _decide(state, vpod)) for vpod in vpods]
     keys = sorted(pool.key for pool in manifests.pools)
+    if autoscale:
+        _add_settled(rows, manifests.state(profiles), keys)
     return {
         "vpods": rows,
         "pools": [_pool_row(state, key, autoscale=autoscale, compact=compact) for key in keys],
     }
+
+
+def _add_settled(rows: Sequence[Row], state: State, keys: Sequence[str]) -> None:
+    """``state``: as it was read, and this function's own."""
+    settled: dict[str, Row] = {}
+    for key in keys:
+        course = Course(grow=True, held=frozenset(held_back(state.pool(key), state)))
+        for vpod, decision in settle(state, key, course).decisions.items():
+            settled[vpod] = {"placements": _placements(decision.target), "unplaced": decision.left}
+    for row in rows:
+        row["settled"] = settled.get(
+            object_key(str(row["namespace"]), str(row["name"])),
+            {"placements": row["placements"], "unplaced": row["unplaced"]},
+        )
+
+
+def _placements(target: Mapping[str, int]) -> list[Row]:
+    return [{"podName": name, "vreplicas": count} for name, count in target.items()]
 
 
 def _decide(state: State, vpod: VPod) -> Decision:
@@ -104,7 +128,7 @@ def _vpod_row(vpod: VPod, decision: Decision) -> Row:
     return {
         "namespace": vpod.namespace,
         "name": vpod.name,
-        "placements": [{"podName": name, "vreplicas": count} for name, count in decision.target.items()],
+        "placements": _placements(decision.target),
         "unplaced": decision.left,
         "reasons": reasons_of(decision),
     }

@@ -1,6 +1,6 @@
 """``vreplica plan``'s answer as tables."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -30,6 +30,24 @@ def plan_tables(console: Console, result: Mapping[str, Any]) -> None:
         )
     console.print(vpods)
     console.print(pools)
+    grown = [row for row in result["vpods"] if row.get("settled", row)["placements"] != row["placements"]]
+    if grown:
+        console.print(_settled_table(grown))
+
+
+def _settled_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(
+        "VPOD",
+        "PLACEMENTS",
+        "UNPLACED",
+        title="once the wanted pods have come and found nodes",
+        title_justify="left",
+    )
+    for row in rows:
+        settled = row["settled"]
+        name = f"{row['namespace']}/{row['name']}"
+        table.add_row(name, _placements(settled["placements"]), str(settled["unplaced"]))
+    return table
 
 
 def _placements(value: list[dict[str, Any]]) -> str:

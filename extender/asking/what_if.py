@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.console import Console
-
 from extender.asking.plan import choose_profiles
 from extender.asking.remote import ask_plan
 from extender.asking.what_if_tables import what_if_tables
@@ -13,6 +11,7 @@ from extender.core.errors import InvalidObject
 from extender.core.questions.request import change_from, pool_from
 from extender.core.questions.snapshot import Snapshot
 from extender.core.questions.whatif import what_if
+from extender.terminal.console import Terminal
 from extender.terminal.exit_status import OK, UNPLACED
 from extender.terminal.output import Format, print_result
 from extender.terminal.progress import Tell, working
@@ -58,7 +57,7 @@ async def run_what_if(where: Where, asked: Asked, *, output: Format, check: bool
     request = asked.request(where.cluster.namespace)
     with working("plan", "reading and planning") as tell:
         answer = await _answer(where, request, tell)
-    print_result(answer, output, lambda: what_if_tables(Console(), answer))
+    print_result(answer, output, lambda: what_if_tables(Terminal(), answer))
     return UNPLACED if check and answer["summary"]["unplacedAfter"] else OK
 
 

@@ -6,8 +6,8 @@ from extender.core.names import CONFIG_KIND
 from extender.terminal.parsing import Commands
 
 _CHECK_EPILOG = (
-    "exit status: 0 nothing is wrong, or warnings only; 1 there are errors (with --strict: or warnings); "
-    "2 a file could not be read"
+    "exit status: 0 nothing is wrong, or warnings only; 1 there are errors (with --strict: or warnings), or a file could "
+    "not be read; 2 wrong options"
 )
 
 
@@ -21,7 +21,7 @@ def add(commands: Commands) -> None:
         epilog=_CHECK_EPILOG,
     )
     check.add_argument("files", metavar="FILE", nargs="+")
-    check.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    check.add_argument("-o", "--output", choices=["text", "json", "yaml"], default="text")
     check.add_argument("--strict", action="store_true", help="warnings too end with status 1")
     check.set_defaults(command=_check)
     view = actions.add_parser("view", help="print the effective configuration, every default filled in")

@@ -10,7 +10,7 @@ from extender.terminal.replica_access import add_replica_options, replica_of
 
 _EPILOG = (
     "exit status: 0 no check has found an error; 1 one has (with --strict: or a warning, or something that could not be "
-    "seen); 2 there is no cluster to examine"
+    "seen), or there is no cluster to examine, or nothing of it may be read; 2 wrong options"
 )
 
 
@@ -20,6 +20,7 @@ def add(commands: Commands) -> None:
         "doctor", help="examine a live cluster: installation, certificates, pods, ledgers", epilog=_EPILOG
     )
     doctor.add_argument(
+        "-n",
         "--namespace",
         metavar="NAMESPACE",
         default=OWN_NAMESPACE,

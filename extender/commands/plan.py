@@ -25,6 +25,7 @@ def add(commands: Commands) -> None:
         "--drain",
         metavar="POD|NODE|ZONE",
         action="append",
+        type=_drain,
         default=[],
         help="emptied for good, as by a mark on the pods (kubectl drain alone moves nothing): pod/NAME, node/NAME or zone/NAME",
     )
@@ -60,11 +61,24 @@ def _vpods(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or 1)
 
 
+def _drain(text: str) -> str:
+    """``pod/NAME``, ``node/NAME`` or ``zone/NAME``; whether there is one is the cluster's to say."""
+    if not re.fullmatch(r"(pod|node|zone)/.+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not pod/NAME, node/NAME or zone/NAME")
+    return text
+
+
 def _setting(text: str) -> tuple[str, int]:
-    """``FIELD=NUMBER``."""
+    """``FIELD=NUMBER`` of a field that there is, at least its least."""
+    from extender.core.questions.request import SETTINGS  # noqa: PLC0415
+
     field, equals, number = text.partition("=")
     if not equals or not re.fullmatch(r"[0-9]{1,10}", number):
         raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=NUMBER, such as slotsPerPod=22")
+    if field not in SETTINGS:
+        raise argparse.ArgumentTypeError(f"{field!r} cannot be set (can be: {', '.join(sorted(SETTINGS))})")
+    if int(number) < SETTINGS[field][1]:
+        raise argparse.ArgumentTypeError(f"{field} is at least {SETTINGS[field][1]}, not {number}")
     return field, int(number)
 
 

@@ -35,9 +35,9 @@ def add(commands: Commands) -> None:
     simulate.add_argument(
         "-o",
         "--output",
-        choices=["table", "json"],
+        choices=["table", "json", "yaml"],
         default="table",
-        help="json: one object a line for each seed (default: table)",
+        help="json: one object a line for each seed; yaml: one document each (default: table)",
     )
     simulate.set_defaults(command=_run)
 
@@ -59,17 +59,17 @@ def _run(options: argparse.Namespace) -> int:
         faults=command.kinds_from(options.only_faults) if options.only_faults else None,
         **more,
     )
-    json_lines = options.output == "json"
+    for_tools = options.output != "table"
     with Progress("simulating", unit="seeds", total=len(trials)) as progress:
         # Where each seed has its line on the terminal, that is progress enough.
-        shown = sys.stdout.isatty() and not (options.quiet or json_lines)
+        shown = sys.stdout.isatty() and not (options.quiet or for_tools)
         return command.run_simulation(
             command.SimulateOptions(
                 trials=trials,
                 jobs=options.jobs,
                 trace=options.trace,
                 shrink=not options.no_shrink,
-                json_lines=json_lines,
+                output=options.output,
                 quiet=options.quiet,
                 progress=(lambda _done: None) if shown else progress,
             )

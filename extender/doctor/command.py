@@ -6,7 +6,7 @@ import time
 from extender.core.errors import VReplicaError
 from extender.doctor.examine import examine
 from extender.doctor.fetch import fetch
-from extender.doctor.report import EXIT_NOT_EXAMINED, as_document, as_table, exit_status
+from extender.doctor.report import EXIT_NOT_EXAMINED, as_document, as_table, exit_status, has_looked
 from extender.kube.first_errors import told
 from extender.kube.replica_access import ReplicaAccess
 from extender.terminal.cluster_access import ClusterAccess, open_cluster
@@ -27,4 +27,8 @@ async def run_doctor(
         return EXIT_NOT_EXAMINED
     examined = examine(facts)
     print_result(as_document(examined), output, lambda: print(as_table(examined)))
+    if not any(has_looked(one) for one in examined):
+        print(
+            "vreplica: this user may read nothing that the checks need: see the check rights", file=sys.stderr
+        )
     return exit_status(examined, strict=strict)

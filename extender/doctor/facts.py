@@ -33,6 +33,8 @@ class Listed:
         return None
 
 
+NOT_SERVED: Final = "is not served by this API server"
+"""The problem of a kind that is no matter of rights."""
 NOT_READ: Final = Listed(problem="was not read")
 
 

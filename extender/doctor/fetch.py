@@ -15,7 +15,7 @@ from extender.core.names import POOL_LABEL
 from extender.core.reading import Json, mapping, mappings, text, texts
 from extender.doctor.checks.ledgers import differ
 from extender.doctor.checks.webhooks import our_webhooks
-from extender.doctor.facts import CERTIFICATE_SECRET, WEBHOOK, Certificate, Facts, Listed, Replica
+from extender.doctor.facts import CERTIFICATE_SECRET, NOT_SERVED, WEBHOOK, Certificate, Facts, Listed, Replica
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -136,7 +136,7 @@ def problem_of(error: ApiError) -> str:
     if isinstance(error, Forbidden):
         return f"forbidden: {' '.join(error.message.split())[:200]}"
     if isinstance(error, NotFound):
-        return "is not served by this API server"
+        return NOT_SERVED
     if isinstance(error, OutcomeUnknown) or error.status == 401:
         raise error
     return str(error)[:200]

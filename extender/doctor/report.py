@@ -6,20 +6,28 @@ from typing import Any, Final
 from extender.doctor.examine import Examined
 from extender.doctor.verdict import Verdict
 from extender.kube.one_line import one_line
+from extender.terminal.exit_status import ERROR
 
 EXIT_WELL: Final = 0
 """No check has found an error."""
 EXIT_ERRORS: Final = 1
 """A check has found an error; with ``--strict`` also: a warning, or something that could not be seen."""
-EXIT_NOT_EXAMINED: Final = 2
-"""There is no cluster to examine: it cannot be reached, or lets this user do nothing."""
+EXIT_NOT_EXAMINED: Final = ERROR
+"""There is no cluster to examine: it cannot be reached, or lets this user read nothing. As of every command."""
 
 
 def exit_status(examined: Sequence[Examined], *, strict: bool) -> int:
     """What the command ends with."""
     verdicts = {one.outcome.verdict for one in examined}
-    bad = verdicts - {Verdict.OK} if strict else verdicts & {Verdict.ERROR}
+    if not any(has_looked(one) for one in examined):
+        return EXIT_NOT_EXAMINED
+    bad = verdicts - {Verdict.OK, Verdict.SKIPPED} if strict else verdicts & {Verdict.ERROR}
     return EXIT_ERRORS if bad else EXIT_WELL
+
+
+def has_looked(one: Examined) -> bool:
+    """Whether a check has seen objects of the cluster, and not only that they may not be read."""
+    return bool(one.check.needs) and one.outcome.verdict is not Verdict.UNKNOWN
 
 
 def as_table(examined: Sequence[Examined]) -> str:

@@ -21,6 +21,8 @@ class Verdict(StrEnum):
     """It does not work, or is not safe."""
     UNKNOWN = "unknown"
     """It could not be seen."""
+    SKIPPED = "skipped"
+    """There is nothing of the kind that the check is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +53,14 @@ class Notes:
     warnings: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
-    def outcome(self, good: str, *, bad: str = "", fix: str = "") -> Outcome:
-        """``good``: the summary where nothing was noted; ``bad``: else, with the number of things before it."""
+    def outcome(self, good: str, *, bad: str = "", fix: str = "", nothing: str = "") -> Outcome:
+        """``good``: the summary where nothing was noted; ``bad``: else, with the number of things before it.
+
+        ``nothing``: what there is none of, so that nothing could be noted; "" where there is something.
+        """
         noted = [*self.errors, *self.warnings, *self.unknown]
         if not noted:
-            return Outcome(Verdict.OK, good)
+            return Outcome(Verdict.SKIPPED, nothing) if nothing else Outcome(Verdict.OK, good)
         worst = Verdict.WARNING if self.warnings else Verdict.UNKNOWN
         verdict = Verdict.ERROR if self.errors else worst
         return Outcome(verdict, bad or noted[0], bounded(noted), fix)

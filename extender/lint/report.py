@@ -11,8 +11,8 @@ EXIT_GOOD: Final = 0
 """Nothing is wrong, or warnings only."""
 EXIT_FINDINGS: Final = 1
 """There are errors; with ``--strict`` also: there are warnings."""
-EXIT_NOT_CHECKED: Final = 2
-"""A file could not be read at all; or the command line is wrong."""
+EXIT_NOT_CHECKED: Final = 1
+"""A file could not be read at all, as of every command that reads files."""
 
 
 def exit_status(report: Report, *, strict: bool) -> int:
@@ -36,27 +36,30 @@ def text_of_report(report: Report) -> str:
 
 def json_of_report(report: Report) -> str:
     """For tools."""
-    return json.dumps(
-        {
-            "files": [
-                {"file": file, "kind": kind, "summary": summary} for file, kind, summary in report.summaries
-            ],
-            "findings": [
-                {
-                    "code": one.code.code,
-                    "severity": str(one.code.severity),
-                    "file": one.file,
-                    "line": one.place.line,
-                    "column": one.place.column,
-                    "field": one.field,
-                    "message": one.message,
-                    "happens": one.code.happens,
-                    "fix": one.code.fix,
-                }
-                for one in report.findings
-            ],
-        }
-    )
+    return json.dumps(document_of_report(report))
+
+
+def document_of_report(report: Report) -> dict[str, object]:
+    """Plain data, for tools."""
+    return {
+        "files": [
+            {"file": file, "kind": kind, "summary": summary} for file, kind, summary in report.summaries
+        ],
+        "findings": [
+            {
+                "code": one.code.code,
+                "severity": str(one.code.severity),
+                "file": one.file,
+                "line": one.place.line,
+                "column": one.place.column,
+                "field": one.field,
+                "message": one.message,
+                "happens": one.code.happens,
+                "fix": one.code.fix,
+            }
+            for one in report.findings
+        ],
+    }
 
 
 def _where(one: Finding) -> str:

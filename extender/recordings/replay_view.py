@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from extender.terminal.console import Terminal
 from extender.terminal.output import plain
 
 LINE_CHARS: Final = 48
@@ -28,7 +29,7 @@ _COLUMNS: Final = {"recorded": "RECORDED", "rehearsed": "REHEARSED", "changed": 
 
 def print_report(result: Mapping[str, object]) -> None:
     """Print ``Replay.to_json`` as tables."""
-    console = Console()
+    console = Terminal()
     recording, decisions = _mapping(result, "recording"), _mapping(result, "decisions")
     console.print(
         f"{recording['seconds']} s of a {plain(recording['source'])}, {recording['entries']} entries; "

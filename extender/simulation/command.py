@@ -1,7 +1,6 @@
 """``vreplica simulate``: seeds run one after the other or side by side, and what failed, with the line that runs it again."""
 
 import gc
-import json
 import logging
 import sys
 import time
@@ -17,6 +16,7 @@ import yaml
 from extender.simulation.profile import ALL_KINDS, DRAWN, FaultProfile, ProfileError, profile_from
 from extender.simulation.run import Outcome, Trial, simulate
 from extender.simulation.shrink import shrink
+from extender.terminal.output import Format, print_result
 
 PROBLEMS_MAX = 20
 COLLECT_AFTER_OBJECTS = 50_000
@@ -24,7 +24,7 @@ COLLECT_AFTER_OBJECTS = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """``jobs`` processes; ``json_lines``: one object a seed on standard output; ``quiet``: only seeds that failed.
+    """``jobs`` processes; ``output``: for tools one object a seed on standard output; ``quiet``: only seeds that failed.
 
     ``progress``: told how many seeds are done.
     """
@@ -33,9 +33,14 @@ class SimulateOptions:
     jobs: int = 1
     trace: bool = False
     shrink: bool = True
-    json_lines: bool = False
+    output: Format = "table"
     quiet: bool = False
     progress: Callable[[int], None] = lambda _done: None
+
+    @property
+    def for_tools(self) -> bool:
+        """Whether standard output is theirs, and what is for people goes to standard error."""
+        return self.output != "table"
 
 
 def read_profile(name: str) -> FaultProfile:
@@ -93,7 +98,7 @@ def run_simulation(options: SimulateOptions) -> int:
     elapsed_s = time.monotonic() - started
     passed = len(options.trials) - len(failed)
     _say_to(
-        sys.stderr if options.json_lines else sys.stdout,
+        sys.stderr if options.for_tools else sys.stdout,
         f"{passed} passed, {len(failed)} failed; {totals['events']} events and {totals['faults']} faults in "
         f"{elapsed_s:.0f} s, {60 * len(options.trials) / max(elapsed_s, 0.001):.0f} seeds a minute",
     )
@@ -127,17 +132,21 @@ def _simulate_one(trial: Trial, *, keep_trace: bool = False) -> Outcome:
 
 
 def _tell(outcome: Outcome, options: SimulateOptions) -> None:
-    if options.trace and not options.json_lines:
+    if options.trace and not options.for_tools:
         _say("\n".join(outcome.trace))
-    if options.json_lines:
-        _say(json.dumps(_as_json(outcome), sort_keys=True))
+    if options.for_tools:
+        document = dict(sorted(_as_json(outcome).items()))
+        if options.output == "yaml":
+            _say("---")
+        print_result(document, options.output, lambda: None)
+        sys.stdout.flush()
     elif not options.quiet or not outcome.passed:
         _say(outcome.line())
 
 
 def _explain(outcome: Outcome, options: SimulateOptions) -> None:
     """What was wrong, how to run it again, and the shortest form of it that was found."""
-    to = sys.stderr if options.json_lines else sys.stdout
+    to = sys.stderr if options.for_tools else sys.stdout
     _say_to(to, *_problems(outcome), f"  replay: vreplica simulate {outcome.trial.command()} --trace")
     if not options.shrink:
         return

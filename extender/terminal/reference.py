@@ -15,7 +15,8 @@ Generated from the commands themselves by `vreplica __reference`; a test compare
 
 `vreplica` is also installed as `kubectl-vreplica`, so `kubectl vreplica COMMAND` is the same. Results go to standard output;
 what is told meanwhile, progress and errors go to standard error. `-o json` and `-o yaml` have the same data under the same
-names. Commands that read a cluster find it as kubectl does: `--kubeconfig`, `--context` and `--namespace` mean the same.
+names. Commands that read a cluster find it as kubectl does: `--kubeconfig` and `--context` mean the same. `--namespace` is that of the
+names that a command takes: the vpod's or pod's in `explain`, the new vpods' in `plan`, the installation's in `doctor`.
 """
 
 _COMPLETION: Final = """## Completion

@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol
 
-from rich.console import Console
 from rich.live import Live
 
 from extender.core.reading import text
@@ -23,6 +22,7 @@ from extender.service.overview import Happenings, overview_of
 from extender.service.status import timestamp
 from extender.service.watching import watched
 from extender.terminal.cluster_access import OpenCluster, access_of, open_cluster
+from extender.terminal.console import Terminal
 from extender.terminal.output import print_result
 from extender.terminal.progress import Progress
 from extender.terminal.replica_access import replica_of
@@ -46,7 +46,7 @@ async def top(options: argparse.Namespace) -> int:
         if options.once or options.output != "table":
             overview = await look()
             view = View(overview, sort=options.sort, interactive=False)
-            print_result(overview, options.output, lambda: Console().print(view.render(ONCE_ROWS)))
+            print_result(overview, options.output, lambda: Terminal().print(view.render(ONCE_ROWS)))
             return 0
         await _Screen(look, options.interval, options.sort).run()
     return 0
@@ -101,7 +101,7 @@ class _Screen:
         self._view = View({}, sort=sort)
         self._ended = asyncio.Event()
         self._seen_at = 0.0
-        self._console = Console()
+        self._console = Terminal()
         self._live: Live | None = None
 
     async def run(self) -> None:

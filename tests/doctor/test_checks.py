@@ -20,7 +20,10 @@ DAY_S = 86_400
 
 def test_an_installation_that_is_well_is_told_so():
     outcomes = Scene().outcomes()
-    assert {name: one.verdict for name, one in outcomes.items()} == dict.fromkeys(outcomes, Verdict.OK)
+    absent = {"replica"}  # was not asked
+    assert {name: one.verdict for name, one in outcomes.items()} == {
+        name: Verdict.SKIPPED if name in absent else Verdict.OK for name in outcomes
+    }
     assert not any(one.fix or one.evidence for one in outcomes.values())
     assert exit_status(examine(Scene().facts()), strict=True) == 0
 
@@ -101,7 +104,7 @@ ROWS = [
     pytest.param(empty("deployments"), "deployments", W, "vreplica-webhook is not there", id="no Deployments"),
     pytest.param(set_on_first("deployments", "status", value={}), "deployments", E, "none of 2 replicas is ready", id="nothing is ready"),
     pytest.param(set_on_first("deployments", "status", "readyReplicas", value=1), "deployments", W, "1 of 2", id="one is not ready"),
-    pytest.param(empty("leases"), "leader", E, "nobody has ever led", id="no Lease"),
+    pytest.param(empty("leases"), "leader", E, "none of its pods has led yet", id="no Lease"),
     pytest.param(set_on_first("leases", "spec", "holderIdentity", value=""), "leader", E, "has no holder", id="nobody leads"),
     pytest.param(set_on_first("leases", "spec", "renewTime", value=stamp(100)), "leader", E, "renewed 100 s ago", id="a dead leader"),
     pytest.param(set_on_first("leases", "spec", "renewTime", value=stamp(-100)), "leader", W, "in the future", id="a wrong clock"),
@@ -206,7 +209,9 @@ def test_one_thing_that_is_wrong_is_found_by_its_check(broken, name, verdict, sa
     assert found.verdict is verdict
     assert says in " ".join((found.summary, *found.evidence))
     assert found.fix
-    others = {other for other, one in outcomes.items() if one.verdict is not Verdict.OK} - {name}
+    others = {
+        other for other, one in outcomes.items() if one.verdict not in {Verdict.OK, Verdict.SKIPPED}
+    } - {name}
     assert others <= MAY_FOLLOW.get(name, set())
 
 
@@ -271,7 +276,7 @@ def test_the_table_shows_evidence_and_fix_and_tools_get_the_same():
     assert json.loads(json.dumps(as_json)) == as_json
     (leader,) = [check for check in as_json["checks"] if check["name"] == "leader"]
     assert (leader["verdict"], leader["asks"]) == ("error", "Does somebody lead?")
-    assert as_json["counts"] == {"ok": len(CHECKS) - 1, "warning": 0, "error": 1, "unknown": 0}
+    assert as_json["counts"] == {"ok": len(CHECKS) - 2, "warning": 0, "error": 1, "unknown": 0, "skipped": 1}
 
 
 @pytest.mark.parametrize(
@@ -329,3 +334,48 @@ def test_what_is_missing_is_put_back_by_the_tool_that_made_the_rest(made, says):
     made(scene)
     scene.items("customresourcedefinitions").pop(0)
     assert scene.outcomes()["crds"].fix.startswith(says)
+
+
+def test_on_a_cluster_without_anything_of_ours_nothing_is_called_ok():
+    scene = Scene()
+    for plural in scene.listed:
+        scene.items(plural).clear()
+    outcomes = scene.outcomes()
+    well = {name for name, one in outcomes.items() if one.verdict is Verdict.OK}
+    assert well == {"api-server", "rights"}
+    assert "not installed there, or no longer" in outcomes["leader"].summary
+    assert "Install the chart" in outcomes["leader"].fix
+
+
+REFUSED = "0/6 nodes are available: 5 Insufficient cpu."
+
+
+def test_pods_that_kube_scheduler_refuses_are_told_in_its_words_and_not_as_a_limit_of_the_pool():
+    scene = Scene()
+    del scene.first("adapterpools")["spec"]["maxPods"]
+    condition = {"type": "PodScheduled", "status": "False", "message": REFUSED}
+    scene.items("pods").append(unbound(60, conditions=[condition]))
+    scene.items("vpods").append(a_vpod("b", 9, {}))
+    outcomes = scene.outcomes()
+    assert REFUSED in outcomes["capacity"].summary
+    assert "maxPods" not in outcomes["capacity"].fix
+    assert REFUSED in outcomes["kube-scheduler"].evidence[0]
+    assert "Run a kube-scheduler" not in outcomes["kube-scheduler"].fix
+
+
+def test_what_waits_without_any_limit_is_a_question_for_explain():
+    scene = Scene()
+    del scene.first("adapterpools")["spec"]["maxPods"]
+    scene.items("vpods").append(a_vpod("b", 9, {}))
+    assert scene.outcomes()["capacity"].fix.startswith("`vreplica explain VPOD`")
+
+
+def test_programs_that_are_seen_to_run_need_no_deployment():
+    scene = Scene()
+    scene.items("deployments").clear()
+    by_url(Certificate(problem="no answer"))(scene)
+    assert scene.outcomes()["deployments"].verdict is Verdict.SKIPPED
+    scene.items("leases").clear()
+    assert scene.outcomes()["deployments"].evidence == (
+        "vreplica-system/vreplica-scheduler is not there; all is well if it runs otherwise, as on a developer's machine",
+    )

@@ -279,8 +279,8 @@ def test_warnings_end_well_unless_they_are_to_be_strict_about(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "status", "says"),
     [
-        pytest.param(None, 2, "cannot be read", id="no file"),
-        pytest.param("a: [", 2, "is not YAML", id="no YAML"),
+        pytest.param(None, 1, "cannot be read", id="no file"),
+        pytest.param("a: [", 1, "is not YAML", id="no YAML"),
         pytest.param("kind: VPod\n", 1, "holds VPod", id="another kind"),
         pytest.param("kind: KubeSchedulerConfig\n", 1, "did you mean KubeSchedulerConfiguration?", id="a typing error"),
         pytest.param("", 1, "holds no object with a kind", id="nothing"),

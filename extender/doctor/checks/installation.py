@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Final
 
 from extender.core.reading import Json, mapping, mappings, sequence, text
-from extender.doctor.facts import SERVICE, WEBHOOK, Facts, key_of
+from extender.doctor.checks.webhooks import our_webhooks
+from extender.doctor.facts import NOT_SERVED, SERVICE, WEBHOOK, Facts, key_of
 from extender.doctor.installed_by import install_fix
 from extender.doctor.verdict import Check, Notes, Outcome, Verdict, bounded, count
 
@@ -44,7 +45,12 @@ def minor_of(version: str) -> int | None:
 
 
 def _rights(facts: Facts) -> Outcome:
-    unread = [f"{plural}: {one.problem}" for plural, one in sorted(facts.listed.items()) if one.problem]
+    # What is not served no right would show; the checks that need it say so.
+    unread = [
+        f"{plural}: {one.problem}"
+        for plural, one in sorted(facts.listed.items())
+        if one.problem and one.problem != NOT_SERVED
+    ]
     cut = [
         f"{plural}: more than {len(one.items)}, the rest was not looked at"
         for plural, one in facts.listed.items()
@@ -57,7 +63,8 @@ def _rights(facts: Facts) -> Outcome:
             bounded(unread + cut),
             "Checks that need them are unknown. Try as a user with the right to list them: `kubectl auth can-i list KIND -A`.",
         )
-    return Outcome(Verdict.OK, f"all {len(facts.listed)} kinds could be read")
+    served = sum(one.problem != NOT_SERVED for one in facts.listed.values())
+    return Outcome(Verdict.OK, f"all {served} kinds that are served could be read")
 
 
 def _crds(facts: Facts) -> Outcome:
@@ -110,8 +117,11 @@ def _properties(schema: Json, path: str = "", depth: int = 10) -> Iterator[str]:
 def _deployments(facts: Facts) -> Outcome:
     notes = Notes()
     seen = []
+    elsewhere = _running_elsewhere(facts)
     for name in (SERVICE, WEBHOOK):
         deployment = facts.of("deployments").named(name, facts.namespace)
+        if deployment is None and name in elsewhere:
+            continue
         if deployment is None:
             notes.warnings.append(
                 f"{facts.namespace}/{name} is not there; all is well if it runs otherwise, as on a developer's machine"
@@ -128,8 +138,29 @@ def _deployments(facts: Facts) -> Outcome:
             notes.warnings.append(f"{facts.namespace}/{name}: {ready} of {wanted} replicas are ready")
     return notes.outcome(
         f"ready: {', '.join(seen)}",
+        nothing="" if seen else f"no Deployments: they run otherwise ({', '.join(elsewhere.values())})",
         fix=f"kubectl -n {facts.namespace} describe deployment NAME, and logs of its pods; --namespace where they run elsewhere.",
     )
+
+
+def _running_elsewhere(facts: Facts) -> dict[str, str]:
+    """Program -> how it is known that it runs though it has no Deployment: as a process on somebody's machine, say."""
+    found = {}
+    held = [_age_s(text(one, "spec", "renewTime"), facts.now_s) for one in _leases(facts)]
+    if any(age_s is not None and abs(age_s) <= 2 * LEASE_S for age_s in held):
+        found[SERVICE] = "somebody leads"
+    if any(text(raw, "clientConfig", "url") for _, _, raw in our_webhooks(facts)):
+        found[WEBHOOK] = "the webhook is called by URL"
+    return found
+
+
+def _leases(facts: Facts) -> list[Json]:
+    return [
+        lease
+        for lease in facts.of("leases").items
+        if text(lease, "metadata", "namespace") == facts.namespace
+        and text(lease, "metadata", "name").startswith(SERVICE)
+    ]
 
 
 def _number(obj: Json, *path: str, default: int = 0) -> int:
@@ -139,14 +170,15 @@ def _number(obj: Json, *path: str, default: int = 0) -> int:
 
 def _leader(facts: Facts) -> Outcome:
     notes = Notes()
-    ours = [
-        lease
-        for lease in facts.of("leases").items
-        if text(lease, "metadata", "namespace") == facts.namespace
-        and text(lease, "metadata", "name").startswith(SERVICE)
-    ]
+    ours = _leases(facts)
+    deployed = facts.of("deployments").named(SERVICE, facts.namespace) is not None
     if not ours:
-        notes.errors.append(f"no Lease {facts.namespace}/{SERVICE}: nobody has ever led")
+        why = (
+            "its Deployment is there, and none of its pods has led yet"
+            if deployed or facts.of("deployments").problem
+            else "the service is not installed there, or no longer"
+        )
+        notes.errors.append(f"no Lease {facts.namespace}/{SERVICE}: {why}")
     holders = []
     for lease in ours:
         spec, name = mapping(lease, "spec"), key_of(lease)
@@ -165,7 +197,9 @@ def _leader(facts: Facts) -> Outcome:
             holders.append(f"{holder[:100]} by {name}")
     return notes.outcome(
         f"leads: {', '.join(holders[:4])}",
-        fix="Look at the logs of the service; without one that runs nothing is placed. Pods can still be bound.",
+        fix="Look at the logs of the service; without one that runs nothing is placed. Pods can still be bound."
+        if ours or deployed
+        else f"--namespace where it runs elsewhere. {install_fix(facts, 'base/lease.yaml')}",
     )
 
 
@@ -183,13 +217,15 @@ def _policies(facts: Facts) -> Outcome:
         for one in facts.of("validatingadmissionpolicybindings").items
         if "Deny" in sequence(one, "spec", "validationActions")
     }
-    for name in facts.policies_shipped:
+    is_embedded = text(facts.version or {}, "gitVersion").endswith("-embedded")
+    for name in () if is_embedded else facts.policies_shipped:
         if facts.of("validatingadmissionpolicies").named(name) is None:
             notes.warnings.append(f"ValidatingAdmissionPolicy {name} is not there")
         elif name not in bound:
             notes.warnings.append(f"ValidatingAdmissionPolicy {name} is bound by nothing that denies")
     return notes.outcome(
         f"they deny: {', '.join(facts.policies_shipped)}",
+        nothing="the embedded cluster evaluates no policies" if is_embedded else "",
         bad="ledgers and statuses can be written by others while the webhook is down",
         fix=install_fix(facts, "base/admission-policies.yaml"),
     )
@@ -223,9 +259,8 @@ def _skew(facts: Facts) -> Outcome:
                     f"{key_of(deployment)} runs {image[:120]}, more than one version older than the API server (1.{server})"
                 )
     return notes.outcome(
-        f"kube-scheduler {', '.join(sorted(set(found)))} beside the extender"
-        if found
-        else "no kube-scheduler beside the extender",
+        f"kube-scheduler {', '.join(sorted(set(found)))} beside the extender",
+        nothing="" if found else "no kube-scheduler beside the extender",
         fix="Use the kube-scheduler of the API server's minor version: edit the image in the Deployment.",
     )
 

@@ -78,6 +78,7 @@ def _drift(facts: Facts) -> Outcome:
     notes.warnings += sorted(leftover)
     return notes.outcome(
         f"ledgers and statuses of {count(len(vpods), 'vpod')} say the same",
+        nothing="" if facts.of("pods").items or facts.of("vpods").items else "no vpods and no adapter pods",
         bad=f"ledgers and statuses differ in {count(len(uncovered) + len(leftover), 'place')}",
         fix="The leader's reconciler repairs this each minute: look whether somebody leads, and at the metric repairs. "
         "What stays was written by hand, or by another program.",
@@ -102,6 +103,7 @@ def _gone(facts: Facts) -> Outcome:
                 )
     return notes.outcome(
         "every placement is on a pod that its StatefulSet has",
+        nothing="" if facts.of("vpods").items else "no vpods",
         bad=f"{count(len(notes.errors), 'placement')} on pods that are gone",
         fix="Somebody has scaled the StatefulSet down by hand: the leader places them anew as soon as there is room.",
     )

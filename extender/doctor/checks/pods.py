@@ -13,6 +13,10 @@ from extender.doctor.verdict import Check, Notes, Outcome, count
 PENDING_S: Final = 30
 """How long an unbound pod may be without a word of any scheduler."""
 
+NO_PODS: Final = "no adapter pods"
+_NOBODY_LOOKS: Final = "Run a kube-scheduler with a profile of that schedulerName and our extender in it (vreplica config check FILE)."
+_REFUSED: Final = "A scheduler has looked, and its message says what the nodes lack: give it to them, or have the pod template ask for less."
+
 
 def _age_s(pod: Json, now_s: float) -> float:
     try:
@@ -21,17 +25,26 @@ def _age_s(pod: Json, now_s: float) -> float:
         return 0.0
 
 
-def _is_pending(pod: Json) -> bool:
+def is_pending(pod: Json) -> bool:
+    """Whether it has no node, and is not about to go."""
     over = text(pod, "status", "phase") in {"Succeeded", "Failed"} or bool(
         mapping(pod, "metadata").get("deletionTimestamp")
     )
     return not text(pod, "spec", "nodeName") and not over
 
 
+def refusal_of(pod: Json) -> str:
+    """What a scheduler that has looked at a pending pod says stands in its way; "" where none has."""
+    for condition in mappings(pod, "status", "conditions"):
+        if text(condition, "type") == "PodScheduled" and text(condition, "status") == "False":
+            return text(condition, "message")[:200] or text(condition, "reason")[:200]
+    return ""
+
+
 def _scheduler(facts: Facts) -> Outcome:
     """A scheduler that takes a pod and finds no node says so in the condition PodScheduled: without it, none has looked."""
     notes = Notes()
-    pending = [pod for pod in facts.of("pods").items if _is_pending(pod)]
+    pending = [pod for pod in facts.of("pods").items if is_pending(pod)]
     for pod in pending:
         condition = next(
             (one for one in mappings(pod, "status", "conditions") if text(one, "type") == "PodScheduled"),
@@ -43,14 +56,16 @@ def _scheduler(facts: Facts) -> Outcome:
                 f"{key_of(pod)} waits {_age_s(pod, facts.now_s):.0f} s and no scheduler named {name[:100]!r} has looked at it"
             )
         elif condition is not None and text(condition, "status") == "False":
-            notes.warnings.append(f"{key_of(pod)} has no node: {text(condition, 'message')[:200]}")
+            notes.warnings.append(f"{key_of(pod)} has no node: {refusal_of(pod)}")
+    fixes = [_NOBODY_LOOKS] if notes.errors else []
+    fixes += [_REFUSED] if notes.warnings else []
     return notes.outcome(
         f"{count(len(pending), 'pod')} waiting for a node, none of them long"
         if pending
         else "no pod waits for a node",
         bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} without a node",
-        fix="Run a kube-scheduler with a profile of that schedulerName and our extender in it (vreplica config check FILE); "
-        "where there is a message, it says what stands in the way.",
+        fix=" ".join(fixes),
+        nothing="" if facts.of("pods").items else NO_PODS,
     )
 
 
@@ -69,6 +84,7 @@ def _stranded(facts: Facts) -> Outcome:
             notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
     return notes.outcome(
         f"{count(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
+        nothing="" if facts.of("pods").items else NO_PODS,
         bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook or our scheduler",
         fix="The leader repairs bound ones within a minute. Check webhook-registration, then delete pods that stay so: "
         "their StatefulSet makes them anew, and what they hold comes back.",
@@ -87,6 +103,7 @@ def _overcommitted(facts: Facts) -> Outcome:
             notes.errors.append(f"{pod.key} carries {used} slots, its pool gives it {has}")
     return notes.outcome(
         "no ledger is over its pod's slots",
+        nothing="" if facts.of("pods").items else NO_PODS,
         bad=f"{count(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be read",
         fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is too much, if there is room.",
     )

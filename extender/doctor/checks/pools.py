@@ -9,6 +9,7 @@ from extender.core.model import AdapterPool, VPod
 from extender.core.names import POOL_LABEL
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.reading import Json, mapping, text
+from extender.doctor.checks.pods import is_pending, refusal_of
 from extender.doctor.facts import Facts, key_of
 from extender.doctor.verdict import Check, Notes, Outcome, count
 
@@ -41,7 +42,8 @@ def _stateful_sets(facts: Facts) -> Outcome:
                 f"StatefulSet {pool.stateful_set_key}: label {POOL_LABEL} in its pod template {said}"
             )
     return notes.outcome(
-        f"{count(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet whose pods opt in",
+        nothing=_none(facts),
+        good=f"{count(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet whose pods opt in",
         fix=f"Create the StatefulSet, or correct spec.statefulSet; its pod template needs the label {POOL_LABEL}: POOL.",
     )
 
@@ -64,7 +66,9 @@ def _pool_labels(facts: Facts) -> Outcome:
         if pool not in pools:
             notes.errors.append(f"VPod {key_of(raw)} asks for AdapterPool {pool}, which is not there")
     return notes.outcome(
-        "every pod and vpod names a pool that is there", fix="Create the AdapterPool, or correct the name."
+        "every pod and vpod names a pool that is there",
+        nothing="" if facts.of("pods").items or facts.of("vpods").items else "no vpods and no adapter pods",
+        fix="Create the AdapterPool, or correct the name.",
     )
 
 
@@ -78,13 +82,14 @@ def _profiles(facts: Facts) -> Outcome:
         notes.warnings += [f"AdapterPool {pool.key}: {problem[:200]}" for problem in pool.source_problems]
     return notes.outcome(
         "all pools use built-in profiles",
+        nothing=_none(facts),
         fix="Check that the service's configuration has the profile: it places by the default one otherwise.",
     )
 
 
 def _capacity(facts: Facts) -> Outcome:
     """Vreplicas that wait, where the pool may not grow for them."""
-    notes = Notes()
+    notes, fixes = Notes(), dict[str, None]()
     waiting = _waiting(facts)
     for pool in _read(facts, notes):
         vpods = waiting.pop(pool.key, [])
@@ -97,17 +102,31 @@ def _capacity(facts: Facts) -> Outcome:
             notes.errors.append(
                 f"AdapterPool {pool.key}: slotsPerVReplica of {', '.join(heavy[:3])} is over slotsPerPod {pool.slots_per_pod}"
             )
+            fixes["Raise slotsPerPod, or lower slotsPerVReplica: no pod of that pool can ever take one."] = (
+                None
+            )
         elif pool.max_pods is not None and replicas is not None and replicas >= pool.max_pods:
             notes.warnings.append(
                 f"AdapterPool {pool.key}: {count(pending, 'vreplica')} wait, and it has its maxPods {pool.max_pods} already"
             )
+            fixes["Raise maxPods or slotsPerPod, or ask for less."] = None
+        elif refused := _refused(facts, pool):
+            notes.warnings.append(
+                f"AdapterPool {pool.key}: {count(pending, 'vreplica')} wait, and {count(len(refused), 'pod')} "
+                f"of {replicas} without a node: {refused[0]}"
+            )
+            fixes[
+                "kube-scheduler's message says what the nodes lack: more of it, or less in the pod template."
+            ] = None
         else:
             notes.warnings.append(
                 f"AdapterPool {pool.key}: {count(pending, 'vreplica')} of {count(len(vpods), 'vpod')} wait"
             )
+            fixes["`vreplica explain VPOD` says what each waits for, and what would place it."] = None
     return notes.outcome(
         "everything that is asked for is placed",
-        fix="Raise maxPods or slotsPerPod, or ask for less; `kubectl get vpods -A` has the reason in each vpod's condition.",
+        fix=" ".join(fixes) or "Correct the AdapterPool.",
+        nothing="" if facts.of("vpods").items else "no vpods",
     )
 
 
@@ -121,6 +140,21 @@ def _waiting(facts: Facts) -> dict[str, list[VPod]]:
         if _pending(vpod) and not vpod.deleting:
             found.setdefault(vpod.pool, []).append(vpod)
     return found
+
+
+def _refused(facts: Facts, pool: AdapterPool) -> list[str]:
+    """What kube-scheduler says of the pool's pods that it finds no node for."""
+    return [
+        refusal
+        for pod in facts.of("pods").items
+        if f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'labels', POOL_LABEL)}" == pool.key
+        and is_pending(pod)
+        and (refusal := refusal_of(pod))
+    ]
+
+
+def _none(facts: Facts) -> str:
+    return "" if facts.of("adapterpools").items else "no AdapterPools"
 
 
 def _pending(vpod: VPod) -> int:
@@ -151,7 +185,7 @@ POOLS: Final = (
     Check(
         "capacity",
         "Does anything wait for room that cannot come?",
-        ("adapterpools", "vpods", "statefulsets"),
+        ("adapterpools", "vpods", "statefulsets", "pods"),
         _capacity,
     ),
 )

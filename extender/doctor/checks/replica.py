@@ -11,7 +11,7 @@ def _replica(facts: Facts) -> Outcome:
     replica = facts.replica
     notes = Notes()
     if replica is None:
-        return notes.outcome("was not asked (--server URL)")
+        return notes.outcome("", nothing="was not asked (--server URL)")
     if replica.problem:
         notes.errors.append(replica.problem)
     else:

@@ -21,6 +21,7 @@ from extender.lint.webhook_file import MUTATING, VALIDATING, check_webhook_file,
 EXPIRY_WARN: Final = timedelta(days=14)
 """The webhook renews a month before the end: with less left, it does not."""
 _KINDS: Final = ((MUTATING, "mutatingwebhookconfigurations"), (VALIDATING, "validatingwebhookconfigurations"))
+NONE_REGISTERED: Final = "no webhook of ours is registered"
 _REACH: Final = frozenset({"VS201", "VS202", "VS203"})
 PLURALS: Final = tuple(plural for _, plural in _KINDS)
 
@@ -68,6 +69,7 @@ def _selectors(facts: Facts) -> Outcome:
             (notes.errors if finding.is_error else notes.warnings).append(line)
     return notes.outcome(
         "adapter pods only; kube-system and our own namespace are left alone",
+        nothing="" if any(our_webhooks(facts)) else NONE_REGISTERED,
         fix="Set an objectSelector on the label vreplica.dev/pool, and failurePolicy: Ignore.",
     )
 
@@ -99,9 +101,9 @@ def _certificate(facts: Facts) -> Outcome:
             notes.errors.append(f"{where}: the certificate ended {ends.isoformat()}")
         elif ends - now < EXPIRY_WARN:
             notes.warnings.append(f"{where}: the certificate ends {ends.isoformat()} and was not renewed")
-    good = f"trusted, until {min(until).date().isoformat()}" if until else "no webhook of ours is registered"
     return notes.outcome(
-        good,
+        f"trusted, until {min(until).date().isoformat()}" if until else "",
+        nothing="" if until else NONE_REGISTERED,
         fix="Look at the webhook's log: it renews certificates and writes caBundle itself, once a minute.",
     )
 
@@ -158,9 +160,8 @@ def _endpoints(facts: Facts) -> Outcome:
         elif not _ready_addresses(facts, namespace, name):
             notes.errors.append(f"Service {namespace}/{name} has no endpoint that is ready")
     return notes.outcome(
-        f"{count(len(services), 'Service')} with ready endpoints"
-        if services
-        else "no webhook of ours is called by a Service",
+        f"{count(len(services), 'Service')} with ready endpoints",
+        nothing="" if services else "no webhook of ours is called by a Service",
         fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it has listed its caches.",
     )
 
