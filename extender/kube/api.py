@@ -265,17 +265,33 @@ class OutcomeUnknown(ApiError):
     """No answer: timed out, reset, or the connection could not be made. A write may or may not have happened."""
 
 
+CAUSES_MAX: Final = 3
+"""Of one refusal that are told."""
+
+
 def error_from_status(
     status: int, body: Mapping[str, Any], *, retry_after_s: float | None = None
 ) -> ApiError:
     """The error for an HTTP status and the metav1.Status in its body."""
     reason = str(body.get("reason") or "")
-    message = str(body.get("message") or "")[:2000]
+    message = _with_causes(str(body.get("message") or ""), body.get("details"))[:2000]
     if status == 409:
         kind: type[ApiError] = AlreadyExists if reason == "AlreadyExists" else Conflict
     else:
         kind = _BY_STATUS.get(status, ApiError)
     return kind(status, reason, message, retry_after_s=retry_after_s)
+
+
+def _with_causes(message: str, details: object) -> str:
+    """The message and those causes that it does not name: of a JSON patch that fails, say, it has only that one did."""
+    causes = details.get("causes") if isinstance(details, Mapping) else None
+    more = []
+    for cause in causes[:CAUSES_MAX] if isinstance(causes, list) else ():
+        said = cause.get("message") if isinstance(cause, Mapping) else None
+        if isinstance(said, str) and said and said not in message:
+            field = cause.get("field")
+            more.append(f"{field}: {said}" if isinstance(field, str) and field else said)
+    return f"{message} ({'; '.join(more)})" if more else message
 
 
 _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {

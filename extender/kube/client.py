@@ -184,16 +184,18 @@ class KubeApi:
         subresource: str = "",
     ) -> Obj:
         """Patch. See ``Api.patch``."""
-        return await self._object(
-            Request(
-                "PATCH",
-                path_of(resource, namespace, name, subresource),
-                lane_of(resource, writes=True),
-                _WRITER,
-                orjson.dumps(patch),
-                content_type=patch_type.value,
-            )
+        request = Request(
+            "PATCH",
+            path_of(resource, namespace, name, subresource),
+            lane_of(resource, writes=True),
+            _WRITER,
+            orjson.dumps(patch),
+            content_type=patch_type.value,
         )
+        try:
+            return await self._object(request)
+        except Invalid as error:
+            raise Invalid(error.status, error.reason, _of_patch(error.message, patch)) from error
 
     async def delete(
         self,
@@ -240,6 +242,18 @@ class KubeApi:
 
     async def _object(self, request: Request) -> Obj:
         return decode(request, await self._transport.exchange(request))
+
+
+def _of_patch(message: str, patch: list[Obj] | Obj) -> str:
+    """What a refused JSON patch wanted: of a ``test`` that fails the API server says neither field nor cause."""
+    tested = (
+        [str(step.get("path")) for step in patch if step.get("op") == "test"]
+        if isinstance(patch, list)
+        else []
+    )
+    if not tested or not message.endswith("due to an error in our request"):
+        return message
+    return f"{message} (the patch tests {', '.join(tested)[:300]}: somebody else has written meanwhile, most likely)"
 
 
 def path_of(resource: Resource, namespace: str, name: str = "", subresource: str = "") -> str:

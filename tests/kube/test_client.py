@@ -28,6 +28,7 @@ from extender.kube.api import (
     Preconditions,
     TooManyRequests,
     WatchEvent,
+    error_from_status,
 )
 from extender.kube.client import KubeApi
 from tests.kube.apiserver import ApiServer, answer, client_of, kubeconfig, reset, silence, status, stream
@@ -323,3 +324,32 @@ async def test_the_client_is_an_api(tmp_path: Path):
     async with client_of(ApiServer([answer(OBJ)]), tmp_path) as client:
         api: Api = client
         assert api is client
+
+
+def test_a_refusal_names_the_field_and_the_cause_that_its_message_leaves_out():
+    body = {
+        "reason": "Invalid",
+        "message": "the server rejected our request due to an error in our request",
+        "details": {
+            "causes": [
+                {"message": "testing value /metadata/uid failed: test failed"},
+                {"field": "spec.x", "message": "must be a number"},
+                {"message": "an error in our request"},
+                "no cause",
+            ]
+        },
+    }
+    error = error_from_status(422, body)
+    assert error.message == (
+        f"{body['message']} (testing value /metadata/uid failed: test failed; spec.x: must be a number)"
+    )
+    assert error_from_status(422, {"message": "x", "details": {"causes": "y"}}).message == "x"
+
+
+async def test_of_a_patch_whose_test_fails_the_error_says_what_was_tested(tmp_path: Path):
+    words = "the server rejected our request due to an error in our request"
+    server = ApiServer([status(422, "Invalid", words)])
+    steps = [{"op": "test", "path": "/metadata/uid", "value": "u"}, {"op": "remove", "path": "/spec"}]
+    async with client_of(server, tmp_path) as api:
+        with pytest.raises(Invalid, match=r"\(the patch tests /metadata/uid: somebody else"):
+            await api.patch(PODS, "ns", "p", steps, patch_type=PatchType.JSON)
