@@ -243,13 +243,9 @@ def test_without_a_change_plan_prints_what_it_always_has(run):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-<<<<<<< HEAD
-        pytest.param(("--drain", "n/0"), "drain[0]: must be pod/NAME, node/NAME or zone/NAME", id="no kind"),
         pytest.param(
             ("--fail", "n9"), "fail: n9 is no pod, node or zone that is known", id="nothing of that name"
         ),
-=======
->>>>>>> 6d7d21c4cba537147eae78b94ffe7a7d68701e82
         pytest.param(("--drain", "node/n9"), "node n9 is not known (known: n0, n1)", id="no such node"),
         pytest.param(("--pool", "k/x", "--diff"), "pool: k/x is not known (known: k/d)", id="no such pool"),
         pytest.param(
@@ -261,6 +257,22 @@ def test_what_plan_cannot_do_is_one_line(run, arguments, said):
     status, out, err = run("plan", *arguments, documents=CLUSTER)
     assert (status, out, err.count("\n")) == (1, "", 1)
     assert said in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        pytest.param(("--drain", "n/0"), "'n/0' is not pod/NAME, node/NAME or zone/NAME", id="no kind"),
+        pytest.param(
+            ("--set", "replicas=3"), "'replicas' cannot be set (can be: maxPods", id="no such field"
+        ),
+    ],
+)
+def test_options_that_mean_nothing_are_usage(arguments, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", "-f", "x", *arguments])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
