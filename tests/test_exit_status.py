@@ -17,7 +17,7 @@ CLUSTER = str(EXAMPLES / "profiles" / "cluster.yaml")
 @pytest.mark.parametrize(
     ("option", "value", "says"),
     [
-        pytest.param("--drain", "node-0", "is not pod/NAME", id="a drain of no kind"),
+        pytest.param("--drain", "/node-0", "is not pod/NAME", id="a drain of no kind"),
         pytest.param("--drain", "rack/a", "is not pod/NAME", id="a drain of another kind"),
         pytest.param("--set", "colour=3", "cannot be set (can be: maxPods", id="no such field"),
         pytest.param("--set", "slotsPerPod=0", "is at least 1", id="too little"),

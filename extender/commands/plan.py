@@ -25,12 +25,12 @@ def add(commands: Commands) -> None:
         "--drain",
         metavar="POD|NODE|ZONE",
         action="append",
-        type=_drain,
+        type=_target,
         default=[],
         help="emptied for good, as by a mark on the pods (kubectl drain alone moves nothing): pod/NAME, node/NAME or zone/NAME",
     )
     asked.add_argument(
-        "--fail", metavar="POD|NODE|ZONE", action="append", default=[],
+        "--fail", metavar="POD|NODE|ZONE", action="append", type=_target, default=[],
         help="away and not back: what is out of service, and what rescheduleAfterSeconds would move",
     )  # fmt: skip
     asked.add_argument(
@@ -61,9 +61,9 @@ def _vpods(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or 1)
 
 
-def _drain(text: str) -> str:
-    """``pod/NAME``, ``node/NAME`` or ``zone/NAME``; whether there is one is the cluster's to say."""
-    if not re.fullmatch(r"(pod|node|zone)/.+", text):
+def _target(text: str) -> str:
+    """``pod/NAME``, ``node/NAME``, ``zone/NAME``, or a name that only one of them has; whether there is one is the cluster's to say."""
+    if not re.fullmatch(r"(pod|node|zone)/.+|[^/]+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not pod/NAME, node/NAME or zone/NAME")
     return text
 

@@ -122,6 +122,7 @@ def test_pods_that_come_by_themselves_are_no_more_than_the_autoscaler_asks_for(s
     for fix in fixes_of(scene):
         if fix.field == "spec.replicas" and fix.by_itself:
             assert plan is not None
+            assert isinstance(fix.after, int)
             assert fix.after <= plan.wanted
 
 

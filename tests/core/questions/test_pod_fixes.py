@@ -16,6 +16,10 @@ def fixes_of(scene: Scene, ordinal: int = 0, **more: Any) -> PodFixes:
     return find_pod_fixes(scene.state, *find_pod(scene.state, f"{NS}/dispatcher-{ordinal}"), **more)
 
 
+def explained(scene: Scene) -> Any:
+    return explain_pod(scene.state, f"{NS}/dispatcher-0")
+
+
 def changes(scene: Scene, ordinal: int = 0) -> dict[str, tuple[str, ...]]:
     return {fix.change: fix.nodes for fix in fixes_of(scene, ordinal).found}
 
@@ -47,7 +51,7 @@ def test_slots_that_a_node_declares_are_raised_by_the_least_that_is_enough():
     (fix,) = [fix for fix in fixes_of(scene).found if fix.field.startswith("status.allocatable")]
     assert (fix.before, fix.after, fix.nodes) == (7, 20, ("n1",))
     scene.node(a_node("n1", "z1", slots=19))
-    assert explain_pod(scene.state, f"{NS}/dispatcher-0")["candidates"][0]["verdict"] == "refused"
+    assert explained(scene)["candidates"][0]["verdict"] == "refused"
 
 
 def test_what_other_pods_take_of_a_nodes_slots_is_counted():
@@ -118,7 +122,7 @@ def test_when_time_is_up_what_was_found_is_the_answer():
 
 
 def test_the_explanation_has_them_in_json():
-    answer = explain_pod(waiting(a_node("n1", "z1", cordoned=True)).state, f"{NS}/dispatcher-0")
+    answer = explained(waiting(a_node("n1", "z1", cordoned=True)))
     first = answer["fixes"][0]
     assert (first["change"], first["object"], first["from"], first["to"], first["nodes"]) == (
         "uncordon n1", "Node n1", True, False, ["n1"],
