@@ -1,8 +1,11 @@
 """The same mistake ends every command with the same status, as docs/cli.md has it."""
 
+import gc
 import json
+import logging
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -90,6 +93,17 @@ def test_a_file_that_cannot_be_read_ends_every_command_alike(command, capsys, tm
     capsys.readouterr()
 
 
+@pytest.fixture
+def _as_before() -> Iterator[None]:
+    """``simulate`` silences the log and freezes the collector of what is its own process otherwise."""
+    thresholds = gc.get_threshold()
+    yield
+    logging.disable(logging.NOTSET)
+    gc.unfreeze()
+    gc.set_threshold(*thresholds)
+
+
+@pytest.mark.usefixtures("_as_before")
 @pytest.mark.parametrize(
     "arguments",
     [
