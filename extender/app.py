@@ -255,6 +255,7 @@ class Service:
         """Take over from another leader: not before all that it has written is known here."""
         if self.leadership.electors:
             await self.informers.catch_up()
+        self.autoscaler.take_over(bucket)
         self.placer.callers.forget(bucket)
         self.leadership.began(bucket)
         lease = self.leadership.lease_name(bucket)
@@ -262,9 +263,9 @@ class Service:
         self.metrics.leader.labels(lease).set(1)
         try:
             async with asyncio.TaskGroup() as tasks:
-                # First of all it closes what another leader's scale-down may still remove.
-                tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
+                # The placer first: what is no longer wanted is given back before the pool's size is looked at.
                 tasks.create_task(self.placer.run(bucket), name="placer")
+                tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
                 tasks.create_task(self.evictor.run(bucket), name="evictor")
                 tasks.create_task(self.rescheduler.run(bucket), name="rescheduler")
                 tasks.create_task(self.reconciler.run(bucket), name="reconciler")

@@ -134,12 +134,18 @@ class Autoscaler:
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
-    async def run(self, bucket: Bucket = WHOLE) -> None:
-        """Scale a bucket's pools until cancelled; then open what is closed."""
+    def take_over(self, bucket: Bucket) -> None:
+        """Before anything is placed: what another leader's scale-down may still remove is closed, what we knew is forgotten."""
         self._scales.reset()
         for key in [key for key in self._pools if bucket.has(key)]:
             del self._pools[key]
             self._running.discard(key)
+        for pool in self._caches.pools.list():
+            if bucket.has(pool.key):
+                self._pools[pool.key] = PoolScaler(pool.key, self._around, period_s=pool.scale_down_period_s)
+
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Scale a bucket's pools, after ``take_over``, until cancelled; then open what is closed."""
         self._led.append(bucket)
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -17,6 +17,7 @@ from extender.scheduling_api import (
     GetTotalVReplicas,
     HttpScheduler,
     InsufficientSlots,
+    NotScheduled,
     Placement,
 )
 from tests.e2e.backend import Backend
@@ -209,6 +210,8 @@ async def scheduled(
         except InsufficientSlots as error:
             published = error.placements
             raise NotYet(str(error)) from error
+        except NotScheduled as error:
+            raise NotYet(str(error)) from error  # whoever is about to lead says so
         return published
 
     return await eventually(ask, 45.0, f"{vreplicas} are placed")
