@@ -313,6 +313,11 @@ class AdapterPool:
         return f"{self.namespace}/{self.name}"
 
     @property
+    def moves_to_shrink(self) -> bool:
+        """Whether vreplicas are moved so that fewer pods are enough; else a pod that is to go waits until it is empty."""
+        return self.moves_per_period > 0 and not self.move_dry_run
+
+    @property
     def stateful_set_key(self) -> str:
         """Key of its StatefulSet."""
         return f"{self.namespace}/{self.stateful_set}"

@@ -95,7 +95,8 @@ def place(
 ) -> Decision:
     """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
 
-    ``leave_closed``: what it has on closed pods is placed elsewhere, too. Of other vpods the evictor moves that.
+    ``leave_closed``: what it has on closed pods is placed elsewhere, too, where the pool moves anything to become smaller.
+    Of other vpods the evictor moves that.
 
     Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool. Where a third party's plugin
     fails, the vpod stands still (``PLUGIN_FAILED``): no other suffers from it.
@@ -119,7 +120,7 @@ class _Plan:
     """The working values of one ``place``."""
 
     def __init__(self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False) -> None:
-        self.leave_closed = leave_closed
+        self.leave_closed = leave_closed and pool.pool is not None and pool.pool.moves_to_shrink
         self.pool = pool
         self.vpod = vpod
         self.key = vpod.key
@@ -175,10 +176,20 @@ class _Plan:
         if problem is ConflictReason.TENANT_NOT_ALLOWED:
             # It may keep what it has, not more than a pod can hold: another's would have to go, or no ledger could cover it.
             self.kept = {name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))}
-        surplus = sum(self.kept.values()) - self.vpod.vreplicas
+            self._shrink_to(min(self.vpod.vreplicas, self._published()))
+        else:
+            self._shrink_to(self.vpod.vreplicas)
+        left = self.vpod.vreplicas - sum(self.kept.values())
+        return self._decision(self.vpod.vreplicas, max(0, left), problem)
+
+    def _published(self) -> int:
+        """How many of the vpod are. What only ledgers have was placed when the tenant might still use the pool."""
+        return sum(claim.published for claim in self.pool.claims_of(self.key).values())
+
+    def _shrink_to(self, most: int) -> None:
+        surplus = sum(self.kept.values()) - most
         if surplus > 0:
             self._shrink(surplus)
-        return self._decision(self.vpod.vreplicas, max(0, -surplus), problem)
 
     def _drop_what_is_elsewhere(self) -> None:
         """A vpod that names a pool which is closed to it keeps nothing of the pool that it has left for it."""
@@ -189,10 +200,9 @@ class _Plan:
     def _give_up(self, problem: ConflictReason) -> Decision:
         """One vreplica is heavier than any pod: what stands somewhere overcommits that pod, and is trimmed."""
         self._keep()
-        surplus = sum(self.kept.values()) - self.vpod.vreplicas
-        if surplus > 0:
-            self._shrink(surplus)
-        return self._decision(self.vpod.vreplicas, max(0, -surplus), problem)
+        self._shrink_to(self.vpod.vreplicas)
+        left = self.vpod.vreplicas - sum(self.kept.values())
+        return self._decision(self.vpod.vreplicas, max(0, left), problem)
 
     # -- the five steps -----------------------------------------------------------------------------------------
 

@@ -189,6 +189,21 @@ def test_a_tenant_that_may_not_use_the_pool_keeps_all_that_fits_at_the_weight_th
     assert (dict(decision.target), decision.weight) == ({"dispatcher-0": 4}, 1)
 
 
+def test_a_tenant_that_may_not_use_the_pool_gets_nothing_more_than_it_publishes():
+    """A bind had brought five more into a ledger, and before they were published the pool was closed to the tenant."""
+    scene = Scene().pod(0, {"tenant/a": 2}).pod(1, {"tenant/a": 5}).vpod("a", 9, {0: 2})
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
+    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 2}, 7)
+    assert decision.moves == (), "nothing that was published has left a pod"
+
+
+def test_a_move_under_way_is_taken_back_for_a_tenant_that_may_not_use_the_pool_any_more():
+    scene = Scene().pod(0, {"tenant/a": 2}).pod(1, {"tenant/a": 2}).vpod("a", 9, {0: 2})
+    scene.pool.reserve("a move", "tenant/a", {"dispatcher-0": Share(0)}, expires_at=30.0)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
+    assert dict(decision.target) == {"dispatcher-0": 2}, "none is lost, and none is added"
+
+
 def test_an_unknown_pool_leaves_placements_alone():
     scene = Scene()
     scene.state.vpod_changed(None, a_vpod("a", 2, {0: 1}, pool="elsewhere/none"))
@@ -351,6 +366,24 @@ def test_what_an_unwritten_decision_takes_away_stays_where_nothing_can_be_decide
     scene.pool.reserve("an earlier decision", "tenant/a", {"dispatcher-0": Share(0)}, expires_at=30.0)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"], allowed=False)
     assert (decision.target, decision.moves) == ({"dispatcher-0": 2}, ())
+
+
+@pytest.mark.parametrize(
+    ("rebalance", "moved"),
+    [
+        pytest.param({}, True, id="as the evictor does for vpods"),
+        pytest.param({"move_dry_run": True}, False, id="not in a dry run"),
+        pytest.param(
+            {"moves_per_period": 0}, False, id="not where nothing is moved to make the pool smaller"
+        ),
+    ],
+)
+def test_who_publishes_itself_leaves_a_pod_to_be_emptied(rebalance, moved):
+    """Seed 245469448: a caller was answered to leave a pod that no vpod would have left."""
+    scene = Scene(replicas=2, **rebalance).pods(0).pod(1, {"tenant/a": 2}).vpod("a", 2, {1: 2})
+    scene.pool.set_closed(0b10)
+    assert target(scene, leave_closed=True) == ({0: 2} if moved else {1: 2})
+    assert target(scene) == {1: 2}
 
 
 def test_fewer_wanted_is_no_move():

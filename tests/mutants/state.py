@@ -249,6 +249,22 @@ PLAN = (
         (f"{_PLANS}test_a_tenant_that_may_not_use_the_pool_keeps_no_more_than_its_pods_can_hold",),
     ),
     Mutant(
+        "a tenant that may not use the pool gets what was on its way to it",
+        _PLAN,
+        "self._shrink_to(min(self.vpod.vreplicas, self._published()))",
+        "self._shrink_to(self.vpod.vreplicas)",
+        "status: a pool's namespaceSelector is for what is placed from then on",
+        (f"{_PLANS}test_a_tenant_that_may_not_use_the_pool_gets_nothing_more_than_it_publishes",),
+    ),
+    Mutant(
+        "callers leave pods in a dry run",
+        _PLAN,
+        "self.leave_closed = leave_closed and pool.pool is not None and pool.pool.moves_to_shrink",
+        "self.leave_closed = leave_closed",
+        "I4: a pool that moves nothing moved callers' vreplicas",
+        (f"{_PLANS}test_who_publishes_itself_leaves_a_pod_to_be_emptied",),
+    ),
+    Mutant(
         "who grows heavier counts on what another is about to leave",
         _PLAN,
         "own = max(claim.ledger.slots, pod.free + claim.held_slots)",

@@ -73,6 +73,7 @@ FOUND = [
             241000441,
             250000516,
             251001203,
+            245469448,
         )
     ),
 ]
@@ -84,7 +85,7 @@ RIVALS = [
 ]
 
 
-BUCKETS = [Trial(seed, events=60, profile=FaultProfile(buckets=3)) for seed in range(1, 9)]
+BUCKETS = [Trial(seed, events=60, profile=FaultProfile(buckets=3)) for seed in (*range(1, 9), 245469444)]
 
 
 WITH_CALLERS = [
