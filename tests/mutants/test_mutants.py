@@ -36,6 +36,10 @@ def test_there_are_enough_and_no_two_have_one_name():
     assert sorted(set(names)) == sorted(names)
 
 
+def test_the_page_says_how_many_there_are():
+    assert f"applies {len(MUTANTS)} breaks" in (ROOT / "docs/reliability.md").read_text()
+
+
 @pytest.mark.parametrize("mutant", named(MUTANTS))
 def test_it_still_applies_and_is_python(mutant: Mutant):
     text = (ROOT / mutant.file).read_text()
