@@ -66,16 +66,21 @@ class PodFixes:
 
 
 def find_pod_fixes(
-    state: State, pool: PoolState, known: PodState, *, expired: Callable[[], bool] = never
+    state: State,
+    pool: PoolState,
+    known: PodState,
+    verdicts: NodeVerdicts,
+    *,
+    expired: Callable[[], bool] = never,
 ) -> PodFixes:
     """What would let a node take the pod; nothing where one does, or where no node is what it waits for.
 
-    ``state`` is as before afterwards. ``expired``: whether the time for it is up; what is found by then is the answer.
+    ``verdicts``: what the nodes say to it as things are. ``state`` is as before afterwards. ``expired``: whether the time for
+    it is up; what is found by then is the answer.
     """
     pod = known.pod
     if pod is None or known.bound or pod.finished or pod.deleting:
         return PodFixes()
-    verdicts = NodeVerdicts(state, pool, pod)
     if verdicts.problem is not None or verdicts.passing:
         return PodFixes()
     bench = _Bench(state, pool, pod, verdicts, expired)
