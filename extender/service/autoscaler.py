@@ -26,9 +26,9 @@ from extender.kube.events import EventRecorder
 from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.closed_ordinals import TIMER_RESOLUTION_S
 from extender.service.pool_scaler import PoolScaler, Surroundings, now
 from extender.service.scale_cache import ScaleCache
+from extender.timers import TIMER_RESOLUTION_S
 
 log: Final = logging.getLogger(__name__)
 
