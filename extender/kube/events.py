@@ -48,6 +48,7 @@ from extender.kube.api import (
     PatchType,
     TooManyRequests,
 )
+from extender.timers import TIMER_RESOLUTION_S
 
 NOTE_BYTES_MAX: Final = 1024
 WORD_CHARS_MAX: Final = 128
@@ -59,8 +60,6 @@ TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 RETRY_MAX_S: Final = 60.0
 CACHE_ITEMS_MAX: Final = 4096
-TIMER_RESOLUTION_S: Final = 0.001
-"""A timer may wake us this much too soon."""
 DEFAULT_NAMESPACE: Final = "default"
 
 _NOT_DNS: Final = re.compile(r"[^a-z0-9.-]+")

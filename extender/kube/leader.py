@@ -51,12 +51,11 @@ from extender.kube.lease import (
     released_spec,
 )
 from extender.kube.seen_lease import Candidacy, SeenLease
+from extender.timers import TIMER_RESOLUTION_S
 
 ACQUIRE_JITTER_FACTOR: Final = 0.2
 """A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was
 released has its next holder within 3 s; with a handful of candidates there is no crowd to spread."""
-TIMER_RESOLUTION_S: Final = 0.001
-"""A timer may wake us this much too soon."""
 
 _log = logging.getLogger(__name__)
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.kube.api import TooManyRequests
+from extender.timers import TIMER_RESOLUTION_S
 
 PAUSE_MAX_S: Final = 60.0
 """A Retry-After beyond this is cut: a broken proxy must not silence us for a day."""
-TIMER_RESOLUTION_S: Final = 0.001
-"""Less is not slept for, since a timer may wake us so much too soon; the bucket goes below zero by it instead."""
 
 
 class TokenBucket:
@@ -48,7 +47,8 @@ class TokenBucket:
         clock = asyncio.get_running_loop().time
         began = clock()
         if not self.waiting and self._missing_s(began) <= TIMER_RESOLUTION_S:
-            # Nobody is before us, and there is a token: mostly it is so.
+            # Nobody is before us, and there is a token, or so nearly that no timer is exact enough to wait for it: then the
+            # bucket goes below zero by that. Mostly it is so.
             self._take()
             return
         self.waiting += 1

@@ -1,6 +1,5 @@
 """How a check is printed, and the exit status that it ends with."""
 
-import json
 from typing import Final
 
 from extender.kube.one_line import one_line
@@ -32,11 +31,6 @@ def text_of_report(report: Report) -> str:
     if report.findings:
         lines.append(f"errors: {report.errors}, warnings: {warnings}")
     return "\n".join(lines)
-
-
-def json_of_report(report: Report) -> str:
-    """For tools."""
-    return json.dumps(document_of_report(report))
 
 
 def document_of_report(report: Report) -> dict[str, object]:

@@ -26,9 +26,9 @@ from extender.kube.events import EventRecorder
 from extender.kube.fenced import PoolApi
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.closed_ordinals import TIMER_RESOLUTION_S
 from extender.service.pool_scaler import PoolScaler, Surroundings, now
 from extender.service.scale_cache import ScaleCache
+from extender.timers import TIMER_RESOLUTION_S
 
 log: Final = logging.getLogger(__name__)
 
@@ -142,7 +142,11 @@ class Autoscaler:
             self._running.discard(key)
         for pool in self._caches.pools.list():
             if bucket.has(pool.key):
-                self._pools[pool.key] = PoolScaler(pool.key, self._around, period_s=pool.scale_down_period_s)
+                self._keep(pool)
+
+    def _keep(self, pool: AdapterPool) -> None:
+        """The pool is ours to scale from now on."""
+        self._pools[pool.key] = PoolScaler(pool.key, self._around, period_s=pool.scale_down_period_s)
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Scale a bucket's pools, after ``take_over``, until cancelled; then open what is closed."""
@@ -181,7 +185,7 @@ class Autoscaler:
                 del self._pools[key]
         for key, pool in pools.items():
             if key not in self._pools:
-                self._pools[key] = PoolScaler(key, self._around, period_s=pool.scale_down_period_s)
+                self._keep(pool)
         due = [
             key
             for key, known in self._pools.items()

@@ -17,13 +17,12 @@ from extender.service.caches import Caches
 from extender.service.committer import RESERVATION_TTL_S
 from extender.service.proofs import UNDER_WAY_S
 from extender.service.scale_cache import Scale
+from extender.timers import TIMER_RESOLUTION_S
 
 LEFT_OVER_S: Final = 5.0
 """After so long a vpod that seems to have room on open pods gets closed ones, too: its profile refuses that room."""
 REOPENED_MAX: Final = 6
 """Each opening in vain doubles the time until pods are closed again; not beyond 64 periods."""
-TIMER_RESOLUTION_S: Final = 0.001
-"""A timer may wake us this much too soon; then what it was for is due all the same."""
 
 
 class ClosedChanged(Protocol):

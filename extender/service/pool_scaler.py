@@ -27,11 +27,11 @@ from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.closed_ordinals import (
     REOPENED_MAX,
-    TIMER_RESOLUTION_S,
     ClosedChanged,
     ClosedOrdinals,
 )
 from extender.service.scale_cache import Scale, ScaleCache
+from extender.timers import TIMER_RESOLUTION_S
 
 log: Final = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import Final
 
+from extender.timers import TIMER_RESOLUTION_S
+
 ACTIVE, BACKOFF, UNSCHEDULABLE = "active", "backoff", "unschedulable"
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 10.0
-TIMER_RESOLUTION_S: Final = 0.001
-"""A timer may wake us this much too soon; then what it was for is due all the same."""
 
 
 class Meanwhile(IntEnum):

@@ -22,6 +22,7 @@ from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.forks import Forks
 from tests.e2e.processes import Processes
 from tests.e2e.real import RealBackend
+from tests.manifests import tool
 
 TEST_TIMEOUT_S: Final = 180
 """Of one test with its fixtures: the first one starts the control plane."""
@@ -77,6 +78,28 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="session")
+def kubectl() -> Path:
+    """The program; skips where there is none."""
+    try:
+        program = ready_binaries().folder / "kubectl"
+    except ControlPlaneUnavailable as reason:
+        pytest.skip(str(reason))
+    if not program.exists():
+        pytest.skip("no kubectl beside the control plane's programs")
+    return program
+
+
+@pytest.fixture(scope="session")
+def _helm_and_kubectl() -> None:
+    """Skips where one of both is missing."""
+    try:
+        tool.helm()
+        tool.kubectl()
+    except (tool.ToolUnavailable, ControlPlaneUnavailable) as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture

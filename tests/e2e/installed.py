@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import yaml
 
 from extender.kube.api import (
@@ -200,7 +199,7 @@ class ChartSystem(System):
     async def replica(self, url: str = "") -> Replica:
         replica = await super().replica(url)
         return (
-            _TlsReplica(replica.config, replica.url.replace("http:", "https:"), self._tls)
+            Replica(replica.config, replica.url.replace("http:", "https:"), self._tls)
             if self._tls
             else replica
         )
@@ -213,23 +212,3 @@ class ChartSystem(System):
             "service", [VENV_BIN / "vreplica", *kept, f"--config={replica.config}"]
         )
         await replica.process.ready(Probe(f"{replica.url}/readyz", self._tls))
-
-
-class _TlsReplica(Replica):
-    """A replica whose pages want a client certificate."""
-
-    def __init__(self, config: Path, url: str, tls: ssl.SSLContext) -> None:
-        super().__init__(config, url)
-        self.tls = tls
-
-    async def get(self, path: str) -> tuple[int, str]:
-        async with aiohttp.ClientSession() as session, session.get(self.url + path, ssl=self.tls) as reply:
-            return reply.status, await reply.text()
-
-    async def state(self) -> dict[str, Any]:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self.url}/state.json", ssl=self.tls) as reply,
-        ):
-            state: dict[str, Any] = await reply.json()
-            return state

@@ -11,13 +11,12 @@ import yaml
 
 from extender.kube.api import Obj
 from extender.service.config import LOOPBACK, Mode, config_from
-from tests.e2e.build import ControlPlaneUnavailable
 from tests.e2e.real import RealBackend
 from tests.manifests.__main__ import differences
 from tests.manifests.chart import CHART, RenderFailed, Values, objects, render, run_helm
 from tests.manifests.generate import BASE_VALUES, CERT_MANAGER, EXISTING, OWN, _merged, generated
 from tests.manifests.kustomize import comparable, kustomized
-from tests.manifests.tool import ToolUnavailable, helm, kubectl
+from tests.manifests.tool import kubectl
 from tests.monitoring.dashboards import DASHBOARDS
 from tests.monitoring.files import groups
 from webhook.settings import parser, settings_from
@@ -64,13 +63,7 @@ FOREIGN_KINDS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _tools() -> None:
-    try:
-        helm()
-        kubectl()
-    except (ToolUnavailable, ControlPlaneUnavailable) as reason:
-        pytest.skip(str(reason))
+pytestmark = pytest.mark.usefixtures("_helm_and_kubectl")
 
 
 class TestGenerated:

@@ -3,7 +3,6 @@
 import shutil
 import ssl
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -21,26 +20,6 @@ from tests.service.authority import Authority, client_context
 CONFIG = MANIFESTS / "kube-scheduler" / "config-https.yaml"
 SERVER_NAME: str = yaml.safe_load(CONFIG.read_text())["extenders"][0]["tlsConfig"]["serverName"]
 CLIENT_NAME = "vreplica-kube-scheduler"
-
-
-class TlsReplica(Replica):
-    """A replica whose pages want a client certificate."""
-
-    def __init__(self, config: Path, url: str, tls: ssl.SSLContext) -> None:
-        super().__init__(config, url)
-        self.tls = tls
-
-    async def get(self, path: str) -> tuple[int, str]:
-        async with aiohttp.ClientSession() as session, session.get(self.url + path, ssl=self.tls) as reply:
-            return reply.status, await reply.text()
-
-    async def state(self) -> dict[str, Any]:
-        async with (
-            aiohttp.ClientSession() as session,
-            session.get(f"{self.url}/state.json", ssl=self.tls) as reply,
-        ):
-            state: dict[str, Any] = await reply.json()
-            return state
 
 
 class HttpsSystem(System):
@@ -81,7 +60,7 @@ class HttpsSystem(System):
                 "allowedClients": [CLIENT_NAME],
             },
         }
-        return TlsReplica(write_json(plain.config, config), plain.url, self.tls)
+        return Replica(write_json(plain.config, config), plain.url, self.tls)
 
     async def start(self, replica: Replica) -> None:
         command: list[str | Path] = [
@@ -136,7 +115,6 @@ async def test_kube_schedulers_client_certificate_and_its_ca_are_replaced_withou
         for new, file in zip(certificate, system.client, strict=True):
             shutil.copy(new, file)
         system.tls = client_context(system.authority, certificate)
-        assert isinstance(system.service, TlsReplica)
         system.service.tls = system.tls
         await system.start(system.service)
         assert await _is_served(system, old)

@@ -23,7 +23,6 @@ from extender.kube.api import (
     Resource,
     TooManyRequests,
 )
-from tests.e2e.build import ControlPlaneUnavailable
 from tests.e2e.installed import DEPLOYMENTS, ChartSystem
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import SLOTS_PER_POD
@@ -32,7 +31,7 @@ from tests.e2e.waiting import NotYet, eventually
 from tests.e2e.watcher import Watcher
 from tests.manifests.chart import CHART, RELEASE, RenderFailed, Values, run_helm
 from tests.manifests.generate import OWN
-from tests.manifests.tool import ToolUnavailable, helm, kubectl
+from tests.manifests.tool import kubectl
 
 CLUSTERROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 POLICIES = Resource(
@@ -44,13 +43,7 @@ POLICIES = Resource(
 )
 
 
-@pytest.fixture(autouse=True)
-def _tools() -> None:
-    try:
-        helm()
-        kubectl()
-    except (ToolUnavailable, ControlPlaneUnavailable) as reason:
-        pytest.skip(str(reason))
+pytestmark = pytest.mark.usefixtures("_helm_and_kubectl")
 
 
 @pytest.mark.parametrize(

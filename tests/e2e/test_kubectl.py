@@ -10,21 +10,9 @@ import pytest
 from extender.core.names import COMPONENT
 from extender.kube.api import ADAPTERPOOLS, VPODS, Obj
 from tests.e2e.backend import Backend
-from tests.e2e.build import ControlPlaneUnavailable, ready_binaries
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.scenario import POOL, System
 from tests.e2e.waiting import NotYet, eventually
-
-
-@pytest.fixture(scope="module")
-def kubectl() -> Path:
-    try:
-        program = ready_binaries().folder / "kubectl"
-    except ControlPlaneUnavailable as reason:
-        pytest.skip(str(reason))
-    if not program.exists():
-        pytest.skip("no kubectl beside the control plane's programs")
-    return program
 
 
 async def _run(kubectl: Path, system: System, *arguments: str, stdin: Obj | None = None) -> str:

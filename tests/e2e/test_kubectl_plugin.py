@@ -8,20 +8,8 @@ from pathlib import Path
 import pytest
 
 from extender import cli
-from tests.e2e.build import ControlPlaneUnavailable, ready_binaries
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.scenario import System
-
-
-@pytest.fixture(scope="module")
-def kubectl() -> Path:
-    try:
-        program = ready_binaries().folder / "kubectl"
-    except ControlPlaneUnavailable as reason:
-        pytest.skip(str(reason))
-    if not program.exists():
-        pytest.skip("no kubectl beside the control plane's programs")
-    return program
 
 
 @pytest.fixture

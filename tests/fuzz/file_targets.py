@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import tempfile
 import time
 import zlib
@@ -21,7 +22,7 @@ from extender.core.questions.snapshot import Snapshot
 from extender.core.questions.trial import OutOfTime
 from extender.core.questions.whatif import Change, what_if
 from extender.lint.files import check_files
-from extender.lint.report import json_of_report, text_of_report
+from extender.lint.report import document_of_report, text_of_report
 from extender.terminal.output import Format
 from tests.fuzz.document_targets import CONFIG, MANIFESTS, PROFILE, cached_entry_points
 from tests.fuzz.findings import general, outcome_of
@@ -84,7 +85,7 @@ class ConfigFileTarget(FileTarget):
         """See Target."""
         self.path.write_bytes(data)
         report = check_files([str(self.path)])
-        for printed in (text_of_report(report), json_of_report(report)):
+        for printed in (text_of_report(report), json.dumps(document_of_report(report))):
             printed.encode()
         if report.findings:
             one = report.findings[0]

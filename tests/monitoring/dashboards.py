@@ -1,8 +1,25 @@
 """What the dashboards show: overview and pools here, the service's inside in ``inside``."""
 
-from tests.monitoring.grafana import Dashboard, Panel, Query, Row
+from tests.monitoring.grafana import Dashboard, Panel, Query, Row, Thresholds
 from tests.monitoring.inside import RELIABILITY, VERBS
-from tests.monitoring.queries import POOL, RATE, S, quantiles, rate
+from tests.monitoring.queries import POOL, RATE, S, largest, quantiles, rate, total
+
+
+def _number(
+    title: str, expr: str, description: str, *, unit: str = "short", thresholds: Thresholds = ()
+) -> Panel:
+    """One of six beside each other: a number as it now is."""
+    return Panel(
+        title=title,
+        kind="stat",
+        unit=unit,
+        width=4,
+        height=5,
+        queries=(Query(expr),),
+        description=description,
+        thresholds=thresholds,
+    )
+
 
 OVERVIEW = Dashboard(
     uid="vreplica-overview",
@@ -12,57 +29,39 @@ OVERVIEW = Dashboard(
         Row(
             "Now",
             (
-                Panel(
-                    title="vreplicas without a place",
-                    kind="stat",
-                    width=4,
-                    height=5,
-                    queries=(Query(f"sum(max by (pool) ({S}_pool_pending_vreplicas))"),),
-                    description="0 when all that tenants ask for is placed.",
+                _number(
+                    "vreplicas without a place",
+                    f"sum(max by (pool) ({S}_pool_pending_vreplicas))",
+                    "0 when all that tenants ask for is placed.",
                     thresholds=((1, "orange"),),
                 ),
-                Panel(
-                    title="longest wait",
-                    kind="stat",
+                _number(
+                    "longest wait",
+                    f"max({S}_pending_vpods_oldest_seconds)",
+                    "How long the vpod waits that has waited the longest, since its leader leads.",
                     unit="s",
-                    width=4,
-                    height=5,
-                    queries=(Query(f"max({S}_pending_vpods_oldest_seconds)"),),
-                    description="How long the vpod waits that has waited the longest, since its leader leads.",
                     thresholds=((60, "orange"), (600, "red")),
                 ),
-                Panel(
-                    title="overcommitted pods",
-                    kind="stat",
-                    width=4,
-                    height=5,
-                    queries=(Query(f"max({S}_overcommitted_pods)"),),
-                    description="Pods whose ledger is over their slots: only after slotsPerPod was lowered, or a forged ledger.",
+                _number(
+                    "overcommitted pods",
+                    f"max({S}_overcommitted_pods)",
+                    "Pods whose ledger is over their slots: only after slotsPerPod was lowered, or a forged ledger.",
                     thresholds=((1, "red"),),
                 ),
-                Panel(
-                    title="replicas",
-                    kind="stat",
-                    width=4,
-                    height=5,
-                    queries=(Query(f"count({S}_build_info)"),),
-                    description="Replicas of the service that are scraped.",
+                _number(
+                    "replicas",
+                    f"count({S}_build_info)",
+                    "Replicas of the service that are scraped.",
                 ),
-                Panel(
-                    title="Leases that are led",
-                    kind="stat",
-                    width=4,
-                    height=5,
-                    queries=(Query(f"sum({S}_leader_election_master_status)"),),
-                    description="One, or leaderElection.buckets.",
+                _number(
+                    "Leases that are led",
+                    f"sum({S}_leader_election_master_status)",
+                    "One, or leaderElection.buckets.",
                 ),
-                Panel(
-                    title="free slots",
-                    kind="stat",
-                    width=4,
-                    height=5,
-                    queries=(Query(f'sum(max by (pool) ({S}_pool_slots{{state="free"}}))'),),
-                    description="On pods that take new vreplicas, over all pools.",
+                _number(
+                    "free slots",
+                    f'sum(max by (pool) ({S}_pool_slots{{state="free"}}))',
+                    "On pods that take new vreplicas, over all pools.",
                 ),
             ),
         ),
@@ -84,18 +83,18 @@ OVERVIEW = Dashboard(
                 Panel(
                     title="vpods that wait",
                     stacked=True,
-                    queries=(Query(f"sum by (queue) ({S}_pending_vpods)", "{{queue}}"),),
+                    queries=(total(f"{S}_pending_vpods", "queue"),),
                     description="By part of the queue; unschedulable: for room, or for a change.",
                 ),
                 Panel(
                     title="why they wait",
                     stacked=True,
-                    queries=(Query(f"sum by (reason) ({S}_unschedulable_vpods)", "{{reason}}"),),
+                    queries=(total(f"{S}_unschedulable_vpods", "reason"),),
                     description="The reasons of their Scheduled condition.",
                 ),
                 Panel(
                     title="vreplicas moved a minute",
-                    queries=(Query(f"60 * sum by (reason) (rate({S}_moves_total[{RATE}]))", "{{reason}}"),),
+                    queries=(rate(f"{S}_moves_total", "reason", in_s=60),),
                     description="Nothing moves without one of these reasons.",
                 ),
                 Panel(
@@ -135,20 +134,20 @@ POOLS = Dashboard(
                 Panel(
                     title="free slots",
                     width=12,
-                    queries=(Query(f'max by (pool) ({S}_pool_slots{{state="free", {POOL}}})', "{{pool}}"),),
+                    queries=(largest(f'{S}_pool_slots{{state="free", {POOL}}}', "pool"),),
                     description="On pods that take new vreplicas.",
                 ),
                 Panel(
                     title="vreplicas without a place",
                     width=12,
-                    queries=(Query(f"max by (pool) ({S}_pool_pending_vreplicas{{{POOL}}})", "{{pool}}"),),
+                    queries=(largest(f"{S}_pool_pending_vreplicas{{{POOL}}}", "pool"),),
                     description="Waiting for room, for a pod, or for a person: see the vpods' conditions.",
                     thresholds=((1, "orange"),),
                 ),
                 Panel(
                     title="vpods",
                     width=12,
-                    queries=(Query(f"max by (pool) ({S}_pool_vpods{{{POOL}}})", "{{pool}}"),),
+                    queries=(largest(f"{S}_pool_vpods{{{POOL}}}", "pool"),),
                     description="That refer to the pool.",
                 ),
             ),
@@ -170,17 +169,13 @@ POOLS = Dashboard(
                 Panel(
                     title="pods that the StatefulSet is asked for",
                     width=12,
-                    queries=(Query(f"max by (pool) ({S}_pool_replicas{{{POOL}}})", "{{pool}}"),),
+                    queries=(largest(f"{S}_pool_replicas{{{POOL}}}", "pool"),),
                     description="By the autoscaler, or by somebody else.",
                 ),
                 Panel(
                     title="scalings an hour",
                     width=12,
-                    queries=(
-                        Query(
-                            f"3600 * sum by (direction) (rate({S}_scalings_total[{RATE}]))", "{{direction}}"
-                        ),
-                    ),
+                    queries=(rate(f"{S}_scalings_total", "direction", in_s=3600),),
                     description="Over all pools. Up and down in turn: the load swings faster than scaleDownPeriodSeconds.",
                 ),
                 Panel(

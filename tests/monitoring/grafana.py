@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 SCHEMA_VERSION: Final = 39
 COLUMNS: Final = 24
 TAGS: Final = ("vreplica-scheduler",)
 SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+
+
+Thresholds: TypeAlias = tuple[tuple[float, str], ...]
+"""(from which value on, colour), below the first one: green."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +34,7 @@ class Panel:
     width: int = 8
     height: int = 7
     stacked: bool = False
-    thresholds: tuple[tuple[float, str], ...] = ()
-    """(from which value on, colour), below the first one: green."""
+    thresholds: Thresholds = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Dashboards of how the service works inside: verbs and latency, reliability."""
 
 from tests.monitoring.grafana import Dashboard, Panel, Query, Row
-from tests.monitoring.queries import RATE, S, W, quantiles, rate
+from tests.monitoring.queries import RATE, S, W, largest, quantiles, rate, total
 
 VERBS = Dashboard(
     uid="vreplica-verbs",
@@ -49,7 +49,7 @@ VERBS = Dashboard(
                 ),
                 Panel(
                     title="in flight",
-                    queries=(Query(f"sum by (verb) ({S}_requests_in_flight)", "{{verb}}"),),
+                    queries=(total(f"{S}_requests_in_flight", "verb"),),
                     description="Requests being answered now.",
                 ),
                 Panel(
@@ -127,7 +127,7 @@ VERBS = Dashboard(
                 ),
                 Panel(
                     title="requests that wait in our own lanes",
-                    queries=(Query(f"max by (lane) ({S}_api_waiting)", "{{lane}}"),),
+                    queries=(largest(f"{S}_api_waiting", "lane"),),
                     description="Now, of the replica with the most.",
                 ),
                 Panel(
@@ -161,12 +161,7 @@ RELIABILITY = Dashboard(
                 ),
                 Panel(
                     title="changes of leader an hour",
-                    queries=(
-                        Query(
-                            f"3600 * sum by (name) (rate({S}_leader_election_transitions_total[{RATE}]))",
-                            "{{name}}",
-                        ),
-                    ),
+                    queries=(rate(f"{S}_leader_election_transitions_total", "name", in_s=3600),),
                     description="A rollout is one or two.",
                 ),
                 Panel(
@@ -182,7 +177,7 @@ RELIABILITY = Dashboard(
             (
                 Panel(
                     title="repairs a minute",
-                    queries=(Query(f"60 * sum by (kind) (rate({S}_repairs_total[{RATE}]))", "{{kind}}"),),
+                    queries=(rate(f"{S}_repairs_total", "kind", in_s=60),),
                     description="What somebody else, or a crash, has left; PodReactivated is everyday.",
                 ),
                 Panel(
@@ -205,7 +200,7 @@ RELIABILITY = Dashboard(
                 Panel(
                     title="silence of the watches",
                     unit="s",
-                    queries=(Query(f"max by (resource) ({S}_reflector_silence_seconds)", "{{resource}}"),),
+                    queries=(largest(f"{S}_reflector_silence_seconds", "resource"),),
                     description="A bookmark comes once a minute; at 150 s a watch is given up and begun again.",
                     thresholds=((180, "red"),),
                 ),
@@ -225,13 +220,13 @@ RELIABILITY = Dashboard(
                 ),
                 Panel(
                     title="foreign kinds that cannot be listed",
-                    queries=(Query(f"max by (source) ({S}_source_unavailable)", "{{source}}"),),
+                    queries=(largest(f"{S}_source_unavailable", "source"),),
                     description="1 while the API server does not serve it, or forbids it.",
                     thresholds=((1, "red"),),
                 ),
                 Panel(
                     title="objects",
-                    queries=(Query(f"max by (type) ({S}_cache_size)", "{{type}}"),),
+                    queries=(largest(f"{S}_cache_size", "type"),),
                     description="In the caches.",
                 ),
             ),
@@ -312,7 +307,7 @@ RELIABILITY = Dashboard(
                 ),
                 Panel(
                     title="tasks",
-                    queries=(Query(f"max by (instance) ({S}_asyncio_tasks)", "{{instance}}"),),
+                    queries=(largest(f"{S}_asyncio_tasks", "instance"),),
                     description="Steadily more: a leak.",
                 ),
                 Panel(

@@ -21,8 +21,26 @@ def quantiles(metric: str, *, by: str = "", where: str = "") -> tuple[Query, ...
     )
 
 
-def rate(metric: str, by: str = "", where: str = "") -> Query:
-    """Events a second."""
+def rate(metric: str, by: str = "", where: str = "", *, in_s: int = 1) -> Query:
+    """Events in so many seconds."""
     selected = f"{metric}{{{where}}}" if where else metric
-    grouped = f" by ({by})" if by else ""
-    return Query(f"sum{grouped} (rate({selected}[{RATE}]))", f"{{{{{by}}}}}" if by else "")
+    times = f"{in_s} * " if in_s != 1 else ""
+    return Query(f"{times}sum{_grouped(by)} (rate({selected}[{RATE}]))", _legend(by))
+
+
+def total(metric: str, by: str) -> Query:
+    """The sum over what has the same label ``by``."""
+    return Query(f"sum{_grouped(by)} ({metric})", _legend(by))
+
+
+def largest(metric: str, by: str) -> Query:
+    """The greatest of what has the same label ``by``."""
+    return Query(f"max{_grouped(by)} ({metric})", _legend(by))
+
+
+def _grouped(by: str) -> str:
+    return f" by ({by})" if by else ""
+
+
+def _legend(by: str) -> str:
+    return f"{{{{{by}}}}}" if by else ""

@@ -91,6 +91,13 @@ async def somebody_waits_for_all(world: World) -> None:
     await world.sync("vpods")
 
 
+async def wanted_again_after_an_unanswered_scale_down(world: World, scaler: PoolScaler) -> None:
+    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
+    with pytest.raises(OutcomeUnknown):
+        await scaler.look()
+    await somebody_waits_for_all(world)
+
+
 async def a_newer_version(world: World) -> None:
     note = {"metadata": {"annotations": {"example.com/note": "new"}}}
     await world.cluster.patch(STATEFULSETS, NS, "dispatcher", note, patch_type=PatchType.MERGE)
@@ -100,10 +107,7 @@ async def a_newer_version(world: World) -> None:
 async def test_what_an_unanswered_scale_down_may_still_remove_stays_closed_though_it_is_wanted_again():
     world = await two_of_three_are_empty()
     scaler = a_scaler(world)
-    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
-    with pytest.raises(OutcomeUnknown):
-        await scaler.look()
-    await somebody_waits_for_all(world)
+    await wanted_again_after_an_unanswered_scale_down(world, scaler)
     for _ in range(2):
         await asyncio.sleep(10)
         await scaler.look()
@@ -117,10 +121,7 @@ async def test_a_newer_version_of_the_stateful_set_opens_them_for_the_late_write
     world = await two_of_three_are_empty()
     scaler = a_scaler(world)
     scale = await world.cluster.get(STATEFULSETS, NS, "dispatcher", subresource="scale")
-    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
-    with pytest.raises(OutcomeUnknown):
-        await scaler.look()
-    await somebody_waits_for_all(world)
+    await wanted_again_after_an_unanswered_scale_down(world, scaler)
     await a_newer_version(world)
     await scaler.look()
     assert closed(world) == []
@@ -132,10 +133,7 @@ async def test_a_newer_version_of_the_stateful_set_opens_them_for_the_late_write
 async def test_they_are_opened_once_no_request_lives_that_long():
     world = await two_of_three_are_empty()
     scaler = a_scaler(world)
-    world.api.fail("update", "statefulsets/scale", before=lost("to the scale-down"))
-    with pytest.raises(OutcomeUnknown):
-        await scaler.look()
-    await somebody_waits_for_all(world)
+    await wanted_again_after_an_unanswered_scale_down(world, scaler)
     await asyncio.sleep(30)
     await scaler.look()
     assert closed(world) == []

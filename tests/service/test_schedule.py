@@ -318,16 +318,20 @@ async def test_the_watch_of_a_source_whose_status_is_the_callers_shows_what_it_p
         await until(released, timeout_s=5)
 
 
+async def take_pod_1_away(world: World, caller: Caller) -> None:
+    await world.cluster.delete(PODS, NS, "dispatcher-1", grace_period_s=0)
+
+    async def gone() -> bool:
+        return caller.service.caches.pods.get(f"{NS}/dispatcher-1") is None
+
+    await until(gone, timeout_s=5)
+
+
 async def test_a_pod_that_comes_back_carries_what_a_caller_has_there():
     world = await a_world()
     async with calling(world) as caller:
         await caller.ask(3, {})
-        await world.cluster.delete(PODS, NS, "dispatcher-1", grace_period_s=0)
-
-        async def gone() -> bool:
-            return caller.service.caches.pods.get(f"{NS}/dispatcher-1") is None
-
-        await until(gone, timeout_s=5)
+        await take_pod_1_away(world, caller)
         reply = await caller.ask(3, {"dispatcher-0": 1, "dispatcher-1": 1, "dispatcher-2": 1})
         assert reply.status == 200
         async with world.adapters(caller.service):
@@ -346,12 +350,7 @@ async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_
     world = await a_world(minPods=3)
     async with calling(world) as caller:
         await caller.ask(3, {})
-        await world.cluster.delete(PODS, NS, "dispatcher-1", grace_period_s=0)
-
-        async def gone() -> bool:
-            return caller.service.caches.pods.get(f"{NS}/dispatcher-1") is None
-
-        await until(gone, timeout_s=5)
+        await take_pod_1_away(world, caller)
         assert (await caller.ask(placements={}, **last)).status == 200
         async with world.adapters(caller.service):
 

@@ -9,12 +9,14 @@ one less was tried and is not.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from extender.core.model import VPod
 from extender.core.pool_state import PoolState
 from extender.core.questions.trial import OutOfTime, Trial, never
 from extender.core.state import State
+
+T = TypeVar("T")
 
 RIVALS_MAX: Final = 100
 """Others that wait and are decided before; of more, those that have waited longest."""
@@ -33,6 +35,21 @@ class Outcome(NamedTuple):
     left: int
     moves: int
     gain: int
+
+
+def fewest_enough(attempt: Callable[[int], T | None], failed: int, enough: int, found: T) -> tuple[int, T]:
+    """The least number that is enough, by halving, and what came of it; ``failed`` is too few, ``found`` came of ``enough``.
+
+    ``attempt``: None where a number is too few; more is never worse.
+    """
+    while enough - failed > 1:
+        middle = (failed + enough) // 2
+        other = attempt(middle)
+        if other is not None:
+            enough, found = middle, other
+        else:
+            failed = middle
+    return enough, found
 
 
 class Bench:
@@ -119,20 +136,13 @@ class Bench:
             elif found.left:
                 failed, step = number, step * 2
             else:
-                return self._between(make, failed, number, found)
+                return fewest_enough(lambda count: self._enough(make(count)), failed, number, found)
         return None
 
-    def _between(
-        self, make: Callable[[int], Change], failed: int, enough: int, found: Outcome
-    ) -> tuple[int, Outcome]:
-        while enough - failed > 1:
-            middle = (failed + enough) // 2
-            other = self.outcome(make(middle))
-            if other is not None and not other.left:
-                enough, found = middle, other
-            else:
-                failed = middle
-        return enough, found
+    def _enough(self, change: Change) -> Outcome | None:
+        """The outcome of a change that leaves nothing over, None of any other."""
+        found = self.outcome(change)
+        return found if found is not None and not found.left else None
 
     def _placed_before(self) -> int:
         if self._before is None:

@@ -12,6 +12,7 @@ from extender.core.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
 from extender.core.questions.bench import Bench, Change
 from extender.core.questions.fix import Fix
 from extender.core.questions.growth import bind, missing_pods
+from extender.core.questions.named_change import in_words, objects
 from extender.core.questions.trial import Trial
 from extender.core.shown import shown
 
@@ -57,17 +58,6 @@ def _one_or_several(
         yield fix(ordered).seen(outcome, bench)
 
 
-def _names(names: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and 5 others``."""
-    if len(names) > 3:
-        return f"{', '.join(names[:2])} and {len(names) - 2} others"
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def _objects(kind: str, keys: Sequence[str]) -> str:
-    return ", ".join(f"{kind} {key}" for key in keys[:EACH_MAX])
-
-
 # -- what comes by itself ---------------------------------------------------------------------------------------------
 
 
@@ -87,8 +77,8 @@ def pods_that_come(bench: Bench) -> Iterator[Fix]:
         names = [f"{name}-{ordinal}" for ordinal in some]
         why_not = next(filter(None, (_why_not_bound(pool.by_ordinal.get(one)) for one in some)), "")
         return Fix(
-            change=f"{_names(names)} {'is' if len(names) == 1 else 'are'} bound to a node",
-            subject=_objects("Pod", [f"{namespace}/{one}" for one in names]),
+            change=f"{in_words(names)} {'is' if len(names) == 1 else 'are'} bound to a node",
+            subject=objects("Pod", [f"{namespace}/{one}" for one in names]),
             field="spec.nodeName",
             before="",
             after="any that takes work",
@@ -126,7 +116,7 @@ def closed_pods(bench: Bench) -> Iterator[Fix]:
         outcome = bench.helps(open_all)
         if outcome is not None:
             yield Fix(
-                change=f"{_names(names)} {'is' if len(names) == 1 else 'are'} open again",
+                change=f"{in_words(names)} {'is' if len(names) == 1 else 'are'} open again",
                 subject=f"AdapterPool {pool.key}",
                 field="the autoscaler's closed ordinals",
                 before=len(names),
@@ -147,8 +137,8 @@ def _lost_pods(bench: Bench) -> Iterator[Fix]:
     def fix(some: Sequence[str]) -> Fix:
         namespace = pool.key.partition("/")[0]
         return Fix(
-            change=f"{_names(some)} {'is' if len(some) == 1 else 'are'} Ready again",
-            subject=_objects("Pod", [f"{namespace}/{one}" for one in some]),
+            change=f"{in_words(some)} {'is' if len(some) == 1 else 'are'} Ready again",
+            subject=objects("Pod", [f"{namespace}/{one}" for one in some]),
             field="status.conditions[Ready]",
             before="False",
             after="True",
@@ -173,8 +163,8 @@ def marked_pods(bench: Bench) -> Iterator[Fix]:
     def fix(some: Sequence[PodState]) -> Fix:
         keys = [state.pod.key for state in some if state.pod is not None]
         return Fix(
-            change=f"lift {UNSCHEDULABLE_ANNOTATION} from {_names([state.name for state in some])}",
-            subject=_objects("Pod", keys),
+            change=f"lift {UNSCHEDULABLE_ANNOTATION} from {in_words([state.name for state in some])}",
+            subject=objects("Pod", keys),
             field=f"metadata.annotations[{UNSCHEDULABLE_ANNOTATION}]",
             before="true",
             after=None,
@@ -192,7 +182,7 @@ def bad_nodes(bench: Bench) -> Iterator[Fix]:
             nodes[pod.node.name] = pod.node
     cordoned = [node for node in nodes.values() if node.cordoned and node.ready]
     away = [node for node in nodes.values() if not node.ready]
-    yield from _one_or_several(bench, cordoned, _uncordon, _uncordoning)
+    yield from _one_or_several(bench, cordoned, _uncordon, Fix.uncordon)
     yield from _one_or_several(bench, away, _make_ready, _ready_again)
     yield from _nodes_for_waiting_pods(bench, nodes)
 
@@ -218,7 +208,7 @@ def _nodes_for_waiting_pods(bench: Bench, known: Mapping[str, Node]) -> Iterator
         return _uncordon(trial, some) and bool(bind(trial, pool, missing))
 
     def fix(some: Sequence[Node]) -> Fix:
-        return replace(_uncordoning(some), note="pods of the pool that wait for a node find one there")
+        return replace(Fix.uncordon(some), note="pods of the pool that wait for a node find one there")
 
     yield from _one_or_several(bench, empty, change, fix)
 
@@ -229,17 +219,6 @@ def _uncordon(trial: Trial, some: Sequence[Node]) -> bool:
     return True
 
 
-def _uncordoning(some: Sequence[Node]) -> Fix:
-    names = [node.name for node in some]
-    return Fix(
-        change=f"uncordon {_names(names)}",
-        subject=_objects("Node", names),
-        field="spec.unschedulable",
-        before=True,
-        after=False,
-    )
-
-
 def _make_ready(trial: Trial, some: Sequence[Node]) -> bool:
     for node in some:
         trial.exchange(node, replace(node, ready=True, cordoned=False))
@@ -247,17 +226,8 @@ def _make_ready(trial: Trial, some: Sequence[Node]) -> bool:
 
 
 def _ready_again(some: Sequence[Node]) -> Fix:
-    names = [node.name for node in some]
-    cordoned = any(node.cordoned for node in some)
-    return Fix(
-        change=f"{_names(names)} {'is' if len(names) == 1 else 'are'} Ready again"
-        + (" and uncordoned" if cordoned else ""),
-        subject=_objects("Node", names),
-        field="status.conditions[Ready]",
-        before="False",
-        after="True",
-        note="a node that is away holds what its pods carry: nothing moves for its sake",
-    )
+    note = "a node that is away holds what its pods carry: nothing moves for its sake"
+    return replace(Fix.ready_again(some), note=note)
 
 
 # -- who may use which pool -------------------------------------------------------------------------------------------

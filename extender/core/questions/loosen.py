@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Final
 
 from extender.core.model import AdapterPool, VPod
-from extender.core.policy.framework import FilterPlugin
 from extender.core.policy.profile import Profile
 from extender.core.pool_state import PoolState
 from extender.core.questions.bench import Bench, Change
 from extender.core.questions.fix import Fix
 from extender.core.questions.growth import add_pods, autoscale, bind_missing, held_back
+from extender.core.questions.named_change import SkewLimit, skew_limits
 from extender.core.questions.trial import Trial
 from extender.core.scaling.size import POOL_PODS_MAX, plan_scale
 from extender.core.verbs import node_problem
@@ -124,41 +124,22 @@ def larger_skew(bench: Bench) -> Iterator[Fix]:
     """A greater MaxSkew of one of the profile's filters."""
     pool = bench.pool
     profile = pool.profile
-    for index, plugin in enumerate(profile.filters):
-        skew = getattr(plugin, "max_skew", None)
-        if not isinstance(skew, int) or not hasattr(plugin, "__dataclass_fields__"):
-            continue
-        found = bench.smallest(_skewed(pool, profile, index, skew), 1, max(1, bench.vpod.vreplicas))
+    for limit in skew_limits(profile):
+        found = bench.smallest(_raising(pool, profile, limit), 1, max(1, bench.vpod.vreplicas))
         if found is not None:
             more, outcome = found
-            what = {"ZoneSpread": "zone skew", "NodeSpread": "node skew", "PodSpread": "pod skew"}
-            yield Fix(
-                change=f"{what.get(plugin.name, f'{plugin.name} skew')} {skew} to {skew + more}",
-                subject=f"profile {profile.name}",
-                field=f"filters[{plugin.name}].args.MaxSkew",
-                before=skew,
-                after=skew + more,
-                note="in a profile of your own: a built-in one stays as it is",
-            ).seen(outcome, bench)
+            yield Fix.greater_skew(profile, limit, more).seen(outcome, bench)
 
 
-def _skewed(pool: PoolState, profile: Profile, index: int, skew: int) -> Callable[[int], Change]:
+def _raising(pool: PoolState, profile: Profile, limit: SkewLimit) -> Callable[[int], Change]:
     def make(more: int) -> Change:
-        filters = tuple(
-            _with_skew(one, skew + more) if at == index else one for at, one in enumerate(profile.filters)
-        )
-
         def change(trial: Trial) -> bool:
-            trial.set_profile(pool, replace(profile, filters=filters))
+            trial.set_profile(pool, limit.raised(profile, more))
             return True
 
         return change
 
     return make
-
-
-def _with_skew(plugin: FilterPlugin, skew: int) -> FilterPlugin:
-    return replace(plugin, max_skew=skew)  # type: ignore[type-var]
 
 
 def other_profile(bench: Bench) -> Iterator[Fix]:

@@ -20,7 +20,7 @@ from extender.core.questions.explanation import (
     names_like,
 )
 from extender.core.questions.node_verdicts import NodeVerdicts
-from extender.core.questions.pod_fixes import find_pod_fixes
+from extender.core.questions.pod_fixes import PodFixes, find_pod_fixes
 from extender.core.questions.trial import never
 from extender.core.reasons import ConflictReason
 from extender.core.shown import shown
@@ -59,7 +59,7 @@ def explain_pod(
     nodes = NodeVerdicts(state, pool, pod) if pod is not None else None
     rows = nodes.rows() if nodes is not None else []
     node, zone = known.where
-    fixes = find_pod_fixes(state, pool, known, expired=expired)
+    fixes = find_pod_fixes(state, pool, known, nodes, expired=expired) if nodes is not None else PodFixes()
     return {
         "kind": "Pod",
         "name": key,

@@ -14,6 +14,8 @@ from typing import Final
 from extender.core.claims import PodState
 from extender.core.model import AdapterPod, Node, StatefulSet
 from extender.core.pool_state import PoolState
+from extender.core.questions.bench import fewest_enough
+from extender.core.questions.named_change import NamedChange, SkewLimit, skew_limits
 from extender.core.questions.node_verdicts import NodeVerdicts
 from extender.core.questions.trial import OutOfTime, Trial, never
 from extender.core.reasons import ConflictReason
@@ -29,31 +31,14 @@ Answer = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodFix:
-    """``change`` in words; ``field`` of ``subject`` (kind and name) goes from ``before`` to ``after``.
+class PodFix(NamedChange):
+    """``nodes``: the first of those that take the pod then."""
 
-    ``nodes``: the first of those that take the pod then; ``note``: what else has to be known.
-    """
-
-    change: str
-    subject: str
-    field: str
-    before: object
-    after: object
-    note: str = ""
     nodes: tuple[str, ...] = ()
 
     def to_json(self) -> Answer:
         """As ``/v1/explain?pod=`` has it."""
-        return {
-            "change": self.change,
-            "object": self.subject,
-            "field": self.field,
-            "from": self.before,
-            "to": self.after,
-            "nodes": list(self.nodes),
-            "note": self.note,
-        }
+        return {**self.named(), "nodes": list(self.nodes), "note": self.note}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +51,21 @@ class PodFixes:
 
 
 def find_pod_fixes(
-    state: State, pool: PoolState, known: PodState, *, expired: Callable[[], bool] = never
+    state: State,
+    pool: PoolState,
+    known: PodState,
+    verdicts: NodeVerdicts,
+    *,
+    expired: Callable[[], bool] = never,
 ) -> PodFixes:
     """What would let a node take the pod; nothing where one does, or where no node is what it waits for.
 
-    ``state`` is as before afterwards. ``expired``: whether the time for it is up; what is found by then is the answer.
+    ``verdicts``: what the nodes say to it as things are. ``state`` is as before afterwards. ``expired``: whether the time for
+    it is up; what is found by then is the answer.
     """
     pod = known.pod
     if pod is None or known.bound or pod.finished or pod.deleting:
         return PodFixes()
-    verdicts = NodeVerdicts(state, pool, pod)
     if verdicts.problem is not None or verdicts.passing:
         return PodFixes()
     bench = _Bench(state, pool, pod, verdicts, expired)
@@ -133,14 +123,7 @@ class _Bench:
         nodes = self.passing(make(last))
         if not nodes:
             return None
-        low, high = 0, last  # low is too little, high is enough
-        while high - low > 1:
-            middle = (low + high) // 2
-            if found := self.passing(make(middle)):
-                high, nodes = middle, found
-            else:
-                low = middle
-        return high, nodes
+        return fewest_enough(lambda number: self.passing(make(number)) or None, 0, last, nodes)
 
 
 def _exchanging(old: Node | None, new: Node) -> Change:
@@ -150,14 +133,7 @@ def _exchanging(old: Node | None, new: Node) -> Change:
 def _cordons(bench: _Bench) -> Iterator[PodFix]:
     for node in bench.refused_for(ConflictReason.NODE_UNSCHEDULABLE):
         if nodes := bench.passing(_exchanging(node, replace(node, cordoned=False))):
-            yield PodFix(
-                change=f"uncordon {node.name}",
-                subject=f"Node {node.name}",
-                field="spec.unschedulable",
-                before=True,
-                after=False,
-                nodes=nodes,
-            )
+            yield replace(PodFix.uncordon([node]), nodes=nodes)
 
 
 def _away(bench: _Bench) -> Iterator[PodFix]:
@@ -165,14 +141,7 @@ def _away(bench: _Bench) -> Iterator[PodFix]:
         if node.ready:
             continue
         if nodes := bench.passing(_exchanging(node, replace(node, ready=True, cordoned=False))):
-            yield PodFix(
-                change=f"{node.name} is Ready again" + (" and uncordoned" if node.cordoned else ""),
-                subject=f"Node {node.name}",
-                field="status.conditions[Ready]",
-                before="False",
-                after="True",
-                nodes=nodes,
-            )
+            yield replace(PodFix.ready_again([node]), nodes=nodes)
 
 
 def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
@@ -258,28 +227,17 @@ def _skew(bench: _Bench) -> Iterator[PodFix]:
     if not bench.refused_for(ConflictReason.ZONE_SKEW_EXCEEDED):
         return
     profile = bench.pool.profile
-    for index, plugin in enumerate(profile.filters):
-        skew = getattr(plugin, "max_skew", None)
-        if plugin.name != "ZoneSpread" or not isinstance(skew, int):
+    for limit in skew_limits(profile):
+        if limit.plugin.name != "ZoneSpread":
             continue
 
-        def make(more: int, index: int = index, skew: int = skew) -> Change:
-            wider = replace(profile.filters[index], max_skew=skew + more)  # type: ignore[type-var]
-            filters = (*profile.filters[:index], wider, *profile.filters[index + 1 :])
-            return lambda trial: trial.set_profile(bench.pool, replace(profile, filters=filters))
+        def make(more: int, limit: SkewLimit = limit) -> Change:
+            return lambda trial: trial.set_profile(bench.pool, limit.raised(profile, more))
 
         found = bench.smallest(make, SKEW_MORE_MAX)
         if found is not None:
             more, nodes = found
-            yield PodFix(
-                change=f"zone skew {skew} to {skew + more}",
-                subject=f"profile {profile.name}",
-                field=f"filters[{plugin.name}].args.MaxSkew",
-                before=skew,
-                after=skew + more,
-                note="in a profile of your own: a built-in one stays as it is",
-                nodes=nodes,
-            )
+            yield replace(PodFix.greater_skew(profile, limit, more), nodes=nodes)
 
 
 _LEVERS: Final[Sequence[Callable[[_Bench], Iterator[PodFix]]]] = (

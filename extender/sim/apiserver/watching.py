@@ -18,10 +18,9 @@ from extender.kube.api import ListPage, Obj, Resource, WatchEvent, WatchEventTyp
 from extender.sim.apiserver.selectors import Predicate
 from extender.sim.apiserver.statuses import bad_request, expired_continue, expired_watch, unparsable_version
 from extender.sim.apiserver.store import Change, Collection, Entry, Key, Store, at_version
+from extender.timers import TIMER_RESOLUTION_S
 
 BOOKMARK_PERIOD_S: Final = 60.0
-TIMER_RESOLUTION_S: Final = 0.001
-"""A timer may wake us this much too soon; then what it was for is due all the same."""
 EVENTS_PER_TURN_MAX: Final = 256
 """A watch that has much to tell lets others run in between."""
 

@@ -7,13 +7,16 @@ import pytest
 
 from extender.core.model import Node
 from extender.core.node_fit import NodeFit, Taint
+from extender.core.questions.node_verdicts import NodeVerdicts
 from extender.core.questions.pod_explanation import explain_pod, find_pod
 from extender.core.questions.pod_fixes import PodFixes, find_pod_fixes
 from tests.support.builders import NS, Scene, a_node
 
 
 def fixes_of(scene: Scene, ordinal: int = 0, **more: Any) -> PodFixes:
-    return find_pod_fixes(scene.state, *find_pod(scene.state, f"{NS}/dispatcher-{ordinal}"), **more)
+    pool, known = find_pod(scene.state, f"{NS}/dispatcher-{ordinal}")
+    assert known.pod is not None
+    return find_pod_fixes(scene.state, pool, known, NodeVerdicts(scene.state, pool, known.pod), **more)
 
 
 def explained(scene: Scene) -> Any:
