@@ -33,8 +33,9 @@ from extender.simulation.draws import (
 )
 from extender.simulation.excuses import EXCUSE_S, Circumstances
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
+from extender.simulation.replica import Replica
 from extender.simulation.workload import Workload
-from extender.simulation.world import Replica, World
+from extender.simulation.world import World
 
 SETTLE_TIMEOUT_S: Final = 420.0
 """kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the reconciler comes round."""
@@ -217,7 +218,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         excuse_s=excuse_s,
         late_s=excuse_s if is_late(rates, mischief) else PROMPT_S,
         now_of=world.now_of,
-        two_lead=world.two_lead,
+        two_lead=world.leadership.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
         listed_at=world.listed_at,
         ledger_failed_at=world.ledger_failed_at,
@@ -297,14 +298,14 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
     while differences := checkers.differences() or unanswered(world):
         if asyncio.get_running_loop().time() > end:
             return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
-        world.callers.release_again(max(checkers.callers.led_since, world.led_since()))
+        world.callers.release_again(max(checkers.callers.led_since, world.leadership.led_since()))
         await asyncio.sleep(0.5)
     return []
 
 
 def unanswered(world: World) -> list[str]:
     """A dead leader's lease has to run out before anything is repaired, written or answered."""
-    return [f"nobody leads {pool}" for pool in world.unled()] + [
+    return [f"nobody leads {pool}" for pool in world.leadership.unled()] + [
         f"{key} has not been told that all is taken back" for key in world.callers.leaving()
     ]
 

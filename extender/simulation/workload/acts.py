@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from extender.kube.api import PODS, Obj, PatchType, Resource
-from extender.simulation.world import NS, World
+from extender.simulation.scale import NS
+from extender.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Scene:
 
     def pool_name(self) -> str:
         """One of the pools."""
-        pools = self.world.pools
+        pools = self.world.scale.pool_names
         return pools[0] if len(pools) == 1 else self.rng.choice(pools)
 
     async def merge(

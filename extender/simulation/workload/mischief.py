@@ -13,8 +13,9 @@ import orjson
 from extender.core.names import OWN_NAMESPACE
 from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, NotFound, Obj
 from extender.simulation.facts import PLACEMENTS, SLOTS
+from extender.simulation.installation import install_lease
+from extender.simulation.scale import LEASE, NS, TENANTS, ZONES
 from extender.simulation.workload.acts import Scene
-from extender.simulation.world import LEASE, NS, TENANTS, ZONES
 
 REPLICAS_MAX: Final = 3
 PODS_MAX: Final = 12
@@ -93,7 +94,7 @@ class Mischief:
 
     async def _stop_replica(self) -> bool:
         world = self._scene.world
-        replica = world.leader or next(iter(world.replicas), None)
+        replica = world.leadership.leader or next(iter(world.replicas), None)
         if replica is None or replica.paused:
             return False
         world.stop(replica)
@@ -116,7 +117,7 @@ class Mischief:
     async def _pause_replica(self) -> bool:
         world, rng = self._scene.world, self._scene.rng
         # The leader more often than not: that is where it hurts.
-        replica = world.leader if rng.random() < 0.7 else None
+        replica = world.leadership.leader if rng.random() < 0.7 else None
         if replica is None:
             replica = rng.choice(world.replicas) if world.replicas else None
         if replica is None or replica.paused:
@@ -131,7 +132,7 @@ class Mischief:
 
     def _lease(self) -> str:
         """Name of one of those that the pools are led by."""
-        leases = self._scene.world.leases
+        leases = self._scene.world.scale.lease_names
         return self._scene.rng.choice(leases) if len(leases) > 1 else LEASE
 
     async def _give_lease(self, lease: str, holder: str) -> None:
@@ -184,13 +185,13 @@ class Mischief:
         if not self._holder(lease):
             return False
         await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
-        await self._scene.world.install_lease(lease)
-        self._scene.world.lease_reapplied()
+        await install_lease(self._scene.world.cluster, lease)
+        self._scene.world.leadership.lease_reapplied()
         return True
 
     async def _start_rival(self) -> bool:
         world = self._scene.world
-        if world.two_lead():
+        if world.leadership.two_lead():
             return False
         await self._forget_rivals()
         world.start_replica(lease=RIVALS_LEASE)
@@ -206,7 +207,7 @@ class Mischief:
         world = self._scene.world
         with suppress(NotFound):
             await world.cluster.delete(LEASES, OWN_NAMESPACE, RIVALS_LEASE)
-        await world.install_lease(RIVALS_LEASE)
+        await install_lease(world.cluster, RIVALS_LEASE)
 
     def _kill_rivals(self) -> None:
         world = self._scene.world

@@ -4,9 +4,9 @@ import asyncio
 from typing import Final
 
 from extender.kube.api import Obj
+from extender.simulation.scale import TENANTS
 from extender.simulation.streams import LABEL, STREAMS, stream_object
 from extender.simulation.workload.acts import Act, Scene
-from extender.simulation.world import TENANTS
 
 STREAMS_MAX: Final = 6
 

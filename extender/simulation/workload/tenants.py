@@ -4,8 +4,9 @@ import asyncio
 from typing import Final
 
 from extender.kube.api import VPODS, Obj
+from extender.simulation.objects import vpod_object
+from extender.simulation.scale import NS, TENANTS
 from extender.simulation.workload.acts import Act, Scene
-from extender.simulation.world import NS, TENANTS, vpod_object
 
 VPODS_MAX: Final = 12
 
