@@ -14,6 +14,7 @@ from extender.core.names import OWN_NAMESPACE
 from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, NotFound, Obj
 from extender.simulation.facts import PLACEMENTS, SLOTS
 from extender.simulation.installation import install_lease
+from extender.simulation.replica import Replica
 from extender.simulation.scale import LEASE, NS, TENANTS, ZONES
 from extender.simulation.workload.acts import Scene
 
@@ -85,11 +86,14 @@ class Mischief:
 
     # -- processes ------------------------------------------------------------------------------------------------
 
+    def _any_replica(self) -> Replica | None:
+        replicas = self._scene.world.replicas
+        return self._scene.rng.choice(replicas) if replicas else None
+
     async def _kill_replica(self) -> bool:
-        world = self._scene.world
-        if not world.replicas:
+        if (replica := self._any_replica()) is None:
             return False
-        world.kill(self._scene.rng.choice(world.replicas))
+        self._scene.world.kill(replica)
         return True
 
     async def _stop_replica(self) -> bool:
@@ -101,9 +105,9 @@ class Mischief:
         return True
 
     async def _kill_at_call(self) -> bool:
-        if not self._scene.world.replicas:
+        if (replica := self._any_replica()) is None:
             return False
-        api = self._scene.rng.choice(self._scene.world.replicas).api
+        api = replica.api
         api.crash_after_effect = self._scene.rng.random() < 0.5
         api.crash_at_call = api.calls + self._scene.rng.randint(1, 30)
         return True
@@ -117,9 +121,7 @@ class Mischief:
     async def _pause_replica(self) -> bool:
         world, rng = self._scene.world, self._scene.rng
         # The leader more often than not: that is where it hurts.
-        replica = world.leadership.leader if rng.random() < 0.7 else None
-        if replica is None:
-            replica = rng.choice(world.replicas) if world.replicas else None
+        replica = (world.leadership.leader if rng.random() < 0.7 else None) or self._any_replica()
         if replica is None or replica.paused:
             return False
         replica.pause()
@@ -142,6 +144,11 @@ class Mischief:
     def _holder(self, lease: str) -> str:
         found = self._scene.world.stored(LEASES).get((OWN_NAMESPACE, lease), {})
         return str(found.get("spec", {}).get("holderIdentity") or "")
+
+    def _held_lease(self) -> str:
+        """Name of one of those that the pools are led by; "" where nobody holds it."""
+        lease = self._lease()
+        return lease if self._holder(lease) else ""
 
     def _other(self, lease: str) -> str | None:
         """Identity of a replica that does not hold the Lease."""
@@ -167,22 +174,19 @@ class Mischief:
         return True
 
     async def _delete_lease(self) -> bool:
-        lease = self._lease()
-        if not self._holder(lease):
+        if not (lease := self._held_lease()):
             return False
         await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
         return True
 
     async def _empty_lease(self) -> bool:
-        lease = self._lease()
-        if not self._holder(lease):
+        if not (lease := self._held_lease()):
             return False
         await self._give_lease(lease, "")
         return True
 
     async def _reapply_lease(self) -> bool:
-        lease = self._lease()
-        if not self._holder(lease):
+        if not (lease := self._held_lease()):
             return False
         await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
         await install_lease(self._scene.world.cluster, lease)
@@ -215,9 +219,8 @@ class Mischief:
             world.kill(rival)
 
     async def _clock_jump(self) -> bool:
-        if not self._scene.world.replicas:
+        if (replica := self._any_replica()) is None:
             return False
-        replica = self._scene.rng.choice(self._scene.world.replicas)
         replica.clock_ahead_s += self._scene.rng.choice((-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0))
         return True
 
