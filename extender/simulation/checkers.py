@@ -4,7 +4,7 @@
     I2 covered              ``CoverageChecker``, on every write of a pod or a status
     I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped; ``ScaleDownChecker`` until then
     I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that the store knows of
-    I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and ``run.state_problems``: no reservation is left
+    I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and ``replica_state.state_problems``: no reservation is left
 
 and of what statuses say (``HonestyChecker``) and callers publish (``CallerChecks``). ``Checkers`` tells them of the writes.
 
