@@ -4,7 +4,7 @@ Both are told from outside, by what statuses tell. When a leader's periods begin
 periods at all, each as long as scaleDownPeriodSeconds or longer, would make every one of them keep to it
 (``_Periods``). What a leader may not know excuses it: a budget is one leader's, a new one begins with its own; a move whose status has
 got no answer counts for nobody; a move whose ledgers were written one after the other is told in parts; limits of the pool that were in force lately may still be what it goes by. Drains, lost
-ordinals, overcommitted and abandoned pods are not limited, and dry run is ``Checkers._holds``'s.
+ordinals, overcommitted and abandoned pods are not limited, and dry run is ``MoveChecker._holds``'s.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from typing import Final
 from extender.core.rebalance.absence import epoch_s
 from extender.sim.clock import wall_clock
 from extender.simulation.excuses import Circumstances
-from extender.simulation.facts import Pool, Told, VPod
+from extender.simulation.facts import Pool, Told, VPod, in_force
 
 LIMITED: Final = frozenset({"Compaction", "Policy"})
 """Reasons of moves that nobody waits for."""
@@ -128,10 +128,7 @@ class Budgets:
 
     def _lately(self, pool: Pool) -> Limits:
         """The loosest limits that a decision written now may have gone by."""
-        seen = self._limits[pool.name]
-        since = self._clock() - self._lasts_s
-        earlier = [limits for at, limits in seen if at < since]
-        lately = [limits for at, limits in seen if at >= since] + earlier[-1:]
+        lately = in_force(self._limits[pool.name], self._clock() - self._lasts_s)
         return Limits(
             max(limits.moves for limits in lately),
             min(limits.period_s for limits in lately),

@@ -6,16 +6,13 @@ has not seen, what callers had there is in their own statuses only, until they a
 alone excuses more than for VPods, unless it is the replica that has answered, and has led since.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import inf
 from typing import Final
 
-from extender.simulation.excuses import Circumstances, Excuses
 from extender.simulation.facts import Pod, VPod
+from extender.simulation.known import Known
 from extender.simulation.moves import MoveChecker
-from extender.simulation.settled import Stored
-from extender.simulation.uncovering import Uncovering
 
 ASKS_AGAIN_S: Final = 130.0
 """A caller comes back sooner than that, whatever its answer was."""
@@ -23,39 +20,18 @@ REMEMBERED_S: Final = 19.0
 """What the last pod of an ordinal held may be forgotten once the ordinal has been gone for so long, and a second."""
 
 
-@dataclass
-class Broken:
-    """What is wrong and excused, shared with the other checks."""
-
-    unrepaired: dict[str, str] = field(default_factory=dict)
-    """Pod name -> why its ledger may be wrong until it has been right once."""
-    weights_seen: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
-    """Vpod -> (since when, slots of one vreplica)."""
-
-
 class CallerChecks:
     """A ``CallerWatcher`` that is told of pods, too."""
 
-    def __init__(  # noqa: PLR0913 (each is a different collaborator)
-        self,
-        stored: Stored,
-        excuses: Excuses,
-        uncovering: Uncovering,
-        moves: MoveChecker,
-        circumstances: Circumstances,
-        *,
-        broken: Broken,
-        violated: Callable[[str], None],
-    ) -> None:
-        self._stored = stored
-        self._excuses = excuses
-        self._clock = excuses.clock
-        self._uncovering = uncovering
+    def __init__(self, known: Known, moves: MoveChecker) -> None:
+        self._stored = known.stored
+        self._clock = known.excuses.clock
+        self._broken = known.broken
+        self._uncovering = known.uncovering
         self._moves = moves
-        self._two_lead = circumstances.two_lead
-        self._listed_at = circumstances.listed_at
-        self._broken = broken
-        self._violated = violated
+        self._two_lead = known.circumstances.two_lead
+        self._listed_at = known.circumstances.listed_at
+        self._violated = known.violated
         self._answered: dict[str, tuple[str, float]] = {}
         """Vpod -> (the replica that it last heard of, when)."""
         self.led_since = -inf
@@ -75,12 +51,7 @@ class CallerChecks:
                 self._answered.pop(old.key, None)
             return
         self._stored.vpods[new.key] = new
-        if old is None or old.weight != new.weight:
-            self._broken.weights_seen.setdefault(new.key, []).append((self._clock(), new.weight))
-        if old is not None and old.weight != new.weight:
-            self._excuses.note(f"weight {new.key}")
-            for name in new.placements:
-                self._broken.unrepaired[name] = f"weight of {new.key} has changed"
+        self._broken.weighed(old, new)
 
     def answered(self, asked: VPod, new: VPod, by: str) -> None:
         """It publishes an answer."""
@@ -99,7 +70,7 @@ class CallerChecks:
             pod = self._stored.pods.get(name)
             # It may go on publishing what it has asked with, and weighs that as it does now, until it asks again.
             if pod is not None and pod.slots and pod.beside(new.key) + count * asked.weight > pod.slots:
-                self._excuses.note(f"unrepaired {name}", ASKS_AGAIN_S)
+                self._broken.excuse_ledger(name, ASKS_AGAIN_S)
         left = new.condition[0] != "True"
         if not left and new.total < asked.wanted:
             self._violated(f"{by} told {new.key} that all {asked.wanted} are placed: {dict(new.placements)}")

@@ -8,16 +8,14 @@ import asyncio
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import orjson
 
+from extender.sim.faults import Answer, Faults
 from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
 from extender.simulation.facts import VPod
-
-if TYPE_CHECKING:
-    from extender.sim.faults import Answer, Faults
-    from extender.simulation.world import Replica
+from extender.simulation.replica import Replica
 
 KIND: Final = "Broker"
 GROUP: Final = "x.dev"
@@ -46,8 +44,8 @@ class CallerWatcher(Protocol):
 class Network:
     """The way from callers to replicas. ``replicas``: those there are, rivals aside."""
 
-    replicas: Callable[[], list["Replica"]]
-    faults: "Faults"
+    replicas: Callable[[], list[Replica]]
+    faults: Faults
     trace: Callable[[str], None]
     problems: list[str]
     watchers: list[CallerWatcher] = field(default_factory=list)
@@ -222,7 +220,7 @@ class Caller:
                 return None
         return None
 
-    def _whom(self) -> "Replica | None":
+    def _whom(self) -> Replica | None:
         replicas = self._network.replicas()
         if not replicas:
             return None
@@ -231,7 +229,7 @@ class Caller:
             return self._rng.choice(replicas)
         return known
 
-    async def _sent(self, replica: "Replica", body: bytes) -> "Answer":
+    async def _sent(self, replica: Replica, body: bytes) -> Answer:
         """Raises TransportError."""
         faults = self._network.faults
         await faults.delay()

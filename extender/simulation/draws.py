@@ -8,7 +8,7 @@ from typing import Final
 from extender.kube.api import Obj
 from extender.sim.faults import FaultKind
 from extender.simulation.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS
-from extender.simulation.world import TENANTS, Scale
+from extender.simulation.scale import TENANTS, Scale
 
 DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0

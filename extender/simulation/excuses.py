@@ -43,6 +43,10 @@ class Excuses:
         """The cause is there, or was until now."""
         self._until[about] = self.clock() + (self.lasts_s if lasts_s is None else lasts_s)
 
+    def since(self) -> float:
+        """What was over before this time is too old for a decision that is written now."""
+        return self.clock() - self.lasts_s
+
     def holds(self, about: str) -> bool:
         """Whether a decision written now may have seen it."""
         return self._until.get(about, -1.0) >= self.clock()

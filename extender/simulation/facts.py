@@ -1,7 +1,7 @@
 """What the checkers read off stored objects: annotations, specs and statuses as JSON, with no help from the engine."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -9,7 +9,7 @@ import orjson
 
 from extender.kube.api import Obj
 
-N = TypeVar("N", int, float)
+T = TypeVar("T")
 
 PLACEMENTS: Final = "vreplica.dev/placements"
 SLOTS: Final = "vreplica.dev/slots"
@@ -159,19 +159,15 @@ class Pool:
         """Of the pods that its StatefulSet has."""
         return {f"{self.name}-{ordinal}" for ordinal in self.ordinals}
 
-    def lately(self, seen: list[tuple[float, int]], since: float) -> int:
-        """The largest number that was in force at any time since then."""
-        earlier = [number for at, number in seen if at < since]
-        return max([number for at, number in seen if at >= since] + earlier[-1:], default=0)
-
-    def least_lately(self, seen: list[tuple[float, N]], since: float) -> N:
-        """The smallest number that was in force at any time since then."""
-        earlier = [number for at, number in seen if at < since]
-        return min([number for at, number in seen if at >= since] + earlier[-1:], default=0)
-
     def most(self, vpod: VPod) -> int:
         """vreplicas that it may have: minPodsPerVPod raises what is wanted."""
         return max(vpod.wanted, self.min_pods_per_vpod) if vpod.wanted else 0
+
+
+def in_force(seen: Sequence[tuple[float, T]], since: float) -> list[T]:
+    """What was in force at any time since then. ``seen``: (since when, what), in the order of time."""
+    earlier = [what for at, what in seen if at < since]
+    return [what for at, what in seen if at >= since] + earlier[-1:]
 
 
 def ordinal_of(pod_name: str) -> int:

@@ -8,10 +8,9 @@ from extender.core.rebalance.absence import epoch_s
 from extender.sim.faults import ACTOR
 from extender.simulation.budgets import WRITE_S, Budgets
 from extender.simulation.evenness import is_better
-from extender.simulation.excuses import Circumstances, Excuses
-from extender.simulation.facts import TOLD_CHARS_MAX, Pod, Pool, Told, VPod, ordinal_of
+from extender.simulation.facts import TOLD_CHARS_MAX, Pod, Pool, Told, VPod, in_force, ordinal_of
+from extender.simulation.known import Known
 from extender.simulation.presence import ROUNDED_S, Presence
-from extender.simulation.settled import Stored
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the one where a vreplica is."""
@@ -22,28 +21,18 @@ OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compac
 class MoveChecker:
     """Looks at statuses as they are written. ``made`` counts vreplicas by reason."""
 
-    def __init__(
-        self,
-        stored: Stored,
-        excuses: Excuses,
-        budgets: Budgets,
-        circumstances: Circumstances,
-        *,
-        was_broken: Callable[[str], bool],
-        violated: Callable[[str], None],
-    ) -> None:
-        """``was_broken``: whether a pod's ledger was wrong by somebody else's doing lately."""
-        self._clock = excuses.clock
-        self._late_s = circumstances.late_s
-        self.presence = Presence(excuses.clock)
+    def __init__(self, known: Known, budgets: Budgets) -> None:
+        self._clock = known.excuses.clock
+        self._late_s = known.circumstances.late_s
+        self.presence = Presence(known.excuses.clock)
         self._nodes: dict[str, tuple[str, float]] = {}
         """Pod name -> (the node where it stands or last stood, since when it has not been another one)."""
-        self._stored = stored
-        self._excuses = excuses
+        self._stored = known.stored
+        self._excuses = known.excuses
+        self._broken = known.broken
         self._budgets = budgets
-        self._now_of = circumstances.now_of
-        self._was_broken = was_broken
-        self._violated = violated
+        self._now_of = known.circumstances.now_of
+        self._violated = known.violated
         self.made: dict[str, int] = {}
 
     def check(self, old: VPod, new: VPod, *, was_edited: bool) -> None:
@@ -100,7 +89,7 @@ class MoveChecker:
             "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
             "OrdinalGone": name not in pool.names or holds(f"gone {name}") or holds(f"pool {vpod.key}"),
             "Overcommit": (
-                self._was_broken(name)
+                self._broken.was_ledger_wrong(name)
                 or was_edited
                 or holds(f"weight {vpod.key}")
                 or holds(f"slots {pool.name}")
@@ -144,7 +133,7 @@ class MoveChecker:
         """Whether a pod was not Ready for as long as its pool waits, in the eyes of whoever may have decided it."""
         since = self._clock() - self._late_s
         absent_s = self.presence.longest(name, since)
-        limit_s = pool.least_lately(pool.limits_seen, since)
+        limit_s = min(in_force(pool.limits_seen, since), default=0.0)
         if self._budgets.clock_was_wrong(ACTOR.get()):
             limit_s = 0.0
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s

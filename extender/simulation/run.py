@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 from extender.core.errors import VReplicaError
-from extender.core.state import State
 from extender.kube.api import ADAPTERPOOLS
 from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
@@ -33,8 +32,9 @@ from extender.simulation.draws import (
 )
 from extender.simulation.excuses import EXCUSE_S, Circumstances
 from extender.simulation.profile import ACT_KINDS, DRAWN, FaultProfile
+from extender.simulation.replica_state import state_problems
 from extender.simulation.workload import Workload
-from extender.simulation.world import Replica, World
+from extender.simulation.world import World
 
 SETTLE_TIMEOUT_S: Final = 420.0
 """kube-scheduler tries a pod again after 5 minutes whatever happens; a lease runs out, and the reconciler comes round."""
@@ -217,7 +217,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         excuse_s=excuse_s,
         late_s=excuse_s if is_late(rates, mischief) else PROMPT_S,
         now_of=world.now_of,
-        two_lead=world.two_lead,
+        two_lead=world.leadership.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
         listed_at=world.listed_at,
         ledger_failed_at=world.ledger_failed_at,
@@ -297,47 +297,13 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
     while differences := checkers.differences() or unanswered(world):
         if asyncio.get_running_loop().time() > end:
             return [f"not settled after {SETTLE_TIMEOUT_S:g} s: {line}" for line in differences]
-        world.callers.release_again(max(checkers.callers.led_since, world.led_since()))
+        world.callers.release_again(max(checkers.callers.led_since, world.leadership.led_since()))
         await asyncio.sleep(0.5)
     return []
 
 
 def unanswered(world: World) -> list[str]:
     """A dead leader's lease has to run out before anything is repaired, written or answered."""
-    return [f"nobody leads {pool}" for pool in world.unled()] + [
+    return [f"nobody leads {pool}" for pool in world.leadership.unled()] + [
         f"{key} has not been told that all is taken back" for key in world.callers.leaving()
     ]
-
-
-def state_problems(replica: Replica) -> list[str]:
-    """Reservations that nobody has dropped, and incremental state that differs from rebuilt state."""
-    caches = replica.service.caches
-    rebuilt = State(caches.state.profiles)
-    for node in caches.nodes.list():
-        rebuilt.node_changed(None, node)
-    for namespace in caches.namespaces.list():
-        rebuilt.namespace_changed(None, namespace)
-    for stateful_set in caches.stateful_sets.list():
-        rebuilt.stateful_set_changed(None, stateful_set)
-    for pool in caches.pools.list():
-        rebuilt.adapter_pool_changed(None, pool)
-    for pod in caches.pods.list():
-        rebuilt.pod_changed(None, pod)
-    for vpod in caches.vpods.list():
-        rebuilt.vpod_changed(None, vpod)
-    for vpod in replica.service.placer.callers:
-        rebuilt.vpod_changed(None, vpod)
-    for key, known in caches.state.pools.items():
-        # Decided by the leader's loops, and not derived from any object.
-        rebuilt.pool(key).set_closed(known.closed)
-        rebuilt.pool(key).set_abandoned(known.abandoned)
-    problems = [
-        f"I5: {replica.name} still reserves {claim.reserved} of {key} on {name} for {claim.owner}"
-        for state in caches.state.pools.values()
-        for key, claims in state.placements.items()
-        for name, claim in claims.items()
-        if claim.reserved is not None
-    ]
-    if not problems and caches.state.digest() != rebuilt.digest():
-        problems.append(f"{replica.name}: incremental {caches.state.digest()} is not {rebuilt.digest()}")
-    return problems

@@ -20,6 +20,14 @@ class Stored:
     labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Of namespaces."""
 
+    def pool(self, name: str) -> Pool:
+        """The pool of that name; one of which nothing is known yet comes to be."""
+        return self.pools.setdefault(name, Pool(name))
+
+    def published(self, pod_name: str) -> dict[str, int]:
+        """Vpod -> vreplicas that its status has on this pod."""
+        return {key: count for key, vpod in self.vpods.items() if (count := vpod.placements.get(pod_name, 0))}
+
     def pool_of(self, vpod: VPod) -> Pool:
         """Its pool; an empty one where there is none."""
         return self.pools.get(vpod.pool, Pool(vpod.pool))
@@ -73,7 +81,7 @@ class Stored:
             return False
         # It asks for what it was created with, whatever its pool says by now.
         slots = pod.taken or pool.slots
-        if pool.profile != "ha" or not self._published_on(pod.name):
+        if pool.profile != "ha" or not self.published(pod.name):
             # The rule holds for what a pod carries: one that carries nothing may go to any zone.
             return not self._a_node_has(slots)
         return any(most < slots for most in self._most_left().values())
@@ -82,9 +90,6 @@ class Stored:
         """Whether one more pod of so many slots would find a node; all nodes declare slots, or none."""
         left = self._most_left()
         return not left or max(left.values()) >= slots
-
-    def _published_on(self, pod_name: str) -> bool:
-        return any(pod_name in vpod.placements for vpod in self.vpods.values())
 
     def _most_left(self) -> dict[str, int]:
         """Zone -> the most slots that one of its nodes has left; empty where nodes declare none."""
@@ -104,11 +109,7 @@ class Stored:
         if pod.ledger is None or pod.slots is None:
             return [f"{pod.name} is not repaired: slots {pod.slots}, ledger {pod.text!r}"]
         found = []
-        published = {
-            key: vpod.placements[pod.name]
-            for key, vpod in self.vpods.items()
-            if vpod.placements.get(pod.name)
-        }
+        published = self.published(pod.name)
         held = {key: count for key, (count, _) in pod.ledger.items()}
         if published != held:
             found.append(f"I3: ledger of {pod.name} is {pod.text}, statuses publish {published}")

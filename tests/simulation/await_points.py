@@ -25,7 +25,8 @@ from typing import Final, NamedTuple
 from extender.core.errors import VReplicaError
 from extender.sim.clock import run_virtual
 from extender.simulation.checkers import Checkers
-from extender.simulation.run import state_problems, wait_settled
+from extender.simulation.replica_state import state_problems
+from extender.simulation.run import wait_settled
 from extender.simulation.world import World
 from tests.simulation.kill_run import Run
 from tests.simulation.kill_scenarios import SCENARIOS

@@ -9,7 +9,9 @@ from extender.core.ledger import decode_ledger
 from extender.kube.api import PODS
 from extender.service.schedule import ScheduleRefused
 from extender.simulation.facts import PLACEMENTS
-from extender.simulation.world import NAME, NS, TENANTS, Replica, World
+from extender.simulation.replica import Replica
+from extender.simulation.scale import NAME, NS, TENANTS
+from extender.simulation.world import World
 
 ANSWER_S = 4.0
 PAUSE_S = 1.0
@@ -55,8 +57,8 @@ class Caller:
 
     def _leader(self) -> Replica | None:
         pool = f"{NS}/{self._pool}"
-        able = (r for r in self._world.replicas if not r.rival and not r.api.crashed)
-        return next((r for r in able if r.service.leadership.leads(pool)), None)
+        candidates = self._world.leadership.candidates()
+        return next((r for r in candidates if r.service.leadership.leads(pool)), None)
 
     def _request(self, vreplicas: int) -> bytes:
         placements = [{"podName": name, "vreplicas": count} for name, count in self.published.items()]

@@ -14,8 +14,11 @@ from extender.kube.api import PODS, STATEFULSETS, VPODS, Obj, PatchType, Resourc
 from extender.service.schedule import ScheduleRefused
 from extender.sim.faults import FaultRates
 from extender.simulation.checkers import Checkers
+from extender.simulation.objects import vpod_object
+from extender.simulation.replica import Replica
 from extender.simulation.run import wait_settled
-from extender.simulation.world import NAME, NS, TENANTS, Replica, World, vpod_object
+from extender.simulation.scale import NAME, NS, TENANTS
+from extender.simulation.world import World
 from tests.simulation.suspensions import Place, Watch
 
 RESTART_AFTER_S: Final = 1.0
@@ -69,7 +72,7 @@ class Run:
         for _ in range(replicas):
             self._start_one()
         if not self._armed:
-            await self.world.until(lambda: self.world.leader is not None, "a leader")
+            await self.world.until(lambda: self.world.leadership.leader is not None, "a leader")
 
     def join(self) -> None:
         """Keep one more running."""
@@ -116,7 +119,7 @@ class Run:
         while left:
             await asyncio.sleep(pause_s)
             pause_s = 1.0
-            if (leader := self.world.leader) is None:
+            if (leader := self.world.leadership.leader) is None:
                 continue
             asked = leader._spawn(leader.service.schedule_verb().schedule(body))
             await asyncio.wait({asked}, timeout=4.0)

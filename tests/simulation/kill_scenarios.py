@@ -25,7 +25,7 @@ from extender.kube.api import (
 from extender.service.leadership import SHARE_AFTER_S
 from extender.sim.faults import CALM, FaultRates
 from extender.simulation.facts import PLACEMENTS
-from extender.simulation.world import NAME, NS, TENANTS, Scale
+from extender.simulation.scale import NAME, NS, TENANTS, Scale
 from tests.simulation.kill_run import Run
 
 DOUBT_S: Final = 35.0

@@ -8,7 +8,9 @@ import pytest
 from extender.core.names import UNSCHEDULABLE_ANNOTATION
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, VPODS, PatchType
 from extender.sim.clock import run_virtual
-from extender.simulation.world import NAME, NS, TENANTS, Scale, World, vpod_object
+from extender.simulation.objects import vpod_object
+from extender.simulation.scale import NAME, NS, TENANTS, Scale
+from extender.simulation.world import World
 from tests.simulation.callers import Caller
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]
@@ -23,7 +25,7 @@ def in_virtual_time(story):
 
 
 async def led(world: World) -> None:
-    await world.until(lambda: world.leader is not None, "a leader")
+    await world.until(lambda: world.leadership.leader is not None, "a leader")
     await asyncio.sleep(5.0)
 
 
@@ -64,10 +66,10 @@ async def test_it_stays_where_the_pool_would_place_less():
 async def test_it_stays_when_a_pod_is_replaced_while_the_watch_of_pods_has_a_gap():
     async with World(1, Scale(nodes=1, slots_per_pod=5, min_pods=2, max_pods=2, replicas=2)) as world:
         await led(world)
-        assert world.leader is not None
-        world.stop(world.leader)  # any installation but a brand new one: somebody has led before
+        assert world.leadership.leader is not None
+        world.stop(world.leadership.leader)  # any installation but a brand new one: somebody has led before
         await asyncio.sleep(30.0)
-        leader = world.leader
+        leader = world.leadership.leader
         assert leader is not None
         caller = Caller(world, "x")
         assert await caller.ask(4) == 0
@@ -99,8 +101,8 @@ async def cordon(world: World, *, on: bool) -> None:
 async def test_pools_that_do_not_exist_are_forgotten_with_the_last_vpod_that_names_them():
     async with World(1, Scale(nodes=1, min_pods=0, replicas=1)) as world:
         await led(world)
-        assert world.leader is not None
-        service = world.leader.service
+        assert world.leadership.leader is not None
+        service = world.leadership.leader.service
         queues, tasks = len(list(service.placer.queues)), len(asyncio.all_tasks())
         for number in range(100):
             await world.cluster.create(VPODS, TENANTS[0], vpod_object("v", 1, pool=f"made-up-{number}"))

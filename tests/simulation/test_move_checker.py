@@ -40,8 +40,8 @@ def moved(scene: CheckerScene, reason: str, before: dict[str, int], after: dict[
         node = scene.checkers.pods[name].node if name in scene.checkers.pods else NODES[name]
         scene.pod(name, {"t/v": 9}, actor=PERSON, node=node, slots=100)
     scene.vpod("v", sum(before.values()), before, actor=PERSON)
-    scene.checkers._edited.clear()  # it is the scene that has placed it, and no person that has forged it
-    scene.checkers._unrepaired.clear()
+    scene.checkers._broken._statuses.clear()  # it is the scene that has placed it, and no person that has forged it
+    scene.checkers._broken._ledgers.clear()
     source = next(name for name, count in before.items() if after.get(name, 0) < count)
     target = next(name for name, count in after.items() if before.get(name, 0) < count)
     told = f"1 vreplicas moved from {source} to {target} ({reason})"

@@ -7,7 +7,7 @@ import pytest
 from extender.app import Service
 from extender.core.recording.entries import Cause
 from extender.core.recording.player import Changes
-from extender.simulation import world
+from extender.simulation import replica
 from extender.simulation.run import Trial, simulate
 from tests.support.notebook import Notebook
 
@@ -39,7 +39,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[[Trial, int], list[tup
 
                 self.placer.on_decided = decided
 
-        monkeypatch.setattr(world, "Service", RecordedService)
+        monkeypatch.setattr(replica, "Service", RecordedService)
         outcome = simulate(trial)
         assert outcome.passed, outcome.line()
         return found

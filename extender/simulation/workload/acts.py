@@ -1,12 +1,14 @@
 """``Act``: one kind of event; ``Scene``: what acts have in common, dice and the way to the cluster."""
 
+import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from extender.kube.api import PODS, Obj, PatchType, Resource
-from extender.simulation.world import NS, World
+from extender.simulation.scale import NS
+from extender.simulation.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Scene:
 
     def pool_name(self) -> str:
         """One of the pools."""
-        pools = self.world.pools
+        pools = self.world.scale.pool_names
         return pools[0] if len(pools) == 1 else self.rng.choice(pools)
 
     async def merge(
@@ -61,6 +63,31 @@ class Scene:
         await self.world.cluster.patch(
             resource, namespace, name, patch, patch_type=PatchType.MERGE, subresource=subresource
         )
+
+    async def change(self, resource: Resource, obj: Obj | None, patch: Obj) -> bool:
+        """A merge patch of an object; False where there is none. Raises ApiError."""
+        if obj is None:
+            return False
+        metadata = obj["metadata"]
+        await self.merge(resource, metadata["namespace"], metadata["name"], patch)
+        return True
+
+    async def delete(self, resource: Resource) -> bool:
+        """Delete one of a kind; False where there is none. Raises ApiError."""
+        obj = self.any(resource)
+        if obj is None:
+            return False
+        metadata = obj["metadata"]
+        await self.world.cluster.delete(resource, metadata["namespace"], metadata["name"])
+        return True
+
+    async def recreate(self, resource: Resource, obj: Obj, again: Obj) -> None:
+        """Gone and back under its name, perhaps at once. Raises ApiError."""
+        namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
+        pause_s = self.rng.choice((0.0, 0.0, 0.01, 0.1, 1.0)) * self.rng.random()
+        await self.world.cluster.delete(resource, namespace, name)
+        await asyncio.sleep(pause_s)
+        await self.world.cluster.create(resource, namespace, again)
 
     async def annotate(self, pod: Obj, annotations: dict[str, Any]) -> None:
         """Change a pod's annotations; None removes one."""

@@ -3,8 +3,8 @@
 from typing import Final
 
 from extender.simulation.callers import Caller
+from extender.simulation.scale import TENANTS
 from extender.simulation.workload.acts import Act, Scene
-from extender.simulation.world import TENANTS
 
 NAMES: Final = ("c1", "c2", "c3")
 """In each tenant: few, so that one comes back under the name of another that has gone."""

@@ -1,24 +1,23 @@
-"""Faults that are acts: processes killed, paused and confused, nodes and zones lost, and what nobody should do by hand.
+"""Faults that are acts: processes killed, paused and confused, nodes and zones lost, Leases changed by hand.
 
-Each is a kind of ``ACT_KINDS`` with a probability of its own; calls and watches fail by ``extender.sim.faults``.
+Each is a kind of ``ACT_KINDS`` with a probability of its own; what else is edited by hand is ``edits``'s, and calls and watches
+fail by ``extender.sim.faults``.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from extender.core.names import OWN_NAMESPACE
-from extender.kube.api import LEASES, NODES, PODS, STATEFULSETS, VPODS, ApiError, Binding, NotFound, Obj
-from extender.simulation.facts import PLACEMENTS, SLOTS
+from extender.kube.api import LEASES, NODES, PODS, ApiError, NotFound, Obj
+from extender.simulation.installation import install_lease
+from extender.simulation.replica import Replica
+from extender.simulation.scale import LEASE, NS, ZONES
 from extender.simulation.workload.acts import Scene
-from extender.simulation.world import LEASE, NS, TENANTS, ZONES
+from extender.simulation.workload.edits import Edits
 
 REPLICAS_MAX: Final = 3
-PODS_MAX: Final = 12
-"""What somebody else may set the replicas to."""
 PAUSE_MAX_S: Final = 40.0
 """A lease lasts 15 s."""
 RIVALS_LEASE: Final = "vreplica-scheduler-rival"
@@ -49,14 +48,11 @@ class Mischief:
             "nodesRecover": self._recover_nodes,
             "podForceDeleted": self._force_delete,
             "podsForceDeleted": self._force_delete_all,
-            "replicasEdited": self._edit_replicas,
-            "ledgerEdited": self._edit_ledger,
-            "statusEdited": self._edit_status,
-            "boundElsewhere": self._bind_elsewhere,
             "leaseDeleted": self._delete_lease,
             "rivalLeader": self._start_rival,
             "leaseEmptied": self._empty_lease,
             "leaseReapplied": self._reapply_lease,
+            **Edits(scene).acts,
         }
 
     async def calm_down(self) -> None:
@@ -84,25 +80,28 @@ class Mischief:
 
     # -- processes ------------------------------------------------------------------------------------------------
 
+    def _any_replica(self) -> Replica | None:
+        replicas = self._scene.world.replicas
+        return self._scene.rng.choice(replicas) if replicas else None
+
     async def _kill_replica(self) -> bool:
-        world = self._scene.world
-        if not world.replicas:
+        if (replica := self._any_replica()) is None:
             return False
-        world.kill(self._scene.rng.choice(world.replicas))
+        self._scene.world.kill(replica)
         return True
 
     async def _stop_replica(self) -> bool:
         world = self._scene.world
-        replica = world.leader or next(iter(world.replicas), None)
+        replica = world.leadership.leader or next(iter(world.replicas), None)
         if replica is None or replica.paused:
             return False
         world.stop(replica)
         return True
 
     async def _kill_at_call(self) -> bool:
-        if not self._scene.world.replicas:
+        if (replica := self._any_replica()) is None:
             return False
-        api = self._scene.rng.choice(self._scene.world.replicas).api
+        api = replica.api
         api.crash_after_effect = self._scene.rng.random() < 0.5
         api.crash_at_call = api.calls + self._scene.rng.randint(1, 30)
         return True
@@ -116,9 +115,7 @@ class Mischief:
     async def _pause_replica(self) -> bool:
         world, rng = self._scene.world, self._scene.rng
         # The leader more often than not: that is where it hurts.
-        replica = world.leader if rng.random() < 0.7 else None
-        if replica is None:
-            replica = rng.choice(world.replicas) if world.replicas else None
+        replica = (world.leadership.leader if rng.random() < 0.7 else None) or self._any_replica()
         if replica is None or replica.paused:
             return False
         replica.pause()
@@ -131,7 +128,7 @@ class Mischief:
 
     def _lease(self) -> str:
         """Name of one of those that the pools are led by."""
-        leases = self._scene.world.leases
+        leases = self._scene.world.scale.lease_names
         return self._scene.rng.choice(leases) if len(leases) > 1 else LEASE
 
     async def _give_lease(self, lease: str, holder: str) -> None:
@@ -141,6 +138,11 @@ class Mischief:
     def _holder(self, lease: str) -> str:
         found = self._scene.world.stored(LEASES).get((OWN_NAMESPACE, lease), {})
         return str(found.get("spec", {}).get("holderIdentity") or "")
+
+    def _held_lease(self) -> str:
+        """Name of one of those that the pools are led by; "" where nobody holds it."""
+        lease = self._lease()
+        return lease if self._holder(lease) else ""
 
     def _other(self, lease: str) -> str | None:
         """Identity of a replica that does not hold the Lease."""
@@ -166,31 +168,28 @@ class Mischief:
         return True
 
     async def _delete_lease(self) -> bool:
-        lease = self._lease()
-        if not self._holder(lease):
+        if not (lease := self._held_lease()):
             return False
         await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
         return True
 
     async def _empty_lease(self) -> bool:
-        lease = self._lease()
-        if not self._holder(lease):
+        if not (lease := self._held_lease()):
             return False
         await self._give_lease(lease, "")
         return True
 
     async def _reapply_lease(self) -> bool:
-        lease = self._lease()
-        if not self._holder(lease):
+        if not (lease := self._held_lease()):
             return False
         await self._scene.world.cluster.delete(LEASES, OWN_NAMESPACE, lease)
-        await self._scene.world.install_lease(lease)
-        self._scene.world.lease_reapplied()
+        await install_lease(self._scene.world.cluster, lease)
+        self._scene.world.leadership.lease_reapplied()
         return True
 
     async def _start_rival(self) -> bool:
         world = self._scene.world
-        if world.two_lead():
+        if world.leadership.two_lead():
             return False
         await self._forget_rivals()
         world.start_replica(lease=RIVALS_LEASE)
@@ -206,7 +205,7 @@ class Mischief:
         world = self._scene.world
         with suppress(NotFound):
             await world.cluster.delete(LEASES, OWN_NAMESPACE, RIVALS_LEASE)
-        await world.install_lease(RIVALS_LEASE)
+        await install_lease(world.cluster, RIVALS_LEASE)
 
     def _kill_rivals(self) -> None:
         world = self._scene.world
@@ -214,9 +213,8 @@ class Mischief:
             world.kill(rival)
 
     async def _clock_jump(self) -> bool:
-        if not self._scene.world.replicas:
+        if (replica := self._any_replica()) is None:
             return False
-        replica = self._scene.rng.choice(self._scene.world.replicas)
         replica.clock_ahead_s += self._scene.rng.choice((-3600.0, -30.0, -2.0, 2.0, 30.0, 3600.0))
         return True
 
@@ -274,72 +272,3 @@ class Mischief:
         for pod in pods:
             await self._delete_now(pod)
         return bool(pods)
-
-    # -- what nobody should do by hand ----------------------------------------------------------------------------
-
-    async def _edit_replicas(self) -> bool:
-        pool, cluster = self._scene.pool_name(), self._scene.world.cluster
-        scale = await cluster.get(STATEFULSETS, NS, pool, subresource="scale")
-        replicas = max(0, scale["spec"].get("replicas", 0) + self._scene.rng.choice((-2, -1, 1, 2)))
-        scale["spec"]["replicas"] = min(replicas, PODS_MAX)
-        await cluster.update(STATEFULSETS, NS, pool, scale, subresource="scale")
-        return True
-
-    async def _edit_ledger(self) -> bool:
-        pod = self._scene.pod(lambda pod: bool(pod["spec"].get("nodeName")))
-        if pod is None:
-            return False
-        text = (pod["metadata"].get("annotations") or {}).get(PLACEMENTS)
-        edit = self._scene.rng.choice(("garbage", "gone", "both gone", "less", "more", "ghost"))
-        if edit in ("less", "more", "ghost"):
-            text = self._edited(edit, text)
-        values: dict[str, dict[str, str | None]] = {
-            "garbage": {PLACEMENTS: "{oops"},
-            "gone": {PLACEMENTS: None},
-            "both gone": {PLACEMENTS: None, SLOTS: None},
-        }
-        await self._scene.annotate(pod, values.get(edit, {PLACEMENTS: text}))
-        return True
-
-    def _edited(self, edit: str, text: str | None) -> str:
-        rng = self._scene.rng
-        try:
-            ledger: dict[str, Any] = orjson.loads(text or "{}")
-        except orjson.JSONDecodeError:
-            ledger = {}
-        if edit == "ghost" or not ledger:
-            ledger[f"{TENANTS[0]}/ghost"] = rng.randint(1, 3)
-        elif edit == "less":
-            del ledger[rng.choice(sorted(ledger))]
-        else:
-            ledger[rng.choice(sorted(ledger))] = rng.randint(1, 15)
-        return orjson.dumps(ledger, option=orjson.OPT_SORT_KEYS).decode()
-
-    async def _edit_status(self) -> bool:
-        scene = self._scene
-        if (vpod := scene.any(VPODS)) is None:
-            return False
-        placements = [dict(item) for item in (vpod.get("status") or {}).get("placements") or ()]
-        if placements and scene.rng.random() < 0.7:
-            item = scene.rng.choice(placements)
-            item["vreplicas"] = scene.rng.randint(1, 6)
-            if scene.rng.random() < 0.3:
-                placements.remove(item)
-        else:
-            name = f"{scene.pool_name()}-{scene.rng.randint(0, 15)}"
-            placements.append({"podName": name, "vreplicas": 1})
-        unique = {item["podName"]: item for item in placements}
-        metadata = vpod["metadata"]
-        patch: Obj = {"status": {"placements": list(unique.values())}}
-        await scene.merge(VPODS, metadata["namespace"], metadata["name"], patch, "status")
-        return True
-
-    async def _bind_elsewhere(self) -> bool:
-        """Another scheduler binds a pod that waits for ours."""
-        pod = self._scene.pod(lambda pod: not pod["spec"].get("nodeName"))
-        node = self._scene.any(NODES)
-        if pod is None or node is None:
-            return False
-        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-        await self._scene.world.cluster.bind(Binding(NS, name, node["metadata"]["name"], uid=uid))
-        return True

@@ -5,8 +5,8 @@ from typing import Any
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Obj
 from extender.simulation.draws import PROFILES, drawn_rebalance
 from extender.simulation.facts import MARKS
+from extender.simulation.scale import NS
 from extender.simulation.workload.acts import Act, Scene
-from extender.simulation.world import NS
 
 
 class Operators:

@@ -2,8 +2,8 @@
 
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES
 from extender.simulation.draws import GOLD, drawn_labels
+from extender.simulation.scale import NS, TENANTS
 from extender.simulation.workload.acts import Act, Scene
-from extender.simulation.world import NS, TENANTS
 
 
 class Gatekeepers:

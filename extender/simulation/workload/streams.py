@@ -1,12 +1,11 @@
 """What the owners of Streams do: they come, grow, shrink, change pools and go, as vpods do."""
 
-import asyncio
 from typing import Final
 
 from extender.kube.api import Obj
+from extender.simulation.scale import TENANTS
 from extender.simulation.streams import LABEL, STREAMS, stream_object
 from extender.simulation.workload.acts import Act, Scene
-from extender.simulation.world import TENANTS
 
 STREAMS_MAX: Final = 6
 
@@ -36,12 +35,7 @@ class Owners:
         return True
 
     async def _change(self, patch: Obj) -> bool:
-        stream = self._scene.any(STREAMS)
-        if stream is None:
-            return False
-        metadata = stream["metadata"]
-        await self._scene.merge(STREAMS, metadata["namespace"], metadata["name"], patch)
-        return True
+        return await self._scene.change(STREAMS, self._scene.any(STREAMS), patch)
 
     async def _resize(self) -> bool:
         return await self._change({"spec": {"parallelism": self._scene.rng.choice((0, 1, 2, 4, 8, 12))}})
@@ -54,22 +48,12 @@ class Owners:
         return await self._change({"metadata": {"labels": {LABEL: self._scene.pool_name()}}})
 
     async def _delete(self) -> bool:
-        stream = self._scene.any(STREAMS)
-        if stream is None:
-            return False
-        metadata = stream["metadata"]
-        await self._scene.world.cluster.delete(STREAMS, metadata["namespace"], metadata["name"])
-        return True
+        return await self._scene.delete(STREAMS)
 
     async def _recreate(self) -> bool:
-        """Gone and back under its name, perhaps at once."""
         scene, stream = self._scene, self._scene.any(STREAMS)
         if stream is None:
             return False
-        namespace, name = stream["metadata"]["namespace"], stream["metadata"]["name"]
-        again = stream_object(name, scene.rng.randint(1, 8), 1, scene.pool_name())
-        pause_s = scene.rng.choice((0.0, 0.0, 0.01, 0.1, 1.0)) * scene.rng.random()
-        await scene.world.cluster.delete(STREAMS, namespace, name)
-        await asyncio.sleep(pause_s)
-        await scene.world.cluster.create(STREAMS, namespace, again)
+        again = stream_object(stream["metadata"]["name"], scene.rng.randint(1, 8), 1, scene.pool_name())
+        await scene.recreate(STREAMS, stream, again)
         return True

@@ -1,11 +1,11 @@
 """What tenants do: vpods come, grow, shrink, move to another pool and go."""
 
-import asyncio
 from typing import Final
 
 from extender.kube.api import VPODS, Obj
+from extender.simulation.objects import vpod_object
+from extender.simulation.scale import NS, TENANTS
 from extender.simulation.workload.acts import Act, Scene
-from extender.simulation.world import NS, TENANTS, vpod_object
 
 VPODS_MAX: Final = 12
 
@@ -39,11 +39,7 @@ class Tenants:
         return True
 
     async def _respec(self, vpod: Obj | None, spec: Obj) -> bool:
-        if vpod is None:
-            return False
-        metadata = vpod["metadata"]
-        await self._scene.merge(VPODS, metadata["namespace"], metadata["name"], {"spec": spec})
-        return True
+        return await self._scene.change(VPODS, vpod, {"spec": spec})
 
     async def _resize(self) -> bool:
         vpod = self._scene.any(VPODS)
@@ -53,25 +49,14 @@ class Tenants:
         return await self._respec(self._scene.any(VPODS), {"slotsPerVReplica": self._scene.rng.randint(1, 4)})
 
     async def _delete(self) -> bool:
-        vpod = self._scene.any(VPODS)
-        if vpod is None:
-            return False
-        metadata = vpod["metadata"]
-        await self._scene.world.cluster.delete(VPODS, metadata["namespace"], metadata["name"])
-        return True
+        return await self._scene.delete(VPODS)
 
     async def _recreate(self) -> bool:
-        """Gone and back under its name, perhaps at once."""
-        scene = self._scene
-        vpod = scene.any(VPODS)
+        scene, vpod = self._scene, self._scene.any(VPODS)
         if vpod is None:
             return False
         again = vpod_object(vpod["metadata"]["name"], scene.rng.randint(1, 8), pool=scene.pool_name())
-        pause_s = scene.rng.choice((0.0, 0.0, 0.01, 0.1, 1.0)) * scene.rng.random()
-        namespace = vpod["metadata"]["namespace"]
-        await scene.world.cluster.delete(VPODS, namespace, vpod["metadata"]["name"])
-        await asyncio.sleep(pause_s)
-        await scene.world.cluster.create(VPODS, namespace, again)
+        await scene.recreate(VPODS, vpod, again)
         return True
 
     async def _move(self) -> bool:

@@ -24,7 +24,7 @@ from extender.sim.schedule_explorer import (
     run_explored,
 )
 from extender.simulation.checkers import Checkers
-from extender.simulation.run import state_problems
+from extender.simulation.replica_state import state_problems
 from tests.simulation.exhaustive.parties import Fingerprints, Party
 from tests.simulation.exhaustive.situations import SITUATIONS, SLOTS, A, B, Situation
 from tests.support.service import World, schedule

@@ -1,0 +1,47 @@
+"""``Admission``: the shipped webhook in a simulated world, as the API server calls it."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import orjson
+
+from extender.kube.api import Api, Obj
+from extender.kube.reflector import Reflector
+from extender.sim.apiserver.admission import WebhookCall, WebhookCallError
+from extender.sim.faults import Faults
+from webhook.caches import WebhookCaches
+from webhook.mutate import stamp
+from webhook.review import decode_review, encode_review
+
+
+class Admission:
+    """One process of the webhook. ``network`` delays every call; ``faults`` may make one slow, or lose it."""
+
+    def __init__(self, network: Faults, faults: Faults) -> None:
+        self._network = network
+        self._faults = faults
+        self._caches = WebhookCaches()
+
+    def start(
+        self,
+        api: Api,
+        rng: Callable[[str], Random],
+        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+    ) -> None:
+        """Watch what it has to know. ``spawn`` runs a task of a name."""
+        for resource, sink in self._caches.sinks.items():
+            name = f"webhook {resource.plural}"
+            spawn(Reflector(api, resource, sink, rng=rng(name)).run(), name)
+
+    async def call(self, call: WebhookCall) -> Obj:
+        """The AdmissionReview that answers. Raises WebhookCallError."""
+        await self._network.delay()
+        if self._faults.hits("webhook_slow"):
+            await asyncio.sleep(self._faults.seconds())
+        if self._faults.hits("webhook_bypassed"):
+            raise WebhookCallError("injected: connection refused")
+        request = decode_review(orjson.dumps(call.review))
+        review: Obj = orjson.loads(encode_review(request.uid, stamp(request, self._caches)))
+        return review

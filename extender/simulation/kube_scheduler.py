@@ -1,0 +1,48 @@
+"""kube-scheduler's configuration in a simulated world, and its way to the extender: a Service of all ready replicas."""
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from urllib.parse import urlsplit
+
+from extender.shipped import manifests_dir
+from extender.sim.faults import Answer
+from extender.sim.scheduler.config import ProfileConfig, SchedulerConfig
+from extender.sim.scheduler.config_file import load_configuration
+from extender.sim.scheduler.extender_transport import TransportError
+from extender.simulation.replica import Replica
+
+
+@cache
+def scheduler_config() -> SchedulerConfig:
+    """The shipped configuration, and the default profile for pods that slipped past the webhook."""
+    shipped = load_configuration((manifests_dir() / "kube-scheduler" / "config.yaml").read_bytes())
+    return replace(shipped, profiles=(*shipped.profiles, ProfileConfig()))
+
+
+class ExtenderService:
+    """A ``Transport``: a call goes to any ready replica."""
+
+    def __init__(
+        self, replicas: Callable[[], Sequence[Replica]], rng: random.Random, trace: Callable[[str], None]
+    ) -> None:
+        self._replicas = replicas
+        self._rng = rng
+        self._trace = trace
+
+    async def __call__(self, url: str, body: bytes, timeout_s: float) -> Answer:
+        """POST. Raises TransportError."""
+        ready = [replica for replica in self._replicas() if replica.ready]
+        if not ready:
+            raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
+        replica = self._rng.choice(ready)
+        verb = urlsplit(url).path.rpartition("/")[2]
+        try:
+            status, reply = await replica.answer(verb, body, timeout_s)
+        except TransportError as error:
+            self._trace(f"{verb} at {replica.name}: {error}")
+            raise
+        self._trace(f"{verb} at {replica.name}: {status} {hashlib.sha256(reply).hexdigest()[:8]}")
+        return status, reply

@@ -1,0 +1,34 @@
+"""I1: no ledger that the service writes has more slots than its pod, and none is written over another one unseen."""
+
+from extender.kube.api import Obj
+from extender.sim.faults import ACTOR
+from extender.simulation.facts import Pod, in_force
+from extender.simulation.known import Known
+from extender.simulation.ledgers import write_problems
+
+
+class OvercommitChecker:
+    """Looks at bound pods as the service writes them."""
+
+    def __init__(self, known: Known) -> None:
+        self._stored = known.stored
+        self._excuses = known.excuses
+        self._violated = known.violated
+
+    def check_write(self, before: Obj, after: Obj) -> None:
+        """No update is lost."""
+        for problem in write_problems(before, after):
+            self._violated(f"I1: {ACTOR.get()}: {problem}")
+
+    def check_slots(self, pod: Pod, before: int) -> None:
+        """A ledger is within the pod's slots, or nearer to it than with the slots ``before``."""
+        pool = self._stored.pool(pod.pool)
+        allowed = max(in_force(pool.slots_seen, self._excuses.since()), default=0)
+        if pod.slots is not None:
+            allowed = min(allowed, pod.slots)
+        if pod.ledger is None:
+            self._violated(f"I1: {ACTOR.get()} wrote an unreadable ledger on {pod.name}: {pod.text!r}")
+        elif pod.total > allowed and pod.total > before:
+            self._violated(
+                f"I1: {ACTOR.get()} wrote {pod.total} slots on {pod.name}, which has {allowed}: {pod.text}"
+            )

@@ -1,0 +1,154 @@
+"""``Replica``: one process of the shipped service in a simulated world, which may be killed, paused, and wrong about the time."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from extender.app import Service
+from extender.core.errors import WireError
+from extender.core.names import OWN_NAMESPACE
+from extender.service.config import Config, LeaderElectionConfig
+from extender.service.verbs import ERROR
+from extender.sim.clock import PROCESS, VirtualTimeLoop, wall_clock
+from extender.sim.faults import Answer, Crashed, FaultyApi
+from extender.sim.scheduler.extender_transport import TIMED_OUT, TransportError
+from extender.simulation.scale import LEASE, Scale
+
+DEADLINE_S: Final = 4.0
+
+T = TypeVar("T")
+
+
+class Replica:
+    """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
+
+    def __init__(
+        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, scale: Scale
+    ) -> None:
+        self.name = name
+        self.rival = lease != LEASE
+        """Whether it competes for a Lease of its own, and so leads whoever else does."""
+        self.api = api
+        self.clock_ahead_s = 0.0
+        """Of its wall clock. Its monotonic clock is right."""
+        self._context = copy_context()
+        self._context.run(PROCESS.set, name)
+        election = LeaderElectionConfig(
+            resource_namespace=OWN_NAMESPACE, resource_name=lease, buckets=scale.buckets
+        )
+        config = Config(leader_election=election, narrow_to=scale.narrow_to)
+        self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
+        self._schedule = self.service.schedule_verb()
+        self.task = self._spawn(self.service.run())
+        self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
+        api.on_crash = self._crashed
+
+    def now(self) -> float:
+        """Its wall clock, epoch seconds."""
+        return wall_clock() + self.clock_ahead_s
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        return asyncio.get_running_loop().create_task(work, name=self.name, context=self._context)
+
+    @property
+    def ready(self) -> bool:
+        """Whether kube-proxy would send it anything: a paused process takes connections for a while."""
+        return not self.api.crashed and not self.task.done() and not self.service.health.problems()
+
+    def crash(self) -> None:
+        """SIGKILL."""
+        self.api.crash()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped now."""
+        return _loop().is_paused(self.name)
+
+    def pause(self) -> None:
+        """SIGSTOP; nothing where it is dead."""
+        if not self.api.crashed:
+            _loop().pause(self.name)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.paused:
+            _loop().resume(self.name)
+
+    def _crashed(self) -> None:
+        self.resume()  # SIGKILL ends a stopped process, too, also one that comes with an answer on its way
+        self.task.cancel()
+        for task in self.verbs:
+            task.cancel()
+
+    async def answer(self, verb: str, body: bytes, timeout_s: float) -> Answer:
+        """What its HTTP server would answer. Raises TransportError."""
+        try:
+            async with asyncio.timeout(min(DEADLINE_S, timeout_s)):
+                task = self._spawn(self._run(verb, body))
+                self.verbs.add(task)
+                task.add_done_callback(self.verbs.discard)
+                reply, _ = await task
+        except WireError as error:
+            return error.status, str(error).encode()
+        except TimeoutError:
+            if timeout_s <= DEADLINE_S or self.paused:
+                raise TransportError(TIMED_OUT) from None
+            return 504, b"not answered in time"
+        except (Crashed, asyncio.CancelledError):
+            if not self.api.crashed:
+                raise
+            raise TransportError("EOF") from None
+        if self.api.crashed:  # whatever it would have said: a process that was killed has not answered
+            raise TransportError("EOF")
+        return 200, reply
+
+    async def schedule(self, body: bytes, timeout_s: float) -> Answer:
+        """What its HTTP server would answer to ``POST /v1/schedule``. Raises TransportError.
+
+        A request that has arrived is served whatever becomes of its caller.
+        """
+        if not self.ready and not self.paused:
+            raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
+        task = self._spawn(self._schedule.schedule(body))
+        self.verbs.add(task)
+        task.add_done_callback(self.verbs.discard)
+        task.add_done_callback(_tell_unexpected)
+        await asyncio.wait({task}, timeout=timeout_s)
+        if not task.done():
+            raise TransportError(TIMED_OUT)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, WireError):
+            return error.status, str(error).encode()
+        if self.api.crashed:
+            raise TransportError("EOF")
+        return 200, task.result()[0]
+
+    async def _run(self, verb: str, body: bytes) -> tuple[bytes, str]:
+        verbs = self.service.verbs
+        if verb == "bind":
+            return await verbs.bind(body)
+        at_once = {"filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt}
+        return at_once.get(verb, lambda _: (b"", ERROR))(body)
+
+
+def _tell_unexpected(task: "asyncio.Task[Any]") -> None:
+    """Also of one that nobody waits for any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, WireError) and not is_crash(error):
+        _loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error})
+
+
+def _loop() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
+
+
+def is_crash(error: BaseException) -> bool:
+    """Whether an error is (nothing but) our own SIGKILL."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_crash(inner) for inner in error.exceptions)
+    return isinstance(error, Crashed | asyncio.CancelledError)

@@ -1,0 +1,49 @@
+"""``Scale``: how large a simulated world is at its beginning; and the names of what is in every one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from extender.core.bucket import Bucket
+
+LEASE: Final = "vreplica-scheduler"
+NS: Final = "adapters"
+NAME: Final = "dispatcher"
+NAMES: Final = (NAME, "receiver", "poller")
+"""Pools, with a StatefulSet of the same name each; a world has at least the first."""
+TENANTS: Final = ("tenant-a", "tenant-b")
+ZONES: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """How large the world is at its beginning. ``pools``: more of the spec of each pool, of which there are so many."""
+
+    nodes: int = 4
+    slots_per_pod: int = 8
+    min_pods: int = 0
+    max_pods: int | None = None
+    replicas: int = 2
+    node_slots: int | None = None
+    """That every node declares."""
+    pools: tuple[Mapping[str, Any], ...] = ({},)
+    buckets: int = 1
+    """In how many the replicas lead the pools."""
+    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Of namespaces."""
+    narrow_to: int = 0
+    """Nodes that the replicas' filter passes at the most; 0: all."""
+    sources: bool = False
+    """Whether the pools take Streams, too."""
+    counts_otherwise: float = 0.0
+    """Share of the replicas that lead in another number of buckets, as while that is rolled out."""
+
+    @property
+    def pool_names(self) -> tuple[str, ...]:
+        """Of the pools that there are."""
+        return NAMES[: len(self.pools)]
+
+    @property
+    def lease_names(self) -> tuple[str, ...]:
+        """Of the Leases by which the pools are led."""
+        return tuple(Bucket(index, self.buckets).lease_name(LEASE) for index in range(self.buckets))

@@ -1,0 +1,27 @@
+"""``Trace``: what has happened in a run, by which two of them are compared."""
+
+import asyncio
+import hashlib
+
+
+class Trace:
+    """One line for each thing that happened; the hash of all of them tells whether two runs were the same."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self._hash = hashlib.sha256()
+        self._keep = keep
+        self.lines: list[str] = []
+        self.count = 0
+
+    def __call__(self, line: str) -> None:
+        """Take note."""
+        line = f"{asyncio.get_running_loop().time():.6f} {line}"
+        self.count += 1
+        self._hash.update(line.encode())
+        if self._keep:
+            self.lines.append(line)
+
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits."""
+        return self._hash.hexdigest()[:16]
