@@ -268,7 +268,7 @@ class LeaderElector:
             self.seen.observe(await self._api.get(LEASES, lease.namespace, lease.name))
         except NotFound:
             # Deleted by a person, if there ever was one: who led goes on until it looks, and makes it anew then.
-            if self.seen.is_others(self.still_leading) or not self.seen.may_make_one():
+            if not self.seen.may_make_one(self.still_leading):
                 return _Try.OTHER
             await self._write(None)
             return _Try.HELD

@@ -12,8 +12,8 @@ Synchronous: the elector reads and writes the Lease, and tells us what it has fo
     nobody           given up for somebody else, for ``KEPT_S``               kept
     nobody           released, or as installed and nobody can have led        free
     nobody           else                                                     another's until it has stood still, or until ours runs out
-    no Lease         a holder was seen before                                 as by what it said last
-    no Lease         none was ever seen                                       to be made once one would have run out
+    no Lease         by what was ours, and lasts                              to be made anew at once
+    no Lease         else                                                     to be made once any would have run out
 
 Time is our monotonic clock's, since *we* have seen the record change; the times in the record are for people.
 """
@@ -70,7 +70,7 @@ class SeenLease:
         self.asked_by = ""
         """Who has asked us for the Lease and was not answered yet."""
         self._missing_since: float | None = None
-        """Monotonic time since which there has been no Lease, and we know of nobody who held it."""
+        """Monotonic time since which we have found no Lease."""
         self._stamps: deque[str] = deque(maxlen=STAMPS_MAX)
         """renewTime of our own last writes, those included of which we do not know whether they have arrived."""
         self.founded = False
@@ -113,9 +113,12 @@ class SeenLease:
         if text(found, "spec", "renewTime") not in self._stamps:
             self.founded = False  # somebody else has written it, be it only to release it
 
-    def may_make_one(self) -> bool:
-        """Whether nobody can be leading by a Lease that is gone, and that we may have come too late to see."""
-        if self.holder:
+    def may_make_one(self, still_leading: Callable[[], bool]) -> bool:
+        """Whether nobody can be leading by a Lease that is gone: ours, as long as it lasts, or it is gone for as long as any lasts.
+
+        What we saw last says nothing: whoever was paused, or cut off, has not seen who took it when that had run out (seed 281000556).
+        """
+        if self._is_ours() and still_leading():
             return True
         now = asyncio.get_running_loop().time()
         if self._missing_since is None:
@@ -126,7 +129,7 @@ class SeenLease:
                 self._lease.name,
                 self._lease.duration_s,
             )
-        return now >= self._missing_since + self._lease.duration_s
+        return now >= self._missing_since + max(self._lease.duration_s, self._lasts_s())
 
     def is_others(self, still_leading: Callable[[], bool]) -> bool:
         """Whether somebody else may act by the record that we saw last, or by the one that was there before it."""
@@ -166,6 +169,9 @@ class SeenLease:
 
     def _expired(self) -> bool:
         """Whether the record that we saw has stood unchanged for as long as it says."""
+        return asyncio.get_running_loop().time() >= self._seen_at + self._lasts_s()
+
+    def _lasts_s(self) -> float:
+        """For how long the record says that it lasts."""
         duration = mapping(self.record, "spec").get("leaseDurationSeconds")
-        duration_s = duration if isinstance(duration, int) else self._lease.duration_s
-        return asyncio.get_running_loop().time() >= self._seen_at + duration_s
+        return duration if isinstance(duration, int) else self._lease.duration_s

@@ -186,7 +186,8 @@ class Committer:
                 count = target.get(name, 0)
                 # What stays for the sake of a status alone stays as it is: a vpod that has left the pool has no weight here.
                 weight = decision.weight if count >= published else claim.ledger.weight
-                share = share_of(max(count, published), weight)
+                # Nothing grows here: a caller may publish more than its pod came back with, and has to be told first.
+                share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
                 if published > max(target.get(name, 0), claim.published):
                     batch.failed[key] = "its new pool has not published yet where it goes"
                 state = pool.pods[name].pod

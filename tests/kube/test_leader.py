@@ -360,6 +360,24 @@ async def test_a_lease_that_is_deleted_while_its_holder_is_dead_is_taken_when_it
     assert not two.elector.founded
 
 
+async def test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile(api: StoreApi):
+    """Seed 281000556: what it had seen last had run out, and another one led by what was deleted a moment ago."""
+    way = StoreApi(objects=api.objects, delay_s=0.01)
+    way._store = api._store  # type: ignore[method-assign]
+    one = Replica(way, "one")
+    await asyncio.sleep(0.5)
+    two = Replica(api, "two", 2)
+    way.down = True
+    await asyncio.sleep(20)
+    assert [leads(one), leads(two)] == [False, True]
+    del api.objects[KEY]
+    way.down = False
+    for _ in range(40):
+        await asyncio.sleep(0.1)
+        assert [leads(one), leads(two)] == [False, True]
+    assert spec(api)["holderIdentity"] == "two"
+
+
 async def test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew(
     api: StoreApi,
 ):

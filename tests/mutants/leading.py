@@ -25,9 +25,9 @@ LEADING = (
     Mutant(
         "the lease is judged by the clock of its holder",
         _SEEN,
-        "return asyncio.get_running_loop().time() >= self._seen_at + duration_s",
+        "return asyncio.get_running_loop().time() >= self._seen_at + self._lasts_s()",
         'at = __import__("datetime").datetime.fromisoformat(text(self.record, "spec", "renewTime"))\n'
-        "        return self.began_at[1] >= at.timestamp() + duration_s",
+        "        return self.began_at[1] >= at.timestamp() + self._lasts_s()",
         "no two machines' clocks agree",
         (f"{_TEST}test_anothers_clock_does_not_matter",),
     ),
@@ -114,18 +114,18 @@ LEADING = (
     Mutant(
         "a deleted lease is taken at once",
         _LEADER,
-        "if self.seen.is_others(self.still_leading) or not self.seen.may_make_one():",
-        "if not self.seen.may_make_one():",
-        "two would lead until the one that did looks",
-        (f"{_TEST}test_a_lease_that_is_deleted_is_made_anew_by_who_leads",),
-    ),
-    Mutant(
-        "who starts takes a deleted lease for one that never was",
-        _LEADER,
-        "if self.seen.is_others(self.still_leading) or not self.seen.may_make_one():",
-        "if self.seen.is_others(self.still_leading):",
+        "if not self.seen.may_make_one(self.still_leading):",
+        "if False:",
         "two would lead until the one that did looks",
         (f"{_TEST}test_who_starts_just_after_a_lease_was_deleted_waits_until_its_holder_has_made_it_anew",),
+    ),
+    Mutant(
+        "who has held a lease before takes a deleted one at once",
+        _SEEN,
+        "if self._is_ours() and still_leading():",
+        "if self._is_ours():",
+        "it was paused, another one led meanwhile, and leads on until it looks",
+        (f"{_TEST}test_who_was_paused_and_finds_no_lease_waits_for_whoever_has_taken_it_meanwhile",),
     ),
     Mutant(
         "a lease that a person has emptied is taken at once",

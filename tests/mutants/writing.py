@@ -17,6 +17,17 @@ _ORDER = "tests/service/test_committer_doubts.py::"
 
 COMMITTER = (
     Mutant(
+        "what a caller publishes is written back to a pod that is too small for it",
+        _COMMITTER,
+        "max(count, min(published, claim.ledger.vreplicas))",
+        "max(count, published)",
+        "liveness: no ledger can have it, and the caller is never answered that it has to leave",
+        (
+            "tests/service/test_schedule.py::"
+            "test_who_publishes_more_than_its_pod_came_back_with_is_answered_what_the_ledger_has",
+        ),
+    ),
+    Mutant(
         "status before ledger",
         _COMMITTER,
         "(self._write_ups, self._write_statuses, self._write_downs)",
@@ -70,7 +81,7 @@ COMMITTER = (
     Mutant(
         "a ledger goes below what is published",
         _COMMITTER,
-        "share = share_of(max(count, published), weight)",
+        "share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)",
         "share = share_of(count, weight)",
         "I2: the status write may have published less than decided, or failed",
         (f"{_ORDER}test_what_another_leader_publishes_meanwhile_stays_in_the_ledger",),

@@ -13,6 +13,7 @@ from hypothesis import given, strategies as st
 
 from extender.app import Service
 from extender.core.errors import WireError
+from extender.core.ledger import Share
 from extender.kube.api import LEASES, PODS, ApiError, Obj, PatchType
 from extender.service import schedule as schedule_module
 from extender.service.schedule import BODY_BYTES_MAX, vpod_of_request
@@ -154,6 +155,20 @@ async def test_a_caller_releases_everything(request_):
         assert reply.body == {"placements": [], "left": 0}
         assert await held(world) == 0
         assert not caller.service.caches.state.pools[f"{NS}/dispatcher"].vpods
+
+
+async def test_who_publishes_more_than_its_pod_came_back_with_is_answered_what_the_ledger_has():
+    """Seed 280000453: slotsPerPod was lowered meanwhile, and each request was to write a ledger over the pod's slots."""
+    world = await a_world(slotsPerPod=6, maxPods=1, replicas=1)
+    await world.remove_pod(0)
+    await world.pod(0, {KEY: Share(2, 3)}, node="node-0", slots=6)
+    async with calling(world) as caller:
+        reply = await caller.ask(3, {"dispatcher-0": 3}, slotsPerVReplica=3)
+        assert (reply.status, reply.text and reply.placed) == (200, {"dispatcher-0": 2})
+        again = await caller.ask(1, {"dispatcher-0": 3}, slotsPerVReplica=3)
+        assert (again.placed, await world.ledger(0)) == ({"dispatcher-0": 1}, {KEY: 2})
+        await caller.ask(1, again.placed, slotsPerVReplica=3)
+        assert await world.ledger(0) == {KEY: 1}
 
 
 async def test_deleted_counts_more_than_what_is_still_published():
