@@ -2,10 +2,14 @@
 
 import argparse
 import sys
+from typing import TYPE_CHECKING
 
 from extender.core.errors import VReplicaError
 from extender.terminal.parsing import Commands
 from extender.terminal.progress import Progress
+
+if TYPE_CHECKING:
+    from extender.simulation.run import Trial
 
 
 def add(commands: Commands) -> None:
@@ -42,6 +46,21 @@ def add(commands: Commands) -> None:
     simulate.set_defaults(command=_run)
 
 
+def trials_of(options: argparse.Namespace) -> "tuple[Trial, ...]":
+    """What the command line asks for, a trial for each seed. Raises ProfileError, OSError."""
+    from extender.simulation import command  # noqa: PLC0415
+
+    more = {"events": options.events} if options.events is not None else {}
+    return command.trials(
+        range(options.seed, options.seed + options.seeds),
+        plain=options.plain,
+        profile=command.read_profile(options.profile),
+        only=command.numbers_from(options.only) if options.only else None,
+        faults=command.kinds_from(options.only_faults) if options.only_faults else None,
+        **more,
+    )
+
+
 def _run(options: argparse.Namespace) -> int:
     from extender.simulation import command  # noqa: PLC0415
 
@@ -50,15 +69,7 @@ def _run(options: argparse.Namespace) -> int:
         return 0
     if options.seeds < 1 or options.jobs < 1:
         raise VReplicaError("--seeds and --jobs must be at least 1")
-    more = {"events": options.events} if options.events is not None else {}
-    trials = command.trials(
-        range(options.seed, options.seed + options.seeds),
-        plain=options.plain,
-        profile=command.read_profile(options.profile),
-        only=command.numbers_from(options.only) if options.only else None,
-        faults=command.kinds_from(options.only_faults) if options.only_faults else None,
-        **more,
-    )
+    trials = trials_of(options)
     for_tools = options.output != "table"
     with Progress("simulating", unit="seeds", total=len(trials)) as progress:
         # Where each seed has its line on the terminal, that is progress enough.

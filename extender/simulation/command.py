@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ def read_profile(name: str) -> FaultProfile:
     if not name:
         return DRAWN
     try:
-        return profile_from(yaml.safe_load(Path(name).read_bytes()))
+        return replace(profile_from(yaml.safe_load(Path(name).read_bytes())), file=name)
     except yaml.YAMLError as error:
         raise ProfileError(f"{name}: not YAML: {error}") from error
     except ProfileError as error:

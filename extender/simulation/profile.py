@@ -3,12 +3,12 @@
 Without a profile a seed draws them (``draws``). A profile is a YAML document with any of these::
 
     faults: {watchDropped: 0.02, killReplica: 0.01}   # rates of these kinds, probabilities
-    others: drawn                                     # or none: what becomes of the kinds not named
+    others: drawn                                     # or none, or all: what becomes of the kinds not named
     delayMeanS: 0.01                                  # seconds, one way through the network
     slowMaxS: 6                                       # seconds, what is slow takes up to
     pools: {profile: spread}                          # fields of spec that every pool begins with
     buckets: 3                                        # in how many the replicas lead the pools; a quarter counts otherwise
-    parts: [callers, sources]                         # which of PARTS are in the world; drawn, or none where others is none
+    parts: [callers, sources]                         # which of PARTS are in the world; without it as others
 
 ``vreplica simulate --faults`` lists every kind.
 """
@@ -16,7 +16,7 @@ Without a profile a seed draws them (``draws``). A profile is a YAML document wi
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args
 
 from extender.core.errors import VReplicaError
 from extender.service.config import BUCKETS_MAX
@@ -82,6 +82,12 @@ DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader", "leaseEmptied", "l
 """Kinds that have come later: drawn after all else, so that seeds from before are what they were."""
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}
+Others = Literal["drawn", "none", "all"]
+"""Each seed draws which kinds there are and how often (swarm testing); there are none; there are all."""
+ALL_SHARE: Final = 0.3
+"""Of a kind's highest probability, where there are all of them at once: with more nothing would ever be done."""
+NOT_WITH_OTHERS: Final = frozenset({"rivalLeader"})
+"""Two leaders by configuration: while they are there only I1 is asked for, and nothing else would be looked at."""
 _DELAYS: Final = ("delayMeanS", "slowMaxS")
 _KEYS: Final = ("faults", "others", "pools", "buckets", "parts", *_DELAYS)
 
@@ -92,31 +98,35 @@ class ProfileError(VReplicaError):
 
 @dataclass(frozen=True, slots=True)
 class FaultProfile:
-    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``drawn`` False: the rest is 0.
+    """``rates`` by kind and ``delays`` by name stand instead of what is drawn; ``others``: what becomes of the rest.
 
     ``pools``: fields of spec that every pool begins with, whatever is drawn for it.
     """
 
     rates: Mapping[str, float] = field(default_factory=dict)
     delays: Mapping[str, float] = field(default_factory=dict)
-    drawn: bool = True
+    others: Others = "drawn"
     pools: Mapping[str, Any] = field(default_factory=dict)
     buckets: int = 1
     parts: frozenset[str] | None = None
-    """None: drawn, where anything is."""
+    """None: as ``others``."""
+    file: str = field(default="", compare=False)
+    """What it was read from."""
 
     def parts_of(self, drawn: frozenset[str]) -> frozenset[str]:
         """Which of ``PARTS`` a world has, given those that the seed has drawn."""
         if self.parts is not None:
             return self.parts
-        return drawn if self.drawn else frozenset()
+        return {"drawn": drawn, "none": frozenset[str](), "all": frozenset(PARTS)}[self.others]
 
     def rates_of(self, drawn: Mapping[str, float]) -> dict[str, float]:
         """Rate of every kind, given those that the seed has drawn."""
-        return {
-            kind.name: self.rates.get(kind.name, drawn[kind.name] if self.drawn else 0.0)
-            for kind in ALL_KINDS
-        }
+        if self.others == "drawn":
+            others = dict(drawn)
+        else:
+            share = ALL_SHARE if self.others == "all" else 0.0
+            others = {kind.name: kind.most * share for kind in ALL_KINDS if kind.name not in NOT_WITH_OTHERS}
+        return {kind.name: self.rates.get(kind.name, others.get(kind.name, 0.0)) for kind in ALL_KINDS}
 
 
 DRAWN: Final = FaultProfile()
@@ -132,8 +142,8 @@ def profile_from(document: Any) -> FaultProfile:
         if key not in _KEYS:
             raise ProfileError(f"unknown field {key!r}{_nearest(str(key), _KEYS)}")
     others = document.get("others", "drawn")
-    if others not in ("drawn", "none"):
-        raise ProfileError(f"others: {others!r} is neither drawn nor none")
+    if others not in get_args(Others):
+        raise ProfileError(f"others: {others!r} is neither of {', '.join(get_args(Others))}")
     faults = _faults(document.get("faults") or {})
     pools = document.get("pools") or {}
     if not isinstance(pools, dict):
@@ -141,7 +151,7 @@ def profile_from(document: Any) -> FaultProfile:
     return FaultProfile(
         faults,
         {name: _number(name, document[name], most=60.0) for name in _DELAYS if name in document},
-        others == "drawn",
+        others,
         pools,
         int(_number("buckets", document.get("buckets", 1), most=float(BUCKETS_MAX))) or 1,
         _parts(document.get("parts")),

@@ -98,7 +98,8 @@ class Replica:
                 raise TransportError(TIMED_OUT) from None
             return 504, b"not answered in time"
         except (Crashed, asyncio.CancelledError):
-            if not self.api.crashed:
+            # Who asked may have been ended while it waited for a process that is stopped: it must not go on for our end.
+            if not self.api.crashed or _is_cancelled():
                 raise
             raise TransportError("EOF") from None
         if self.api.crashed:  # whatever it would have said: a process that was killed has not answered
@@ -132,6 +133,11 @@ class Replica:
             return await verbs.bind(body)
         at_once = {"filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt}
         return at_once.get(verb, lambda _: (b"", ERROR))(body)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _tell_unexpected(task: "asyncio.Task[Any]") -> None:

@@ -8,9 +8,10 @@ Incremental state is compared with rebuilt state on each replica at the end.
 
 import asyncio
 import random
+import shlex
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Final
@@ -86,6 +87,7 @@ class Trial:
         """The arguments of ``vreplica simulate`` that run it again."""
         words = [f"--seed {self.seed} --seeds 1"]
         words += ["--plain"] if self.plain else []
+        words += [f"--profile {shlex.quote(self.profile.file)}"] if self.profile.file else []
         words += [f"--events {self.events}"] if self.events != EVENTS else []
         words += [f"--only {as_ranges(self.only)}"] if self.only is not None else []
         words += (
@@ -112,6 +114,8 @@ class Outcome:
     trial: Trial
     problems: list[str] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
+    tried: int = 0
+    """Events that came to their turn, those included that did nothing."""
     faults: Counter[str] = field(default_factory=Counter)
     lines: int = 0
     settled_s: float | None = None
@@ -172,20 +176,22 @@ def parts_of(trial: Trial, rng: random.Random) -> frozenset[str]:
 def rates_of(
     trial: Trial, rng: random.Random, of_parts: Mapping[str, float]
 ) -> tuple[FaultRates, dict[str, float]]:
-    """Rates of calls and watches, and of acts by kind."""
+    """Rates of calls and watches, and of acts by kind: of all of them, also where a trial leaves some out."""
     drawn = drawn_faults(rng)
     delays = {**drawn_delays(rng), **trial.profile.delays}
     rates = trial.profile.rates_of({**drawn, **drawn_last(rng), **of_parts})
+    acts = {kind.name: rates.pop(kind.name) for kind in ACT_KINDS}
     if trial.faults is not None:
         rates = {kind: rate if kind in trial.faults else 0.0 for kind, rate in rates.items()}
-    acts = {kind.name: rates.pop(kind.name) for kind in ACT_KINDS}
     return FaultRates().with_rates({**rates, **delays}), acts
 
 
-def is_late(rates: FaultRates, mischief: Mapping[str, float]) -> bool:
+def is_late(rates: FaultRates, mischief: Mapping[str, float], left_out: Collection[str]) -> bool:
     """Whether any fault of a run delays what replicas see, or what they write."""
     of_network = any(getattr(rates, kind) for kind in LATENING)
-    return of_network or any(mischief.get(kind) for kind in ("pauseReplica", "apiServerOutage"))
+    return of_network or any(
+        mischief.get(kind) and kind not in left_out for kind in ("pauseReplica", "apiServerOutage")
+    )
 
 
 class _Once:
@@ -210,12 +216,13 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     scale = replace(scale, pools=pools, buckets=trial.profile.buckets, counts_otherwise=COUNTS_OTHERWISE)
     scale = with_parts(scale, apart, parts)
     rates, mischief = rates_of(trial, rng, drawn_of_parts(apart, parts))
+    left_out = mischief.keys() - trial.faults if trial.faults is not None else frozenset[str]()
     world = World(trial.seed, scale, rates=rates, keep_trace=keep_trace)
     # Where watches fall silent, a decision may be as old as that goes unnoticed.
     excuse_s = EXCUSE_S + (IDLE_S if rates.watch_hung else 0.0)
     circumstances = Circumstances(
         excuse_s=excuse_s,
-        late_s=excuse_s if is_late(rates, mischief) else PROMPT_S,
+        late_s=excuse_s if is_late(rates, mischief, left_out) else PROMPT_S,
         now_of=world.now_of,
         two_lead=world.leadership.two_lead,
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
@@ -227,7 +234,9 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
     world.callers.watchers.append(checkers.callers)
     given_up = _Once(asyncio.current_task())
     checkers.give_up = given_up.cancel
-    workload = Workload(world, mischief=mischief, plain=trial.plain, parts=parts, only=trial.only)
+    workload = Workload(
+        world, mischief=mischief, left_out=left_out, plain=trial.plain, parts=parts, only=trial.only
+    )
     try:
         async with world:
             await workload.run(trial.events)
@@ -244,7 +253,8 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
             raise
         outcome.problems += [*checkers.violations, "given up: there is no end of it"]
     finally:
-        outcome.events, outcome.digest, outcome.lines = workload.done, world.trace.digest, world.trace.count
+        outcome.events, outcome.tried = workload.done, workload.tried
+        outcome.digest, outcome.lines = world.trace.digest, world.trace.count
         outcome.faults = named(world.faults.counts) + Counter(
             {k: n for k, n in workload.counts.items() if k in mischief}
         )

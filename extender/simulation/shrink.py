@@ -1,13 +1,15 @@
 """A failing trial made short: fewer kinds of faults, then fewer events, as long as it fails in the same way.
 
-Delta debugging (ddmin): leave out halves, then quarters, and so on. Events and kinds have dice of their own, so what stays
-mostly does what it did; where it does not, the shorter trial simply does not fail, and is not taken.
+Delta debugging (ddmin): leave out halves, then quarters, and so on. Events and kinds have dice of their own, and the events
+are given by their numbers from the start, so what stays is what it was; what it does may still be another thing, as the
+world is another one. Then the shorter trial simply does not fail, and is not taken.
 """
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
+from extender.simulation.profile import ALL_KINDS
 from extender.simulation.run import Outcome, Trial, simulate
 
 TRIALS_MAX: Final = 150
@@ -47,16 +49,16 @@ class _Shrinking:
         if best.passed:
             return None
         self._wanted = kind_of(best.problems[0])
+        # The same events to begin with: one that does nothing once a kind is left out is not made up for by another one.
+        events = range(best.tried) if trial.only is None else sorted(trial.only)
+        best = self._fails(replace(trial, only=frozenset(events))) or best
         kinds = frozenset(best.faults) if trial.faults is None else trial.faults
-        found = self._fails(replace(trial, faults=kinds))
-        best = found or best
-        if found is not None:
-            best = self._fewer(best, sorted(kinds), _with_faults)
-        events = best.events if trial.only is None else sorted(trial.only)
-        found = self._fails(replace(best.trial, only=frozenset(events)))
-        if found is not None:
-            best = self._fewer(found, events, _with_events)
-        return best
+        if (found := self._fails(replace(best.trial, faults=kinds))) is None:
+            # What never fell has mattered: the dice that the network rolls for all calls, say.
+            kinds = frozenset(kind.name for kind in ALL_KINDS)
+            found = self._fails(replace(best.trial, faults=kinds)) or best
+        best = self._fewer(found, sorted(kinds), _with_faults)
+        return self._fewer(best, list(events), _with_events)
 
     def _fewer(
         self, best: Outcome, items: list[str] | list[int], take: Callable[[Trial, Collection[object]], Trial]

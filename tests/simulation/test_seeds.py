@@ -8,8 +8,7 @@ that, and `make mutants` names for some breaks a trial that finds them today.
 import pytest
 
 from extender.simulation.profile import PARTS, FaultProfile
-from extender.simulation.run import Outcome, Trial, as_ranges, simulate
-from extender.simulation.shrink import shrink
+from extender.simulation.run import Trial, simulate
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
 
@@ -125,6 +124,38 @@ def test_with_selectors_and_narrowing_too_the_invariants_hold():
     assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_ALL)
 
 
+RESTARTED = [
+    Trial(
+        seed,
+        events=60,
+        profile=FaultProfile(
+            {"pauseReplica": 0.1, "schedulerRestart": 0.1, "killReplica": 0.05},
+            others="none",
+            parts=frozenset(),
+        ),
+    )
+    for seed in (2, 7, 22)
+]
+
+
+def test_kube_scheduler_is_restarted_while_it_waits_for_a_replica_that_is_stopped():
+    """The one before went on when that replica was killed, beside the new one, and a run never ended."""
+    outcomes = [simulate(trial) for trial in RESTARTED]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(RESTARTED)
+
+
+WITH_EVERY_KIND = [
+    Trial(881034, events=120, profile=FaultProfile(others="all")),
+    *(Trial(seed, events=60, profile=FaultProfile(others="all")) for seed in range(1, 5)),
+]
+
+
+def test_with_every_kind_of_fault_at_once_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in WITH_EVERY_KIND]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_EVERY_KIND)
+    assert len(set().union(*(outcome.faults for outcome in outcomes))) >= 45
+
+
 def test_replicas_share_pools_in_buckets_and_the_invariants_hold():
     outcomes = [simulate(trial) for trial in BUCKETS]
     assert [outcome.problems for outcome in outcomes] == [[]] * len(BUCKETS)
@@ -152,53 +183,3 @@ def test_without_faults_there_are_none():
 
 def test_only_the_events_asked_for_happen():
     assert simulate(Trial(5, events=60, only=frozenset({0, 1, 2, 17}))).events == [0, 1, 2, 17]
-
-
-def fails_with(events: set[int], faults: set[str]) -> "FakeRun":
-    return FakeRun(frozenset(events), frozenset(faults))
-
-
-class FakeRun:
-    """A run that fails if these events and these faults are in it."""
-
-    def __init__(self, events: frozenset[int], faults: frozenset[str]) -> None:
-        self.events = events
-        self.faults = faults
-        self.trials = 0
-
-    def __call__(self, trial: Trial) -> Outcome:
-        self.trials += 1
-        events = range(trial.events) if trial.only is None else sorted(trial.only)
-        faults = (
-            {"slow", "conflict", "killReplica", "watchHung"} if trial.faults is None else set(trial.faults)
-        )
-        outcome = Outcome(trial, events=list(events))
-        outcome.faults.update(faults)
-        if self.events <= set(events) and self.faults <= faults:
-            outcome.problems.append("at 3.000 s: I2: uncovered")
-        return outcome
-
-
-def test_a_failing_trial_is_shrunk_to_what_makes_it_fail():
-    outcome = shrink(Trial(1, events=100), run=fails_with({7, 61}, {"conflict"}))
-    assert outcome is not None
-    assert (outcome.trial.only, outcome.trial.faults) == (frozenset({7, 61}), frozenset({"conflict"}))
-
-
-def test_shrinking_ends_at_its_limit_with_the_shortest_so_far():
-    run = fails_with({7, 61}, {"conflict"})
-    outcome = shrink(Trial(1, events=1000), run=run, trials_max=9)
-    assert outcome is not None
-    assert run.trials == 10
-    assert outcome.trial.only is not None
-    assert {7, 61} <= outcome.trial.only
-
-
-def test_a_trial_that_passes_is_not_shrunk():
-    assert shrink(Trial(1), run=fails_with({7}, {"no such fault"})) is None
-
-
-def test_a_failing_trial_is_told_as_one_line_to_run_again():
-    trial = Trial(9, only=frozenset({3, 4, 5, 9}), faults=frozenset({"slow", "conflict"}))
-    assert trial.command() == "--seed 9 --seeds 1 --only 3-5,9 --only-faults conflict,slow"
-    assert as_ranges([]) == "none"

@@ -1,8 +1,9 @@
 """``Workload``: so many events, one after the other, most at once, some after a pause in which everything may settle.
 
 Swarm testing: a seed first draws which acts and which faults there are at all, and how often. A run with everything at
-once hides what a run with only two things shows. Each event has dice of its own, so any of them may be left out, and
-those that stay do what they did: that is how a failing run is made short.
+once hides what a run with only two things shows. Each event has dice of its own, so any of them may be left out, and so
+may a kind of mischief: the event that would have been one is none then, and those that stay are what they were. That is
+how a failing run is made short.
 """
 
 import asyncio
@@ -34,19 +35,26 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
 
 
 class Workload:
-    """Acts on a world until ``calm_down``. ``counts`` says what it did how often; ``done`` lists the events that did something."""
+    """Acts on a world until ``calm_down``.
+
+    ``counts`` says what it did how often; ``done`` lists the events that did something, ``tried`` is how many had their turn.
+    ``left_out``: kinds of mischief that do nothing where they would have come.
+    """
 
     def __init__(
         self,
         world: World,
         *,
         mischief: Mapping[str, float],
+        left_out: Collection[str] = (),
         plain: bool = False,
         parts: Collection[str] = (),
         only: Collection[int] | None = None,
     ) -> None:
         self.counts: Counter[str] = Counter()
         self.done: list[int] = []
+        self.tried = 0
+        self._left_out = frozenset(left_out)
         self._world = world
         self._scene = Scene(world)
         self._only = None if only is None else frozenset(only)
@@ -71,6 +79,7 @@ class Workload:
         for number in range(2 * events):
             if len(self.done) >= events:
                 return
+            self.tried = number + 1
             self._scene.rng = random.Random(f"{self._world.seed}/event/{number}")
             pause_s = self._pause_s()
             if self._only is not None and number not in self._only:
@@ -93,7 +102,7 @@ class Workload:
         rng = self._scene.rng
         for kind, rate in self._rates.items():
             if rng.random() < rate:
-                return kind, self._mischief.acts[kind]
+                return (kind, _nothing) if kind in self._left_out else (kind, self._mischief.acts[kind])
         act = rng.choices(self._acts, [act.weight for act in self._acts])[0]
         return act.name, act.do
 
@@ -117,3 +126,7 @@ class Workload:
         world.bury()
         while len(world.replicas) < 2:
             world.start_replica()
+
+
+async def _nothing() -> bool:
+    return False
