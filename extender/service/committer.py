@@ -95,8 +95,11 @@ class Committer:
         pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
 
     def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:
-        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover."""
-        return publishable(decision.target, self._confirmed(decision), vpod.placements)
+        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover beyond doubt."""
+        confirmed = self._confirmed(decision)
+        for name in self._unproved(decision, confirmed):
+            del confirmed[name]
+        return publishable(decision.target, confirmed, vpod.placements)
 
     async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> Committed:
         """Write decisions already reserved by ``owner``."""

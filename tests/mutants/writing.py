@@ -17,6 +17,16 @@ _ORDER = "tests/service/test_committer_doubts.py::"
 
 COMMITTER = (
     Mutant(
+        "a caller is answered what a write under way may take",
+        _COMMITTER,
+        "        for name in self._unproved(decision, confirmed):\n            del confirmed[name]\n        return publishable(",
+        "        return publishable(",
+        "I2: a lowering that was given up compares with what the ledger has become again",
+        (
+            "tests/service/test_schedule.py::test_what_a_write_that_may_still_arrive_would_take_away_is_not_answered",
+        ),
+    ),
+    Mutant(
         "what a caller publishes is written back to a pod that is too small for it",
         _COMMITTER,
         "max(count, min(published, claim.ledger.vreplicas))",

@@ -19,7 +19,7 @@ from extender.service import schedule as schedule_module
 from extender.service.schedule import BODY_BYTES_MAX, vpod_of_request
 from tests.service.test_sources import GROUP_KEY, GROUPS, PRESET, define, group
 from tests.support.builders import NS
-from tests.support.service import TENANT, World, until
+from tests.support.service import TENANT, World, lost, until
 
 KEY = f"{TENANT}/a@broker.x.dev"
 
@@ -223,6 +223,22 @@ async def test_the_reply_is_no_more_than_what_ledgers_cover():
         assert sum(reply.placed.values()) == 6
         for name, count in reply.placed.items():
             assert (await world.ledger(int(name[-1])))[KEY] == count
+
+
+async def test_what_a_write_that_may_still_arrive_would_take_away_is_not_answered():
+    """Seed 284001082: a lowering was given up, more was wanted again and answered, and then that lowering was served."""
+    world = await a_world(0, replicas=1, maxPods=1)
+    async with calling(world) as caller:
+        fewer = await caller.ask(2, (await caller.ask(6)).placed)
+        world.api.fail("patch", "pods", name="dispatcher-0", times=1, before=lost("patch"))
+        assert (await caller.ask(2, fewer.placed)).status == 503
+        assert await world.ledger(0) == {KEY: 6}
+        reply = await caller.ask(6, fewer.placed)
+        assert (reply.placed, reply.body["left"], reply.body["retryAfterSeconds"]) == (
+            {"dispatcher-0": 2},
+            4,
+            1,
+        )
 
 
 async def test_an_answer_that_comes_too_late_is_written_to_its_end():
