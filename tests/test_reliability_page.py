@@ -9,8 +9,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 HEAD = "| fault | probability of | at most | |\n|---|---|---|---|\n"
 
 
+def with_article(noun: str) -> str:
+    return f"an {noun}" if noun.startswith(("a", "e", "i", "o", "u")) else f"a {noun}"
+
+
 def table() -> str:
-    rows = [f"| `{kind.name}` | a {kind.per} | {kind.most:g} | {kind.what} |" for kind in ALL_KINDS]
+    rows = [f"| `{kind.name}` | {with_article(kind.per)} | {kind.most:g} | {kind.what} |" for kind in ALL_KINDS]
     return HEAD + "\n".join(rows) + "\n"
 
 
