@@ -14,7 +14,9 @@ def with_article(noun: str) -> str:
 
 
 def table() -> str:
-    rows = [f"| `{kind.name}` | {with_article(kind.per)} | {kind.most:g} | {kind.what} |" for kind in ALL_KINDS]
+    rows = [
+        f"| `{kind.name}` | {with_article(kind.per)} | {kind.most:g} | {kind.what} |" for kind in ALL_KINDS
+    ]
     return HEAD + "\n".join(rows) + "\n"
 
 
