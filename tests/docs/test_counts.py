@@ -9,7 +9,8 @@ import pytest
 
 from extender.simulation.profile import ALL_KINDS
 from tests.docs.pages import ROOT
-from tests.simulation.await_points import CHECKED, UNREACHED
+from tests.simulation.await_points import UNREACHED
+from tests.simulation.awaiting_modules import CHECKED
 from tests.simulation.exhaustive.situations import SITUATIONS
 
 README = "README.md"
