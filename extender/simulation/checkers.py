@@ -1,4 +1,4 @@
-"""Checkers of the invariants, on what the API server stores, after every write, with no help from the engine.
+"""Checkers of the invariants, on what the API server stores, after every write.
 
     I1 never overcommitted  ``OvercommitChecker``, on every ledger that the service writes; none is lost either
     I2 covered              ``CoverageChecker``, on every write of a pod or a status
@@ -8,7 +8,8 @@
 
 and of what statuses say (``HonestyChecker``) and callers publish (``CallerChecks``). ``Checkers`` tells them of the writes.
 
-They read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too
+They need no help from the engine but for ``state_problems``, which reads what replicas keep in memory, once all is at rest. They
+read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too
 (``Causes``): a pod annotated, an ordinal that is gone, a ledger that a person has edited. A cause excuses what it may excuse
 for ``EXCUSE_S``: a decision may be that old when it is written. What is excused must be put right in the end, which
 ``settled.differences`` checks once the faults have stopped.

@@ -46,7 +46,7 @@ ACT_KINDS: Final = tuple(
         ("historyCompacted", 0.01, "all watches get 410"),
         ("nodeFails", 0.01, "a node is lost with all pods on it"),
         ("zoneFails", 0.006, "all nodes of a zone are lost"),
-        ("nodesRecover", 0.03, "lost nodes come back"),
+        ("nodesRecover", 0.03, "what nodeFails and zoneFails took comes back; alone it does nothing"),
         ("podForceDeleted", 0.03, "a pod is deleted at once: its name comes back with a new UID"),
         ("podsForceDeleted", 0.004, "all pods are deleted at once"),
         ("replicasEdited", 0.01, "somebody else scales the StatefulSet"),

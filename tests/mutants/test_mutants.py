@@ -1,6 +1,7 @@
 """The list of mutants is whole: each applies exactly once, and what is to catch it exists. `make mutants` runs them."""
 
 import ast
+import re
 from functools import cache
 
 import pytest
@@ -38,6 +39,17 @@ def test_there_are_enough_and_no_two_have_one_name():
 
 def test_the_page_says_how_many_there_are():
     assert f"applies {len(MUTANTS)} breaks" in (ROOT / "docs/reliability.md").read_text()
+
+
+def test_who_notices_what_on_the_page_is_what_the_mutants_say():
+    _, _, rest = (
+        (ROOT / "docs/reliability.md").read_text().partition("| rule | deliberate breaks | caught by |\n")
+    )
+    rows = [row.strip("| ").split(" | ") for row in rest.partition("\n\n")[0].splitlines()[1:]]
+    files = {mutant.name: {test.partition("::")[0] for test in mutant.tests} for mutant in MUTANTS}
+    assert len(rows) > 1
+    for _, breaks, by in rows:
+        assert set().union(*(files[name] for name in breaks.split("; "))) == set(re.findall(r"`(\S+)`", by))
 
 
 @pytest.mark.parametrize("mutant", named(MUTANTS))

@@ -28,6 +28,7 @@ from extender.simulation.checkers import Checkers
 from extender.simulation.replica_state import state_problems
 from extender.simulation.run import wait_settled
 from extender.simulation.world import World
+from tests.simulation.awaiting_modules import CHECKED
 from tests.simulation.kill_run import Run
 from tests.simulation.kill_scenarios import SCENARIOS
 from tests.simulation.suspensions import ROOT, Expression, Place
@@ -139,20 +140,6 @@ def sample(kills: Iterable[Kill], count: int, rng: random.Random) -> list[Kill]:
 
 # -- the await expressions that there are ------------------------------------------------------------------------------
 
-CHECKED: Final = (
-    *(
-        f"extender/service/{name}.py"
-        for name in (
-            "autoscaler", "binder", "committer", "evictor", "informers", "leadership", "ledger_writer", "placer", "pod_binder", "pool_moves",
-            "pool_scaler", "pool_status", "predecessors", "queue", "reactivator", "reconciler", "rescheduler", "scale_cache", "schedule", "sources",
-            "status_doubts", "verbs",
-        )
-    ),
-    "extender/kube/leader.py",
-    "extender/kube/reflector.py",
-    "extender/kube/events.py",
-    "extender/app.py",
-)  # fmt: skip
 NEVER_SUSPENDS: Final = ("asyncio.timeout(", "asyncio.timeout_at(", "contextlib.aclosing(self._pages())")
 """Context managers whose ``async with`` has no await inside, and a generator that has none left when it is closed."""
 
@@ -165,6 +152,7 @@ AT_ONCE: Final = "more than 32 writes at once, of several pools"
 PROCESS_START: Final = "the command's own start, with sockets; the simulation calls the service without them"
 LAST_EVENTS: Final = "events still unwritten when everything else has stopped: nothing else happens any more"
 READ_BACK: Final = "what is there is read after a lost answer: only the simulation's faults reach it"
+NO_LOOP: Final = "no loop of the leader creates, deletes or binds anything through it"
 BEHIND: Final = "a replica whose watch is behind, or has a gap: only the simulation's faults reach it"
 UNREACHED: Final = {
     ("autoscaler.py", "asyncio.TaskGroup()"): WAITS_FOR_CHILDREN,
@@ -212,6 +200,18 @@ UNREACHED: Final = {
     ("predecessors.py", "await self._close()"): BEHIND,
     ("predecessors.py", "await asyncio.wait({self._closing}"): BEHIND,
     ("predecessors.py", "await self._list_vpods()"): BEHIND,
+    ("foreign_writes.py", "await asyncio.sleep(0)"): SLICES,
+    ("fenced.py", "await self._api.create("): NO_LOOP,
+    ("fenced.py", "await self._api.delete("): NO_LOOP,
+    ("fenced.py", "await self._api.bind("): NO_LOOP,
+    (
+        "sources.py",
+        "await asyncio.sleep(self._backoff.next_s(",
+    ): "a foreign kind that is not served, of which nothing is known",
+    (
+        "sources.py",
+        "await self._probe([reflector.resource])",
+    ): "a watch of a foreign kind that fails: as the other reflectors'",
     ("app.py", "await self.shadow.run()"): "shadow mode, which writes nothing",
 }
 """(module, beginning of the text) -> why no scenario is suspended there."""

@@ -5,13 +5,13 @@ kills at every place, the first, second and last time that it is reached.
 """
 
 import random
+import re
 from functools import cache
 from typing import Final
 
 import pytest
 
 from tests.simulation.await_points import (
-    CHECKED,
     SEED,
     UNREACHED,
     Kill,
@@ -23,7 +23,9 @@ from tests.simulation.await_points import (
     sample,
     unreached,
 )
+from tests.simulation.awaiting_modules import CHECKED, NOT_CHECKED, watched
 from tests.simulation.kill_scenarios import SCENARIOS
+from tests.simulation.suspensions import ROOT
 
 pytestmark = [
     pytest.mark.sim,
@@ -33,6 +35,7 @@ pytestmark = [
 ]
 
 OTHERS: Final = 15
+PAGE: Final = ROOT / "docs" / "reliability.md"
 
 
 @cache
@@ -62,6 +65,12 @@ def test_nothing_is_lost_or_moved_wherever_a_replica_is_killed(name: str):
     assert {kill: problems for kill, problems in found.items() if problems} == {}
 
 
+def test_the_page_says_about_how_many_kills_there_are():
+    count = sum(1 for _ in every_kill({name: reference(name) for name in SCENARIOS}))
+    (told,) = re.findall(r"about ([\d,]+) kills", PAGE.read_text())
+    assert int(told.replace(",", "")) == pytest.approx(count, rel=0.1)
+
+
 def test_every_await_expression_is_reached_by_a_scenario_or_has_a_reason_why_not():
     assert unreached(reference(name) for name in SCENARIOS) == {}
 
@@ -70,3 +79,8 @@ def test_every_reason_is_about_an_expression_that_there_is():
     texts = [(expression, text) for file in CHECKED for expression, text in expressions(file).items()]
     used = {reason_of(expression, text) for expression, text in texts}
     assert used - {""} == set(UNREACHED.values())
+
+
+def test_every_module_that_awaits_is_checked_or_has_a_reason_why_not():
+    awaiting = [file for file in watched() if expressions(file)]
+    assert sorted([*CHECKED, *NOT_CHECKED]) == sorted(awaiting)
