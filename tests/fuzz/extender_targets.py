@@ -145,7 +145,7 @@ class BindTarget(VerbTarget):
         return f"200 {status} {general(result['Error'].partition(':')[0])}"
 
 
-class _Leads:
+class Leads:
     """We lead every pool."""
 
     def leads(self, pool: str) -> bool:
@@ -202,7 +202,7 @@ class ScheduleTarget(VerbTarget):
         ]
         succession = Succession(asyncio.get_running_loop().time)
         sources = Informers(self.api, self.caches, rng=random.Random(1), succession=succession).sources
-        self.verb = ScheduleVerb(self.caches, _Placer(self.caches), sources, leadership=_Leads())
+        self.verb = ScheduleVerb(self.caches, _Placer(self.caches), sources, leadership=Leads())
 
     async def run(self, data: bytes) -> str:
         """See Target."""
