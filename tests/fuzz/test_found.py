@@ -20,6 +20,7 @@ from extender.core.policy.profile_document import profile_from
 from extender.core.sources.declared import sources_from
 from extender.core.sources.translate import PlacementTranslator
 from extender.service.schedule import vpod_of_request
+from tests.fuzz.answer_targets import ERROR_BYTES_MAX, PlanRequestTarget
 from tests.fuzz.extender_targets import FilterTarget
 from tests.support.service import filter_args
 from tests.webhook.builders import a_pod, a_pool_object, a_vpod_object, caches, review
@@ -197,3 +198,16 @@ def test_two_values_nested_too_deep_to_be_compared_are_refused(
     body = body.replace(b'"HERE"', b"[" * 990 + b"]" * 990)
     with pytest.raises(ReviewError, match="nested"):
         validate(decode_review(body), caches(), DEFAULT_RULES)
+
+
+async def test_a_plan_for_a_pool_with_an_endless_name_is_refused_in_few_words():
+    """The whole name came back, up to the mebibyte that a body may have."""
+    target = PlanRequestTarget("plan-request")
+    await target.open()
+    try:
+        assert (
+            await target.run(orjson.dumps({"pool": "n/" + "x" * 2 * ERROR_BYTES_MAX}))
+            == "Refused 404 KEY does not exist"
+        )
+    finally:
+        await target.close()
