@@ -86,7 +86,7 @@ class AnswersTarget(VerbTarget):
 
 def _error(answer: Answer) -> str:
     if len(answer.body) > ERROR_BYTES_MAX:
-        raise Broken(f"an error of {len(answer.body)} bytes: {answer.body[:200]!r}")
+        raise Broken(f"a long error: {answer.body[:25]!r}... of {len(answer.body)} bytes")
     text = answer.body.decode()
     if answer.content_type == "application/json":
         document = orjson.loads(text)
