@@ -131,7 +131,6 @@ class ExplainQueryTarget(AnswersTarget):
     path = "/v1/explain"
     structural = 0.0
     statuses = frozenset({200, 400, 404})
-    inputs_share = 0.1
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
@@ -154,7 +153,7 @@ class PlanRequestTarget(AnswersTarget):
 
     path = "/v1/plan"
     statuses = frozenset({200, 400, 404, 413, 415})
-    inputs_share = 0.1
+    inputs_share = 0.25
     slow_s = 2.0
 
     def make_seeds(self) -> None:
@@ -217,7 +216,6 @@ class DecisionsQueryTarget(AnswersTarget):
     path = "/v1/decisions"
     structural = 0.0
     statuses = frozenset({200, 400, 410})
-    inputs_share = 0.25
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
@@ -244,7 +242,6 @@ class StreamQueryTarget(AnswersTarget):
     structural = 0.0
     statuses = frozenset({200, 400, 403, 421})
     leave_after = b"\n\nevent: snapshot"
-    inputs_share = 0.25
 
     def make_seeds(self) -> None:
         """See VerbTarget."""
