@@ -34,6 +34,8 @@ IDLE_S: Final = 60.0
 WAIT_MAX_S: Final = 30.0
 READERS_MAX: Final = 8
 """Answered at once: they may wait, and a snapshot holds many references."""
+SEQ_CHARS_MAX: Final = 20
+"""Of a number after which somebody asks; answers repeat it."""
 _KIND: Final = "application/jsonl"
 
 
@@ -109,7 +111,7 @@ class DecisionLog:
 
     async def _since(self, request: web.Request) -> web.Response:
         try:
-            since = int(request.query["since"])
+            since = _seq_from(request.query["since"])
             wait_s = min(float(request.query.get("wait", "0")), WAIT_MAX_S)
         except ValueError:
             return web.Response(status=400, text="since must be a number, and wait seconds\n")
@@ -121,6 +123,13 @@ class DecisionLog:
         except Lost as error:
             return web.Response(status=410, text=f"{error}: begin anew, without since\n")
         return web.Response(body=b"".join([*lines, as_lines([Synced(until)])]), content_type=_KIND)
+
+
+def _seq_from(text: str) -> int:
+    """A number of the ring's. Raises ValueError, also for one that nothing is ever counted to."""
+    if len(text) > SEQ_CHARS_MAX:
+        raise ValueError("too long")
+    return int(text)
 
 
 def new_header(identity: str, leader: str, state: State, *, shadow: bool) -> Header:

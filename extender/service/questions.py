@@ -185,7 +185,7 @@ class Questions:
         asked = pool_from(document)
         if asked and asked not in known:
             listed = ", ".join(known[:POOLS_LISTED]) or "none"
-            raise UnknownObject(f"AdapterPool {asked} does not exist (known: {listed})")
+            raise UnknownObject(f"AdapterPool {asked:.300} does not exist (known: {listed})")
         keys = [asked] if asked else known
         one = keys[0] if len(keys) == 1 else ""
         change = change_from(document, pool=one)

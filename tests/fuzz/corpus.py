@@ -21,7 +21,7 @@ from tests.fuzz.target import Target
 
 FOLDER: Final = Path(__file__).parent / "corpus"
 FILE_BYTES_MAX: Final = 36 * 1024
-"""One target's: the budget of all, 1 MiB, over the number of targets."""
+"""One target's. Not all fill it: ``test_corpus`` holds them together to 1 MiB."""
 LINE_BYTES_MAX: Final = 1_500
 PLAIN_BYTES_MAX: Final = 300
 MINIMISE_S: Final = 0.1

@@ -145,7 +145,7 @@ class BindTarget(VerbTarget):
         return f"200 {status} {general(result['Error'].partition(':')[0])}"
 
 
-class _Leads:
+class Leads:
     """We lead every pool."""
 
     def leads(self, pool: str) -> bool:
@@ -171,6 +171,19 @@ class _Placer:
         state = self._caches.state
         pool = state.pool(vpod.pool)
         return place(pool, vpod, allowed=pool.pool is None or state.allows(pool.pool, vpod.namespace))
+
+
+def schedule_verb(target: VerbTarget) -> ScheduleVerb:
+    """``/v1/schedule`` over the caches of a target, of which we lead every pool."""
+    succession = Succession(asyncio.get_running_loop().time)
+    sources = Informers(target.api, target.caches, rng=random.Random(1), succession=succession).sources
+    return ScheduleVerb(target.caches, _Placer(target.caches), sources, leadership=Leads())
+
+
+def schedule_args() -> bytes:
+    """A good request to place."""
+    vpod = {"namespace": "tenant", "name": "b", "kind": "Broker", "group": "x.dev", "vreplicas": 8}
+    return orjson.dumps({"vpod": vpod, "pool": {"namespace": NS, "name": "dispatcher"}})
 
 
 class ScheduleTarget(VerbTarget):
@@ -200,9 +213,7 @@ class ScheduleTarget(VerbTarget):
             ),
             orjson.dumps({"vpod": {**vpod, "vreplicas": 200_000}, "pool": pool}),
         ]
-        succession = Succession(asyncio.get_running_loop().time)
-        sources = Informers(self.api, self.caches, rng=random.Random(1), succession=succession).sources
-        self.verb = ScheduleVerb(self.caches, _Placer(self.caches), sources, leadership=_Leads())
+        self.verb = schedule_verb(self)
 
     async def run(self, data: bytes) -> str:
         """See Target."""

@@ -4,6 +4,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
+from tests.fuzz.answer_targets import (
+    DecisionsQueryTarget,
+    ExplainQueryTarget,
+    OverviewRequestTarget,
+    PlanRequestTarget,
+    StreamQueryTarget,
+)
 from tests.fuzz.document_targets import (
     ConfigTarget,
     KnativeTarget,
@@ -33,6 +40,11 @@ TARGETS: Final[Mapping[str, Callable[[], Target]]] = {
     "bind": partial(BindTarget, "bind"),
     "schedule": partial(ScheduleTarget, "schedule"),
     "state-query": partial(StateQueryTarget, "state-query"),
+    "explain-query": partial(ExplainQueryTarget, "explain-query"),
+    "plan-request": partial(PlanRequestTarget, "plan-request"),
+    "overview-request": partial(OverviewRequestTarget, "overview-request"),
+    "decisions-query": partial(DecisionsQueryTarget, "decisions-query"),
+    "stream-query": partial(StreamQueryTarget, "stream-query"),
     "mutate": partial(ReviewTarget, "mutate"),
     "validate": partial(ReviewTarget, "validate"),
     "ledger": LedgerTarget,

@@ -16,7 +16,9 @@ import orjson
 from extender.service.config import ServerConfig
 from extender.service.describe import StateQuery, describe_state
 from extender.service.server import ExtenderServer, Health
+from tests.fuzz.answers_scene import JOURNAL, AnswersScene
 from tests.fuzz.extender_scene import VerbTarget
+from tests.fuzz.extender_targets import schedule_args, schedule_verb
 from tests.fuzz.findings import Broken
 from tests.fuzz.target import Target
 from tests.support.service import bind_args, filter_args
@@ -25,11 +27,16 @@ from webhook.server import WebhookServer
 from webhook.validate import DEFAULT_RULES
 
 STATUSES: Final = frozenset({200, 400, 404, 405, 408, 411, 413, 414, 415, 417, 431, 503, 504})
+ANSWERS_STATUSES: Final = frozenset({304, 308, 403, 410, 421})
+"""More, of the routes for people: a file of the page that has not changed, a journal that has ended, another site's requests."""
 ANSWER_S: Final = 0.05
 """How long an answer is waited for: a request that is not whole gets none before its deadline."""
 GOOD_S: Final = 5.0
 ANSWER_BYTES_MAX: Final = 1024 * 1024
 _HEAD: Final = re.compile(rb"HTTP/[0-9]\.[0-9] ([0-9]{3}) [^\r\n]*\r\n((?:[^\r\n]+\r\n)*)\r\n")
+
+_JSON: Final = re.compile(rb"(?i)content-type: *application/json[;\r]")
+"""Not that of a recording's lines, application/jsonl."""
 
 
 def http(path: str, body: bytes = b"", /, *, method: str = "POST", **headers: str) -> bytes:
@@ -85,26 +92,26 @@ def _is_whole(answer: bytes) -> bool:
     return length is not None and len(answer) >= head.end() + int(length[1])
 
 
-def _outcome(answer: bytes) -> str:
+def _outcome(answer: bytes, statuses: frozenset[int] = STATUSES) -> str:
     if not answer:
         return "nothing"
     head = _HEAD.match(answer)
     if head is None:
         raise Broken(f"no HTTP: {answer[:100]!r}")
     status = int(head[1])
-    if status not in STATUSES:
+    if status not in statuses:
         raise Broken(f"status {status}: {answer[:300]!r}")
     if b"Traceback" in answer:
         raise Broken(f"a traceback: {answer[:300]!r}")
     body = answer[head.end() :]
-    if status == 200 and b"application/json" in head[2] and _is_whole(answer):
+    if status == 200 and _JSON.search(head[2]) and _is_whole(answer):
         orjson.loads(body[: int(re.search(rb"(?i)content-length: *([0-9]+)", head[2])[1])])  # type: ignore[index]
     words = re.sub(rb"[^A-Za-z ]+", b"", body.partition(b"\n")[0])[:30].decode() if status != 200 else ""
     return f"{status} {words}"
 
 
 class ExtenderSocketTarget(VerbTarget):
-    """The extender's listener."""
+    """The extender's listener: verbs, ``/v1/schedule``, state, metrics, and the routes for people as the service adds them."""
 
     structural = 0.0
     inputs_share = 0.05
@@ -123,7 +130,11 @@ class ExtenderSocketTarget(VerbTarget):
             health=Health(list),
             metrics=self.world.metrics,
             describe_state=describe,
+            schedule=schedule_verb(self).schedule,
         )
+        self.scene = AnswersScene(self)
+        self.server.questions += self.scene.answers.routes
+        self.digest = self.caches.state.digest()
         await self.server.start()
         self.sockets = _Sockets(int(self.server.url.rpartition(":")[2]))
 
@@ -140,12 +151,26 @@ class ExtenderSocketTarget(VerbTarget):
             http("/metrics", method="GET"),
             http("/readyz", method="HEAD"),
             http("/v1/preempt", b"{}", **{"Content-Encoding": "gzip"}),
+            http("/v1/schedule", schedule_args()),
+            http("/v1/explain?vpod=tenant%2Fa", method="GET"),
+            http("/v1/explain?pod=knative-eventing/dispatcher-1", method="GET")
+            + http("/livez", method="GET"),
+            http("/v1/plan", orjson.dumps({"drain": ["node/node-0"], "compact": True})),
+            chunked("/v1/plan", orjson.dumps({"set": {"maxPods": 4}, "autoscale": True})),
+            http("/v1/overview", method="GET"),
+            http("/v1/decisions", method="GET"),
+            http(f"/v1/decisions?since=1&wait=1&journal={JOURNAL}", method="GET"),
+            http("/v1/decisions", method="HEAD"),
+            http("/v1/stream?pool=knative-eventing%2Fdispatcher", method="GET"),
+            http("/v1/stream", method="GET", **{"Sec-Fetch-Site": "cross-site"}),
+            http("/ui", method="GET", **{"If-None-Match": "*"}),
         ]
-        self.words = _HTTP_WORDS
+        self.words = (*_HTTP_WORDS, *_ANSWERS_WORDS)
 
     async def run(self, data: bytes) -> str:
         """See Target."""
-        outcome = _outcome(await self.sockets.exchange(data, wait_s=ANSWER_S))
+        answer = await self.sockets.exchange(data, wait_s=ANSWER_S)
+        outcome = _outcome(answer, STATUSES | ANSWERS_STATUSES)
         for assumed in self.binder.taken:
             self.binder.revert(assumed)
         self.binder.taken.clear()
@@ -153,15 +178,16 @@ class ExtenderSocketTarget(VerbTarget):
 
     async def check(self) -> None:
         """See Target."""
-        if not (await self.sockets.exchange(http("/livez", method="GET"), wait_s=GOOD_S)).startswith(
-            b"HTTP/1.1 200"
-        ):
-            raise Broken("a good request is not answered")
+        for path in ("/livez", "/v1/overview"):
+            good = await self.sockets.exchange(http(path, method="GET"), wait_s=GOOD_S)
+            if not good.startswith(b"HTTP/1.1 200"):
+                raise Broken(f"a good request is not answered: {path}")
         await super().check()
 
     async def close(self) -> None:
         """See Target."""
         await self.server.stop()
+        self.scene.close()
 
 
 class WebhookSocketTarget(Target):
@@ -208,4 +234,8 @@ _HTTP_WORDS: Final = (
     "Host: a\r\nHost: b\r\n", "\r\n", "\n", "\r", "\r\n\r\n", "GET ", "POST ", "OPTIONS * ", "CONNECT a:1 ", "PUT ", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "HTTP/1.0", "HTTP/0.9", "HTTP/9.9", "http://a/v1/filter", "//v1/filter", "/v1/../livez", "/%2e%2e/", "/v1/filter%00", "/v1/schedule",
     "?pool=%ff", "?" + "a=b&" * 500, "0\r\n\r\n", "ffffffffffffffff\r\n", "5;x=y\r\n", "X: " + "a" * 9000 + "\r\n", "X: y\r\n" * 200, " folded\r\n",
+)  # fmt: skip
+_ANSWERS_WORDS: Final = (
+    "/v1/explain", "/v1/plan", "/v1/overview", "/v1/decisions", "/v1/stream", "/ui", "/ui/", "?vpod=tenant/a", "?pool=", "&wait=1", "?since=0",
+    "Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Mode: navigate\r\n", "Host: a.example\r\n", "Range: bytes=0-0\r\n", "If-None-Match: *\r\n", "HEAD ",
 )  # fmt: skip

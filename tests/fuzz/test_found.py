@@ -20,6 +20,8 @@ from extender.core.policy.profile_document import profile_from
 from extender.core.sources.declared import sources_from
 from extender.core.sources.translate import PlacementTranslator
 from extender.service.schedule import vpod_of_request
+from tests.fuzz.answer_targets import ERROR_BYTES_MAX, DecisionsQueryTarget, PlanRequestTarget
+from tests.fuzz.answers_scene import JOURNAL
 from tests.fuzz.extender_targets import FilterTarget
 from tests.support.service import filter_args
 from tests.webhook.builders import a_pod, a_pool_object, a_vpod_object, caches, review
@@ -197,3 +199,28 @@ def test_two_values_nested_too_deep_to_be_compared_are_refused(
     body = body.replace(b'"HERE"', b"[" * 990 + b"]" * 990)
     with pytest.raises(ReviewError, match="nested"):
         validate(decode_review(body), caches(), DEFAULT_RULES)
+
+
+async def test_a_plan_for_a_pool_with_an_endless_name_is_refused_in_few_words():
+    """The whole name came back, up to the mebibyte that a body may have."""
+    target = PlanRequestTarget("plan-request")
+    await target.open()
+    try:
+        assert (
+            await target.run(orjson.dumps({"pool": "n/" + "x" * 2 * ERROR_BYTES_MAX}))
+            == "Refused 404 KEY does not exist"
+        )
+    finally:
+        await target.close()
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+async def test_a_journal_is_not_asked_for_by_a_number_of_thousands_of_digits(sign: str):
+    """It came back in the answer, with all its digits."""
+    target = DecisionsQueryTarget("decisions-query")
+    await target.open()
+    try:
+        outcome = await target.run(f"since={sign}{'1' * 4_000}&journal={JOURNAL}".encode())
+    finally:
+        await target.close()
+    assert outcome == "Refused 400 since must be a number, and wait seconds?"
