@@ -17,6 +17,7 @@ from extender.core.model import Source, SourcePaths
 from extender.core.names import LEDGER_BYTES_MAX, POOL_LABEL
 from extender.core.policy.knative_configmap import knative_document
 from extender.core.policy.profile_document import profile_from
+from extender.core.scaling.size import POOL_PODS_MAX
 from extender.core.sources.declared import sources_from
 from extender.core.sources.translate import PlacementTranslator
 from extender.service.schedule import vpod_of_request
@@ -224,3 +225,21 @@ async def test_a_journal_is_not_asked_for_by_a_number_of_thousands_of_digits(sig
     finally:
         await target.close()
     assert outcome == "Refused 400 since must be a number, and wait seconds?"
+
+
+@pytest.mark.parametrize("field", ["minPods", "maxPods"])
+async def test_a_plan_for_more_pods_than_a_pool_can_have_is_refused(field: str):
+    """Sizing it counts pods one by one: with 2**31 of them the thread did not end, and no question was answered after it."""
+    added = [{"namespace": "t", "name": "x", "vreplicas": 2**31 - 1}]
+    target = PlanRequestTarget("plan-request")
+    await target.open()
+    try:
+        for most, status in (
+            (2**31 - 1, "Refused 400"),
+            (POOL_PODS_MAX + 1, "Refused 400"),
+            (POOL_PODS_MAX, "200"),
+        ):
+            asked = {"set": {field: most}, "addVPods": added if most > POOL_PODS_MAX else []}
+            assert (await target.run(orjson.dumps(asked))).startswith(status)
+    finally:
+        await target.close()

@@ -18,6 +18,7 @@ from extender.core.model import VPod
 from extender.core.questions.targets import Target, What
 from extender.core.questions.whatif import Change
 from extender.core.reading import Json, count
+from extender.core.scaling.size import POOL_PODS_MAX
 from extender.core.shown import shown
 
 FIELDS: Final = ("pool", "drain", "fail", "set", "profile", "addVPods", "autoscale", "compact")
@@ -28,6 +29,8 @@ SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
     "minPodsPerVPod": ("min_pods_per_vpod", 0),
 }
 """Field of AdapterPool's spec -> its name in the model, and the least it may be."""
+PODS_SETTINGS: Final = frozenset({"minPods", "maxPods"})
+"""At most ``POOL_PODS_MAX`` in a question: sizing a pool counts its pods one by one, and nothing ends it in between."""
 TARGETS_MAX: Final = 1_000
 VPODS_ADDED_MAX: Final = 10_000
 _VPOD_FIELDS: Final = ("namespace", "name", "vreplicas", "slotsPerVReplica")
@@ -87,10 +90,14 @@ def settings_from(raw: object) -> Mapping[str, int]:
     if not isinstance(raw, Mapping):
         raise InvalidObject(_SUBJECT, "set", f"must be an object, not {shown(raw)}")
     _only(raw, "set", tuple(SETTINGS))
-    return {
-        SETTINGS[key][0]: count(value, _SUBJECT, f"set.{key}", minimum=SETTINGS[key][1])
-        for key, value in raw.items()
-    }
+    return {SETTINGS[key][0]: _setting(key, value) for key, value in raw.items()}
+
+
+def _setting(key: str, value: object) -> int:
+    number = count(value, _SUBJECT, f"set.{key}", minimum=SETTINGS[key][1])
+    if key in PODS_SETTINGS and number > POOL_PODS_MAX:
+        raise InvalidObject(_SUBJECT, f"set.{key}", f"must be at most {POOL_PODS_MAX}, not {number}")
+    return number
 
 
 def _only(raw: Mapping[object, object] | Json, where: str, known: Sequence[str]) -> None:
