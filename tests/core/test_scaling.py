@@ -184,6 +184,18 @@ def test_a_pool_without_max_pods_asks_for_no_more_than_ten_thousand():
     assert (plan.wanted, plan.limited) == (10_000, True)
 
 
+@pytest.mark.timeout(20)
+def test_a_ceiling_that_is_none_does_not_keep_the_autoscaler_for_ever():
+    """Found by fuzzing plans: pods were added to the count one by one, as many as maxPods allows."""
+    scene = Scene(slots=10, replicas=1, max_pods=2_147_483_647).pods(0)
+    scene.vpod("a", 2_147_483_647, weight=6)
+    plan = the_plan(scene)
+    assert plan.homeless
+    assert plan.wanted == -(-2_147_483_647 * 6 // 10), (
+        "what it needs at least; the rest is looked at when these are there"
+    )
+
+
 def test_room_that_another_vpod_is_giving_up_needs_no_new_pod():
     """Seen end to end: 5 vreplicas less here and 5 more there, at once, made a full pool grow."""
     scene = (

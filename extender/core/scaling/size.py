@@ -150,7 +150,8 @@ def _by_need(
         if pod.bound and not pod.schedulable and pod.ordinal in ordinals
     )
     floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
-    most = (POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)) + 1
+    allowed = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)
+    most = min(POOL_PODS_MAX, allowed) + 1  # at once: a pool that needs more is looked at again
     extra, left = _appended(state, pool, Packing(state, pool, ordinals, added_max=most), allows)
     needed = max(floor, replicas + extra if extra else 0)
     rule = zone_rule(state)
