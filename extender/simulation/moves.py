@@ -18,6 +18,11 @@ OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compac
 """Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps."""
 
 
+def _pool_name_of(pod_name: str) -> str:
+    """Of the pool that has the pod: the vpod's own may be another one by now."""
+    return pod_name.rpartition("-")[0]
+
+
 class MoveChecker:
     """Looks at statuses as they are written. ``made`` counts vreplicas by reason."""
 
@@ -92,7 +97,7 @@ class MoveChecker:
                 self._broken.was_ledger_wrong(name)
                 or was_edited
                 or holds(f"weight {vpod.key}")
-                or holds(f"slots {pool.name}")
+                or holds(f"slots {_pool_name_of(name)}")
             ),
             "Reschedule": self._was_absent(name, pool),
             "Compaction": moving and ordinal_of(move.to_pod) < ordinal_of(name),
