@@ -109,10 +109,23 @@ class Activation:
                 self.add_all(pool.key)
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
-        """A tenant's labels changed: pools may select it now."""
-        if old is None or new is None or old.labels != new.labels:
-            for queue in self._queues.values():
-                queue.activate()
+        """A tenant's labels changed: pools may select it now, or no more.
+
+        Also what has all it wants is decided then: what the pool has asked of it meanwhile waits for that.
+        """
+        before, after = (namespace.labels if namespace is not None else {} for namespace in (old, new))
+        if before == after:
+            return
+        changed = new or old
+        for queue in self._queues.values():
+            queue.activate()
+        for key, pool in self._caches.state.pools.items():
+            selector = pool.pool.namespace_selector if pool.pool is not None else None
+            if selector is None or changed is None or selector.matches(before) == selector.matches(after):
+                continue
+            for vpod in pool.vpods.values():
+                if vpod.namespace == changed.name:
+                    self._queues.of(key).add(vpod.key)
 
     def add_all(self, pool: str) -> None:
         """Decide every vpod of a pool again, and every key in its ledgers."""

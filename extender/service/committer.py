@@ -272,7 +272,7 @@ class Committer:
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
-        told = as_refused(self._untold.telling(decision), batch.refused.get(decision.vpod))
+        told = as_refused(self._untold.telling(decision, vpod.placements), batch.refused.get(decision.vpod))
         return self.write_status(vpod, told, target, self._now())
 
     def _tell(self, batch: Batch, decision: Decision) -> None:

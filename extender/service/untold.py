@@ -2,10 +2,11 @@
 
 Such a decision stays reserved, so the next one starts from it and cannot know why something has moved. Its reasons are
 kept here until a status has been written and the move can be told (I4). What has been published again by then, because the
-vpod changed meanwhile and was decided anew, has not moved at all.
+vpod changed meanwhile and was decided anew, has not moved at all. And what is seen to be published no more has been told by the
+very write whose answer was lost: the next status says nothing of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from extender.core.explain import Reasoning, Step
@@ -34,16 +35,22 @@ class UntoldMoves:
             known = self._untold.get(decision.vpod) or _Untold((), dict(published))
             self._untold[decision.vpod] = known._replace(steps=(*known.steps, *moving)[-STEPS_MAX:])
 
-    def telling(self, decision: Decision) -> Decision:
-        """The decision with the reasons of earlier ones that have not been told."""
+    def telling(self, decision: Decision, published: Mapping[str, int] | None = None) -> Decision:
+        """The decision with the reasons of earlier ones that have not been told.
+
+        ``published``: by the status that will be written anew; what differs in it from what was published before the first of
+        those decisions is not told again. None: nothing does.
+        """
         untold = self._untold.get(decision.vpod)
         if untold is None:
             return decision
-        target, published = decision.target, untold.published
-        left = {name for name, count in published.items() if target.get(name, 0) < count}
+        target, before = decision.target, untold.published
+        left = {name for name, count in before.items() if target.get(name, 0) < count}
         # Also what an earlier decision had put on a pod that it has left again since.
         steps = [
-            s for s in untold.steps if s.reason is None or s.pod_name in left or s.pod_name not in published
+            s
+            for s in _not_told(untold, before if published is None else published)
+            if s.reason is None or s.pod_name in left or s.pod_name not in before
         ]
         if not any(step.reason is not None for step in steps):
             return decision
@@ -51,7 +58,21 @@ class UntoldMoves:
         return decision._replace(explanation=explanation)
 
     def told(self, decision: Decision) -> Decision:
-        """As ``telling``, for the last time: a status says so now."""
+        """As ``telling``, for the last time: a status says so now, and events shall, of the answer that was lost, too."""
         telling = self.telling(decision)
         self._untold.pop(decision.vpod, None)
         return telling
+
+
+def _not_told(untold: _Untold, published: Mapping[str, int]) -> Iterator[Reasoning]:
+    """The steps without those that have become ``published`` since: it has left, or come, with a status, the oldest first."""
+    before = untold.published
+    left = {name: count - published.get(name, 0) for name, count in before.items()}
+    came = {name: count - before.get(name, 0) for name, count in published.items()}
+    for step in untold.steps:
+        known = came if step.reason is None else left
+        told = min(step.vreplicas, max(0, known.get(step.pod_name, 0)))
+        if told:
+            known[step.pod_name] -= told
+        if step.vreplicas > told:
+            yield step._replace(vreplicas=step.vreplicas - told)

@@ -373,3 +373,61 @@ def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
     next_one = a_decision("a", {1: 3})
     assert untold.telling(next_one).moves == untold.told(next_one).moves == moving.moves
     assert untold.told(next_one).moves == ()
+
+
+@pytest.mark.parametrize(
+    ("published", "told"),
+    [
+        pytest.param(
+            {"dispatcher-0": 5}, [(2, "dispatcher-0", "dispatcher-1")], id="the status has not arrived"
+        ),
+        pytest.param({"dispatcher-0": 3, "dispatcher-1": 2}, [], id="it has"),
+        pytest.param(
+            {"dispatcher-0": 4, "dispatcher-1": 1},
+            [(1, "dispatcher-0", "dispatcher-1")],
+            id="with a part of it",
+        ),
+    ],
+)
+def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(published, told):
+    """Seed 287003885: the vpod was made smaller since, and what left then was called another move."""
+    untold = UntoldMoves()
+    steps = (
+        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", MoveReason.POLICY),
+        Reasoning(Step.ADDED, "dispatcher-1", 2),
+    )
+    moving = a_decision("a", {0: 3, 1: 2})._replace(explanation=Explanation(5, steps, 0, None))
+    untold.remember(moving, {"dispatcher-0": 5})
+    moves = untold.telling(a_decision("a", {0: 1}), published).moves
+    assert [(move.vreplicas, move.from_pod, move.to_pod) for move in moves] == told
+
+
+async def test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_wanted():
+    world = await a_world(0, 1)
+    await world.vpod("a", 5)
+    await world.sync()
+    await commit(world, a_decision("a", {0: 5}))
+    await world.sync()
+    committer = world.committer()
+    pool = world.caches.state.pool(POOL)
+
+    async def write(decision: Decision | None) -> Committed:
+        assert decision is not None
+        committer.reserve(OWNER, decision)
+        return await committer.commit(OWNER, POOL, [decision])
+
+    world.api.fail("patch", "vpods/status", after=lost())
+    move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.POLICY)
+    assert list((await write(relocate(pool, pool.vpods["tenant/a"], [move]))).failed) == ["tenant/a"]
+    assert await world.published() == {0: 4, 1: 1}
+    told = await moved(world)
+    await asyncio.sleep(2)
+    await world.set_vreplicas("a", 1)
+    await world.sync()
+    await write(place(pool, pool.vpods["tenant/a"]))
+    assert (await world.published(), await moved(world)) == ({0: 1}, told)
+
+
+async def moved(world: World) -> list[str]:
+    conditions = (await world.status())["conditions"]
+    return [item["message"] + item["lastTransitionTime"] for item in conditions if item["type"] == "Moved"]

@@ -185,6 +185,39 @@ async def test_a_tenant_is_placed_as_soon_as_its_namespace_gets_the_label():
         await placed(world, timeout_s=1)
 
 
+@pytest.mark.parametrize(
+    ("vreplicas", "after", "condition"),
+    [
+        pytest.param(12, {1: 12}, ("True", "AllPlaced"), id="there is room elsewhere"),
+        pytest.param(30, {0: 10, 1: 20}, ("False", "InsufficientSlots"), id="there is not enough"),
+    ],
+)
+async def test_a_tenant_that_is_let_in_again_leaves_the_pod_that_was_to_be_emptied(
+    vreplicas: int, after: dict[int, int], condition: tuple[str, str]
+):
+    """Seed 287004468: it had all it wanted, so it waited in no queue."""
+    world = await a_world(0, 1, maxPods=2, namespaceSelector={"matchLabels": {"paid": "yes"}})
+    await relabel(world, "yes")
+    await world.vpod("a", vreplicas)
+    async with world.serving():
+        await placed(world)
+        await relabel(world, "no")
+        await asyncio.sleep(1)
+        await world.annotate(0, **{names.UNSCHEDULABLE_ANNOTATION: "true"})
+        await asyncio.sleep(5)
+        before = {0: vreplicas // 2, 1: vreplicas // 2}
+        assert await world.published() == before, "a tenant that is not let in keeps what it has"
+        await relabel(world, "yes")
+        await asyncio.sleep(1)
+        assert (await world.published(), await world.condition()) == (after, condition)
+        await world.check()
+
+
+async def relabel(world: World, paid: str) -> None:
+    patch = {"metadata": {"labels": {"paid": paid}}}
+    await world.cluster.patch(NAMESPACES, "", TENANT, patch, patch_type=PatchType.MERGE)
+
+
 async def test_a_pod_that_is_recreated_keeps_every_vreplica_where_it_was():
     world = await a_world(0, 1, 2)
     await world.vpod("a", 9)
