@@ -36,7 +36,7 @@ def test_there_are_at_least_24_kinds_and_no_two_of_a_name():
 def trials_by_seed() -> dict[int, set[int]]:
     """Seed -> the numbers of events with which ``test_seeds`` runs it."""
     every = (
-        *test_seeds.PLAIN, *test_seeds.FOUND, *test_seeds.LIMITS, *test_seeds.OPEN, *test_seeds.BUCKETS,
+        *test_seeds.PLAIN, *test_seeds.FOUND, *test_seeds.LIMITS, *test_seeds.BUCKETS,
         *test_seeds.WITH_CALLERS, *test_seeds.WITH_ALL,
     )  # fmt: skip
     found: dict[int, set[int]] = {}

@@ -257,6 +257,17 @@ PLAN = (
         (f"{_PLANS}test_a_tenant_that_may_not_use_the_pool_gets_nothing_more_than_it_publishes",),
     ),
     Mutant(
+        "a tenant that is let in again waits in no queue",
+        "extender/service/activation.py",
+        "                if vpod.namespace == changed.name:\n",
+        "                if not vpod.key:\n",
+        "liveness: what its pool asked of it meanwhile is never done (seed 287004468)",
+        (
+            "tests/service/test_placer.py"
+            "::test_a_tenant_that_is_let_in_again_leaves_the_pod_that_was_to_be_emptied",
+        ),
+    ),
+    Mutant(
         "callers leave pods in a dry run",
         _PLAN,
         "self.leave_closed = leave_closed and pool.pool is not None and pool.pool.moves_to_shrink",

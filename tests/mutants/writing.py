@@ -248,6 +248,17 @@ COMMITTER = (
         (f"{_PLACER}test_a_move_whose_answer_was_lost_is_told_with_its_reason_all_the_same",),
     ),
     Mutant(
+        "a move whose answer was lost is told twice",
+        "extender/service/untold.py",
+        "before if published is None else published",
+        "before",
+        "I4: what leaves next is called a move that was made before (seed 287003885)",
+        (
+            "tests/service/test_committer_doubts.py"
+            "::test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_wanted",
+        ),
+    ),
+    Mutant(
         "a ledger over the slots is written",
         _PATCH,
         "if total > slots and total > ledger_slots(pod.ledger):",
