@@ -39,9 +39,12 @@ export async function explain(kind, name, pool, still) {
 
 /** An answer of `/v1/explain` as elements. */
 export function explanation(answer) {
-  const { outcome, steps = [], decided, fixes = [], candidates = [], history = [] } = answer;
+  const { outcome, steps = [], decided, fixes = [], candidates = [], history = [], size, rule } = answer;
   return [
     outcome && el("p", { class: "outcome" }, outcome),
+    size && el("p", {}, poolSize(size)),
+    size?.withoutNode > 0 && el("p", { class: "bad" }, withoutNode(size)),
+    rule && el("p", { class: "quiet" }, `The profile's rule for new ones: ${rule}`),
     decided && el("p", { class: "quiet" }, `Decided ${moment(decided.at)} by ${decided.by}${decided.why ? `: ${decided.why}` : ""}`),
     fixes.length > 0 && fixList(fixes),
     steps.length > 0 && folded(`How it was decided (${steps.length})`, el("ul", {}, steps.slice(0, LISTED).map((step) => el("li", {}, step)))),
@@ -49,6 +52,16 @@ export function explanation(answer) {
     history.length > 0 && folded(`History (${history.length})`, historyList(history)),
     Object.keys(answer).length === 0 && el("p", { class: "quiet" }, "Nothing is known of it yet."),
   ].filter(Boolean);
+}
+
+function poolSize({ replicas, slotsPerPod, schedulable, freeSlots, wanted, unlimited }) {
+  const text = `The pool has ${count(replicas, "pod")} of ${slotsPerPod} slots (${schedulable} schedulable, ${freeSlots} slots free) and needs ${unlimited}`;
+  if (wanted < unlimited) return `${text}: maxPods holds it at ${wanted}.`;
+  return wanted > replicas ? `${text}: it grows by itself.` : `${text}.`;
+}
+
+function withoutNode({ withoutNode: pods, refusal }) {
+  return `${count(pods, "pod")} of it ${pods === 1 ? "waits" : "wait"} for a node${refusal ? `; kube-scheduler finds none: ${refusal}` : ""}`;
 }
 
 function fixList(fixes) {

@@ -16,7 +16,7 @@ export class Details {
   #shown = "";
   #answer = { key: "", elements: [] };
 
-  /** `acts`: {select(kind, name), clear(), drain(target), pool(), loaded(), follow(pool)}. */
+  /** `acts`: {select(kind, name), clear(), whatIf(target, "drain" or "fail"), pool(), loaded(), follow(pool)}. */
   constructor(root, model, palette, acts) {
     this.#root = root;
     this.#model = model;
@@ -158,7 +158,12 @@ export class Details {
       el("h3", {}, "Its loss would cost"),
       el("p", {}, `${count(vreplicas, "vreplica")} of ${count(vpods.length, "vpod")}; ${gone ? `${count(gone, "vpod")} would have nothing left.` : "every one of them keeps some elsewhere."}`),
       kind !== "pod" && vpods.length > 0 && el("details", {}, el("summary", {}, "Who would lose most"), listed(vpods, line, "tenants")),
-      el("p", {}, el("button", { type: "button", onclick: () => this.#acts.drain(`${kind}/${name}`) }, `What if this ${kind} is drained?`)),
+      el(
+        "p",
+        { class: "pair" },
+        el("button", { type: "button", onclick: () => this.#acts.whatIf(`${kind}/${name}`, "drain") }, `What if this ${kind} is drained?`),
+        el("button", { type: "button", onclick: () => this.#acts.whatIf(`${kind}/${name}`, "fail") }, "\u2026 is lost?"),
+      ),
     ];
   }
 

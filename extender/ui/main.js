@@ -32,7 +32,7 @@ const sayPace = pace(SAID_MS);
 
 const map = new PodMap($("map"), model, palette, select);
 const chart = new Chart($("chart"));
-const details = new Details($("side"), model, palette, { select, clear, drain: (target) => openWhatIf(target), pool: () => pool, loaded: () => loaded, follow: choosePool });
+const details = new Details($("side"), model, palette, { select, clear, whatIf: openWhatIf, pool: () => pool, loaded: () => loaded, follow: choosePool });
 const whatIf = new WhatIf($("side"), model, { select, show: (deltas) => map.plan(deltas), close: closeWhatIf, pool: () => pool });
 const search = new Search($("search"), $("found"), model, select);
 const stream = new Stream(take, (state, text) => {
@@ -262,8 +262,8 @@ function forget() {
   drawSide(true);
 }
 
-function openWhatIf(target) {
-  whatIf.start(target);
+function openWhatIf(target, how) {
+  whatIf.start(target, how);
   $("what-if").setAttribute("aria-pressed", "true");
   draw();
   showSide();

@@ -5,13 +5,14 @@ import { count, el, table } from "./dom.js";
 import { byName } from "./model.js";
 
 const LISTED = 50;
-const DRAINED_MAX = 20;
+const TARGETS_MAX = 20;
+const DONE = { drain: "drained", fail: "lost" };
 
 export class WhatIf {
   #root;
   #model;
   #acts;
-  #drain = [];
+  #targets = [];
   #form = null;
   #result = el("div", { "aria-live": "polite" });
   #asked = 0;
@@ -27,18 +28,18 @@ export class WhatIf {
     return this.#form !== null;
   }
 
-  /** Show the form, with something to drain if any is named: `pod/x`, `node/y` or `zone/z`. */
-  start(target) {
-    if (target && !this.#drain.includes(target) && this.#drain.length < DRAINED_MAX) this.#drain.push(target);
+  /** Show the form, with something that is to go if any is named: `pod/x`, `node/y` or `zone/z`; `how`: drain or fail. */
+  start(target, how = "drain") {
+    if (target) this.#take(target, how);
     if (!this.open) this.#draw();
-    this.#drawDrained();
+    this.#drawTargets();
     this.#root.querySelector("h2").focus({ preventScroll: true });
   }
 
   /** Leave: nothing of it stays. */
   stop() {
     this.#asked += 1;
-    this.#drain = [];
+    this.#targets = [];
     this.#form = null;
     this.#result.replaceChildren();
     this.#root.replaceChildren();
@@ -49,13 +50,14 @@ export class WhatIf {
     const profiles = this.#model.replica.profiles ?? [];
     const input = (name, label, attributes) => el("label", { class: "line" }, el("span", {}, label), el("input", { name, ...attributes }));
     const number = { type: "number", min: "1", inputmode: "numeric", max: "100000" };
-    const targets = ["zone", "node", "pod"].flatMap((kind) => this.#targets(kind).map((name) => el("option", { value: `${kind}/${name}` })));
+    const targets = ["zone", "node", "pod"].flatMap((kind) => this.#names(kind).map((name) => el("option", { value: `${kind}/${name}` })));
     this.#form = el(
       "form",
       { onsubmit: (event) => this.#submit(event) },
-      el("div", { class: "line" }, el("label", { for: "drain" }, "Drain a pod, node or zone"), el("span", { class: "pair" }, el("input", { id: "drain", name: "target", list: "targets", placeholder: "node/NAME", autocomplete: "off" }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
+      el("label", { class: "line" }, el("span", {}, "What happens"), el("select", { name: "how" }, el("option", { value: "drain" }, "drained: emptied in peace"), el("option", { value: "fail" }, "lost: gone at once"))),
+      el("div", { class: "line" }, el("label", { for: "target" }, "to a pod, node or zone"), el("span", { class: "pair" }, el("input", { id: "target", name: "target", list: "targets", placeholder: "node/NAME", autocomplete: "off" }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
       el("datalist", { id: "targets" }, targets),
-      el("ul", { class: "chips", id: "drained", "aria-label": "To be drained" }),
+      el("ul", { class: "chips", id: "going", "aria-label": "To be drained or lost" }),
       input("slotsPerPod", "Slots per pod", { ...number, placeholder: String(this.#pool().slotsPerPod ?? "") }),
       el("label", { class: "line" }, el("span", {}, "Profile"), el("select", { name: "profile" }, el("option", { value: "" }, `as it is (${this.#pool().profile ?? ""})`), profiles.map((name) => el("option", { value: name }, name)))),
       input("vpods", "More vpods", { ...number, max: "1000", placeholder: "0" }),
@@ -70,33 +72,39 @@ export class WhatIf {
     return this.#model.pools.get(this.#acts.pool()) ?? {};
   }
 
-  #targets(kind) {
+  #names(kind) {
     if (kind === "zone") return [...new Set([...this.#model.nodes.values()].map(({ zone }) => zone))].filter(Boolean).sort(byName);
     return [...(kind === "node" ? this.#model.nodes : this.#model.pods).keys()].sort(byName);
   }
 
+  /** The last word on a target counts: it is drained or lost, not both. */
+  #take(target, how) {
+    const others = this.#targets.filter((it) => it.target !== target);
+    if (others.length < TARGETS_MAX) this.#targets = [...others, { target, how }];
+  }
+
   #add() {
-    const field = this.#form.elements.target;
+    const { target: field, how } = this.#form.elements;
     const value = field.value.trim();
     const [kind, name] = [value.slice(0, value.indexOf("/")), value.slice(value.indexOf("/") + 1)];
-    const known = ["pod", "node", "zone"].includes(kind) && this.#targets(kind).includes(name);
+    const known = ["pod", "node", "zone"].includes(kind) && this.#names(kind).includes(name);
     field.setCustomValidity(known || !value ? "" : "Name a pod, node or zone of this pool: pod/NAME, node/NAME or zone/NAME.");
     if (!field.reportValidity() || !value) return false;
-    if (!this.#drain.includes(value) && this.#drain.length < DRAINED_MAX) this.#drain.push(value);
+    this.#take(value, how.value);
     field.value = "";
-    this.#drawDrained();
+    this.#drawTargets();
     return true;
   }
 
-  #drawDrained() {
-    const chip = (target) =>
-      el("li", {}, target, el("button", { type: "button", "aria-label": `Do not drain ${target}`, onclick: () => this.#remove(target) }, "\u00d7"));
-    this.#form.querySelector("#drained").replaceChildren(...this.#drain.map(chip));
+  #drawTargets() {
+    const chip = ({ target, how }) =>
+      el("li", {}, `${target} ${DONE[how]}`, el("button", { type: "button", "aria-label": `Not ${target}`, onclick: () => this.#remove(target) }, "\u00d7"));
+    this.#form.querySelector("#going").replaceChildren(...this.#targets.map(chip));
   }
 
   #remove(target) {
-    this.#drain = this.#drain.filter((it) => it !== target);
-    this.#drawDrained();
+    this.#targets = this.#targets.filter((it) => it.target !== target);
+    this.#drawTargets();
     this.#form.elements.target.focus();
   }
 
@@ -104,7 +112,7 @@ export class WhatIf {
   #question() {
     const fields = this.#form.elements;
     const question = { pool: this.#acts.pool(), autoscale: fields.autoscale.checked };
-    if (this.#drain.length > 0) question.drain = this.#drain;
+    for (const { target, how } of this.#targets) (question[how] ??= []).push(target);
     if (fields.slotsPerPod.value) question.set = { slotsPerPod: Number(fields.slotsPerPod.value) };
     if (fields.profile.value) question.profile = fields.profile.value;
     const vreplicas = Number(fields.vreplicas.value || 1);

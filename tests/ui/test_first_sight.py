@@ -129,4 +129,4 @@ async def test_what_is_to_be_typed_to_drain_something_is_not_cut():
     async with served(a_page(small().state)) as url, browsing(url) as it:
         await it.until_pods(6)
         await it.tab.click("#what-if")
-        assert await it.tab.locator("#drain").evaluate(fits)
+        assert await it.tab.locator("#target").evaluate(fits)

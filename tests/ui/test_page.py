@@ -20,6 +20,18 @@ NOT_THERE = ("404",)
 """Not all of these servers answer questions; the browser notes what is not found."""
 EXPLAINED = {
     "outcome": "3 of 8 vreplicas are not placed (InsufficientSlots)",
+    "rule": "round robin by ordinal",
+    "size": {
+        "replicas": 6,
+        "schedulable": 5,
+        "wanted": 7,
+        "unlimited": 9,
+        "maxPods": 7,
+        "slotsPerPod": 20,
+        "freeSlots": 0,
+        "withoutNode": 1,
+        "refusal": "0/6 nodes are available: 6 Insufficient cpu.",
+    },
     "steps": ["kept: 5 on dispatcher-1"],
     "decided": {"at": "2026-01-02T03:04:05Z", "by": "replica-1", "why": "the vpod changed"},
     "fixes": [
@@ -98,7 +110,7 @@ async def test_the_demonstration_is_shown_as_it_happens(tmp_path: Path):
             await page.until_text("#side .explanation", f"Candidates ({len(census.pods)})")
             assert await page.violations() == []
             await page.tab.click("#what-if")
-            await page.tab.fill("#drain", "zone/zone-a")
+            await page.tab.fill("#target", "zone/zone-a")
             await page.tab.click("text=Show the plan")
             await page.until_text("#side", "Everything that is placed now would have a place.")
             zone_a = {"node-0", "node-3"}
@@ -164,6 +176,9 @@ async def test_a_vpod_is_found_and_explained():
         for says in (
             "one pod more (6 to 7) (StatefulSet ns/dispatcher): places 3 vreplicas; by itself;"
             " only if it is served before the others that wait; the autoscaler adds it",
+            "The pool has 6 pods of 20 slots (5 schedulable, 0 slots free) and needs 9: maxPods holds it at 7.",
+            "1 pod of it waits for a node; kube-scheduler finds none: 0/6 nodes are available: 6 Insufficient cpu.",
+            "The profile's rule for new ones: round robin by ordinal",
             "by replica-1: the vpod changed",
             "How it was decided (1)",
             "Candidates (1)",
@@ -228,7 +243,12 @@ async def test_what_if_shows_a_plan_and_leaves_no_trace():
         await it.until_pods(6)
         await it.tab.click("#what-if")
         await it.until_text(".notice.what-if", "Nothing is changed by it.")
-        await it.tab.fill("#drain", "node/node-1")
+        await it.tab.fill("#target", "zone/zone-b")
+        await it.tab.click("text=Add")
+        await it.tab.fill("#target", "node/node-1")
+        await it.tab.click("text=Add")
+        await it.tab.select_option("[name=how]", "fail")
+        await it.tab.fill("#target", "zone/zone-b")
         await it.tab.fill("[name=slotsPerPod]", "22")
         await it.tab.fill("[name=vpods]", "2")
         await it.tab.select_option("[name=profile]", "ha")
@@ -240,6 +260,7 @@ async def test_what_if_shows_a_plan_and_leaves_no_trace():
             "pool": POOL,
             "autoscale": True,
             "drain": ["node/node-1"],
+            "fail": ["zone/zone-b"],
             "set": {"slotsPerPod": 22},
             "profile": "ha",
         }
@@ -251,14 +272,32 @@ async def test_what_if_shows_a_plan_and_leaves_no_trace():
         await it.until_text("#side h2", "Attention")
 
 
+@pytest.mark.parametrize(
+    ("button", "asked"),
+    [
+        pytest.param("What if this node is drained?", {"drain": ["node/node-1"]}, id="drained"),
+        pytest.param("\u2026 is lost?", {"fail": ["node/node-1"]}, id="lost"),
+    ],
+)
+async def test_what_if_begins_with_what_is_looked_at(button: str, asked: dict[str, list[str]]):
+    answers = Answers(plan=PLANNED)
+    async with served(a_page(small().state), answers) as url, browsing(url, fails=NOT_THERE) as it:
+        await it.until_pods(6)
+        await it.find("node-1")
+        await it.tab.click(f"text={button}")
+        await it.tab.click("text=Show the plan")
+        await it.until_text("#side", "The plan")
+        assert answers.asked == [{"pool": POOL, "autoscale": True, **asked}]
+
+
 async def test_something_to_drain_that_is_not_there_is_refused_before_it_is_asked():
     answers = Answers(plan=PLANNED)
     async with served(a_page(small().state), answers) as url, browsing(url) as it:
         await it.until_pods(6)
         await it.tab.click("#what-if")
-        await it.tab.fill("#drain", "node/nothing")
+        await it.tab.fill("#target", "node/nothing")
         await it.tab.click("text=Show the plan")
-        message = await it.tab.locator("#drain").evaluate("field => field.validationMessage")
+        message = await it.tab.locator("#target").evaluate("field => field.validationMessage")
         assert message.startswith("Name a pod, node or zone of this pool")
         assert answers.asked == []
 
