@@ -4,7 +4,7 @@ Filter decides, prioritize advises. A problem of the pod itself (no pool, slots 
 with the same reason, so that kube-scheduler's FailedScheduling event stays one short line.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -26,7 +26,7 @@ NodeLookup = Callable[[str], Node | None]
 class NodeVerdicts:
     """Filter's answer: nodes that pass, in the order asked, and why the others do not."""
 
-    passed: Sequence[str] = ()
+    passed: Collection[str] = ()
     failed: dict[str, ConflictReason] = field(default_factory=dict)
     unresolvable: dict[str, ConflictReason] = field(default_factory=dict)
 
@@ -134,11 +134,11 @@ def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: No
 
 
 def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) -> NodeVerdicts:
-    """``filter_nodes`` on the nodes as we know them, by sets (``NodeIndex``)."""
-    names, asked = candidates.names, candidates.asked
+    """``filter_nodes`` on the nodes as we know them, by sets (``NodeIndex``). What passes is a ``Candidates``, these where all do."""
+    asked = candidates.asked
     problem = pod_problem(state, pod)
     if problem is not None:
-        return NodeVerdicts(unresolvable=dict.fromkeys(names, problem))
+        return NodeVerdicts(unresolvable=dict.fromkeys(candidates, problem))
     index, reasons = state.node_index, dict[str, ConflictReason]()
     if not candidates.known:
         reasons |= dict.fromkeys(asked - index.names.keys(), ConflictReason.NODE_UNKNOWN)
@@ -156,11 +156,12 @@ def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) ->
         for zone in offered.keys() - rule.allowed(offered):
             reasons |= dict.fromkeys(offered[zone] & left, ConflictReason.ZONE_SKEW_EXCEEDED)
     if not reasons:
-        return NodeVerdicts(names)
-    verdicts = NodeVerdicts([name for name in names if name not in reasons])
-    for name in names:  # not in a set's order, which differs from process to process
-        if name in reasons:
-            verdicts.refuse(name, reasons[name])
+        return NodeVerdicts(candidates)
+    verdicts = NodeVerdicts(candidates.without(reasons.keys()))
+    for name in filter(
+        reasons.__contains__, candidates
+    ):  # not in a set's order, which differs from process to process
+        verdicts.refuse(name, reasons[name])
     return verdicts
 
 

@@ -13,7 +13,7 @@ Whatever the bytes, a decoder returns a valid value or raises WireError, whose m
 expected there. Only what we use is checked: the inside of a pod or node is for ``decode``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -168,7 +168,7 @@ def decode_preemption_args(body: bytes) -> PreemptionArgs:
 
 def encode_filter_result(
     args: FilterArgs,
-    passed: Sequence[str],
+    passed: Collection[str],
     failed: Mapping[str, str],
     unresolvable: Mapping[str, str],
     error: str = "",
@@ -178,15 +178,17 @@ def encode_filter_result(
     Nodes in ``unresolvable`` are no candidates for preemption. Raises ValueError for a node that was not asked about
     or is both passed and refused, WireError where a node of the request is nested too deep to be sent back.
     """
-    if passed is not args.names or failed or unresolvable:
+    if passed is not args.candidates or failed or unresolvable:
         _check_asked(args.candidates.asked, passed, failed, unresolvable)
-        if not failed.keys().isdisjoint(passed) or not unresolvable.keys().isdisjoint(passed):
+        if any(name in passed for refused in (failed, unresolvable) for name in refused):
             raise ValueError("a node is passed and refused at once")
     elif args.nodes is None and args.candidates.text and not error:
         # All of them pass, and their list is at hand as it was sent.
         return _ALL_PASS % args.candidates.text
+    names: object
     if args.nodes is None:
-        nodes, names = None, passed
+        text = passed.text if isinstance(passed, Candidates) else b""
+        nodes, names = None, orjson.Fragment(text) if text else tuple(passed)
     else:
         wanted = frozenset(passed)
         nodes = {"metadata": {}, "items": [node for node in args.nodes if _name_of(node) in wanted]}
@@ -237,9 +239,10 @@ def encode_preemption_result(args: PreemptionArgs, chosen: Mapping[str, Victims]
     return orjson.dumps({"NodeNameToMetaVictims": by_node})
 
 
-def _check_asked(asked: frozenset[str], *answers: Iterable[str]) -> None:
+def _check_asked(asked: frozenset[str], *answers: Collection[str]) -> None:
     for answer in answers:
-        if not asked.issuperset(answer):
+        # As sets where they are: those know their names' hashes.
+        if not asked.issuperset(answer.asked if isinstance(answer, Candidates) else answer):
             strangers = sorted(set(answer) - asked)
             raise ValueError(f"answer names nodes that were not asked about: {strangers[:3]}")
 

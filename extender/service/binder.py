@@ -12,7 +12,7 @@ the pod's UID and version as preconditions, so it fails if anyone has bound the 
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Protocol
@@ -127,30 +127,28 @@ class SchedulerVReplicaBinder:
 
     def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
         """See VReplicaBinder."""
-        nodes = candidates.names
         if lookup is None:
             verdicts = filter_known_nodes(self._caches.state, pod, candidates)
         else:
-            verdicts = filter_nodes(self._caches.state, pod, nodes, lookup)
+            verdicts = filter_nodes(self._caches.state, pod, candidates.names, lookup)
         try:
             carry = self._carry(pod, with_planned=True)
         except LedgerTooLarge:
             self._cache.delete(pod.uid)
-            return NodeVerdicts(unresolvable=dict.fromkeys(nodes, ConflictReason.LEDGER_TOO_LARGE))
+            return NodeVerdicts(unresolvable=dict.fromkeys(candidates, ConflictReason.LEDGER_TOO_LARGE))
         if lookup is None and self.narrow_to:
-            verdicts.passed = self._narrowed(pod, carry, candidates, verdicts.passed)
-        passed = candidates.asked if verdicts.passed is nodes else frozenset(verdicts.passed)
-        self._cache.update(pod.uid, carry, pod.ledger_text, passed)
+            verdicts.passed = self._narrowed(pod, carry, verdicts.passed)
+        passed = verdicts.passed
+        names = passed.asked if isinstance(passed, Candidates) else frozenset(passed)
+        self._cache.update(pod.uid, carry, pod.ledger_text, names)
         return verdicts
 
-    def _narrowed(
-        self, pod: AdapterPod, carry: Carry, candidates: Candidates, passed: Sequence[str]
-    ) -> Sequence[str]:
+    def _narrowed(self, pod: AdapterPod, carry: Carry, passed: Collection[str]) -> Collection[str]:
         """The best of the nodes that pass, where there are more than are wanted."""
         most = room_for(self.narrow_to, self._cache.times(pod.uid))
         if len(passed) <= most:
             return passed
-        left = candidates if passed is candidates.names else Candidates.of(passed)
+        left = passed if isinstance(passed, Candidates) else Candidates.of(passed)
         groups = prioritize_known_nodes(self._caches.state, pod, carry.ledger, left)
         return best_of(left, groups, most, self._caches.state.nodes)
 

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from typing import Final
 
-from extender.core.candidates import CandidateLists
+from extender.core.candidates import CandidateLists, Candidates
 from extender.core.decode import as_sent, node_from, pod_from
 from extender.core.event_reasons import EventReason
 from extender.core.ledger import EMPTY_LEDGER
@@ -74,15 +74,17 @@ class ExtenderVerbs:
         """Which nodes the pod may go to. A pod without our label is none of our business: every node passes."""
         args = self._args(body)
         if not _is_adapter(args.pod):
-            return encode_filter_result(args, args.names, {}, {}), SUCCESS
+            return encode_filter_result(args, args.candidates, {}, {}), SUCCESS
         pod = self._pod_of(args.pod)
         verdicts = self._find(pod, args, self._lookup(args))
         for reason, refused in Counter(verdicts.reasons()).items():
             self._metrics.refused(reason, refused)
-        if verdicts.passed or not args.names:
+        if verdicts.passed or not args.candidates:
             self._reactivator.forget(pod.uid)
         else:
             self._reactivator.note(pod, args.names)
+        if isinstance(verdicts.passed, Candidates) and verdicts.passed is not args.candidates:
+            self._lists.answered(verdicts.passed)
         reply = encode_filter_result(args, verdicts.passed, verdicts.failed, verdicts.unresolvable)
         return reply, SUCCESS if verdicts.passed else UNSCHEDULABLE
 

@@ -53,6 +53,38 @@ def test_the_same_nodes_in_another_order_share_what_does_not_depend_on_it():
     assert again.in_any_order is first, "not of the one that came second"
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["node-0", "node-0"],
+        ["node-0", "elsewhere"],
+        ["node-0", 1],
+        ["node-1"],
+        ["node-0", "node-1", "node-1"],
+    ],
+    ids=["one twice", "one unknown", "a number", "fewer", "one more"],
+)
+def test_a_list_that_is_not_of_the_same_nodes_is_not_taken_for_another_order(names):
+    lists = CandidateLists()
+    first = read(lists, request(["node-1", "node-0"]))[0].candidates
+    cut = lists.cut(request(names), KNOWN, 1)
+    assert cut is None or cut[1].in_any_order is not first
+
+
+def test_what_filter_has_passed_is_known_when_prioritize_asks_about_it_in_whatever_order():
+    lists = CandidateLists()
+    asked = read(lists, request(["node-2", "node-1", "node-0", "node-3"]))[0].candidates
+    passed = asked.without({"node-1"})
+    lists.answered(passed)
+    assert read(lists, request(["node-2", "node-0", "node-3"]))[0].candidates is passed
+    again = read(lists, request(["node-3", "node-2", "node-1", "node-0"]))[0].candidates.without({"node-1"})
+    lists.answered(again)
+    found = read(lists, request(["node-3", "node-2", "node-0"]))[0].candidates
+    assert found.in_any_order is passed
+    assert found.names == ("node-3", "node-2", "node-0")
+    assert found.asked == passed.asked == {"node-0", "node-2", "node-3"}
+
+
 def test_no_list_is_known_any_more_once_nodes_have_changed():
     lists, body = CandidateLists(), request(["node-0"])
     first, _ = read(lists, body)

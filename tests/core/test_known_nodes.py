@@ -4,13 +4,14 @@ import orjson
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from extender.core.candidates import Candidates
+from extender.core.candidates import CandidateLists, Candidates
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Node
 from extender.core.node_level.exposure import Alike, prioritize_known_nodes, prioritize_nodes
 from extender.core.node_level.host_texts import HostTexts
 from extender.core.node_level.narrowing import best_of
-from extender.core.verbs import filter_known_nodes, filter_nodes
+from extender.core.verbs import NodeVerdicts, filter_known_nodes, filter_nodes
+from extender.core.wire import decode_cut_args, decode_extender_args, encode_filter_result
 from tests.support.builders import NS, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import World
 
@@ -24,6 +25,11 @@ LEDGERS = st.dictionaries(
 )
 
 
+def a_request(names: list[str]) -> bytes:
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
+    return orjson.dumps({"Pod": pod, "Nodes": None, "NodeNames": names})
+
+
 class KnownNodes(RuleBasedStateMachine):
     """A cluster that changes; what is asked is always about all nodes, some of them, and two that there are not."""
 
@@ -31,6 +37,7 @@ class KnownNodes(RuleBasedStateMachine):
         super().__init__()
         self.world = World()
         self.texts = HostTexts(self.world.state.node_index)
+        self.lists = CandidateLists()
         self.world.put(a_stateful_set(6))
         self.world.put(a_pool(8))
 
@@ -90,6 +97,12 @@ class KnownNodes(RuleBasedStateMachine):
     def filter_all(self) -> None:
         self.compare_filter([*UNKNOWN, *NODES])
 
+    @rule(data=st.data())
+    def filter_known(self, data: st.DataObject) -> None:
+        names = data.draw(st.permutations(sorted(self.world.nodes)))
+        self.compare_filter(names)
+        self.compare_filter(names[::-1])
+
     def compare_filter(self, names: list[str]) -> None:
         state = self.world.state
         candidates = Candidates.of(names)
@@ -101,6 +114,28 @@ class KnownNodes(RuleBasedStateMachine):
             assert list(fast.passed) == list(slow.passed)
             assert list(fast.failed.items()) == list(slow.failed.items())
             assert dict(fast.unresolvable) == dict(slow.unresolvable)
+            self.compare_bytes(names, pod, slow)
+
+    def compare_bytes(self, names: list[str], pod: AdapterPod, slow: NodeVerdicts) -> None:
+        """As the verbs do it, with the lists that were seen before: the same answer, which prioritize then asks about."""
+        index = self.world.state.node_index
+        body = a_request(names)
+        cut = self.lists.cut(body, index.names, index.revision)
+        assert (cut is None) is bool(set(names) - index.names.keys())
+        if cut is None:
+            return
+        args = decode_cut_args(*cut)
+        assert args is not None
+        fast = filter_known_nodes(self.world.state, pod, args.candidates)
+        reply = encode_filter_result(args, fast.passed, fast.failed, fast.unresolvable)
+        plain = decode_extender_args(body, {})
+        wanted = encode_filter_result(plain, slow.passed, slow.failed, slow.unresolvable)
+        assert orjson.loads(reply) == orjson.loads(wanted)
+        if isinstance(fast.passed, Candidates):
+            self.lists.answered(fast.passed)
+        again = self.lists.cut(a_request(list(slow.passed)), index.names, index.revision)
+        assert again is not None
+        assert (list(again[1]), again[1].asked) == (list(slow.passed), frozenset(slow.passed))
 
     @precondition(lambda self: self.world.nodes)
     @rule(data=st.data(), ledger=LEDGERS, kept=st.booleans())

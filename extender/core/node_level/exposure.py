@@ -16,7 +16,7 @@ have scores of their own and the rest has 0: it is among the best that kube-sche
 scores, makes its choice.
 """
 
-from collections.abc import Callable, Sequence, Set as AbstractSet
+from collections.abc import Callable, Collection, Set as AbstractSet
 from typing import NamedTuple
 
 from extender.core.candidates import Candidates
@@ -45,7 +45,7 @@ class _Cost(NamedTuple):
 
 
 def prioritize_nodes(
-    state: State, pod: AdapterPod, ledger: Ledger, names: Sequence[str], lookup: NodeLookup
+    state: State, pod: AdapterPod, ledger: Ledger, names: Collection[str], lookup: NodeLookup
 ) -> dict[str, int]:
     """Score 0 to 10 a node. ``ledger``: what the pod carries and will carry. A node that is not known has 0.
 

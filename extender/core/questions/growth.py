@@ -5,7 +5,7 @@ one that takes the pod, unless kube-scheduler has said that it finds none for it
 fits, those that declare slots within them, the hard zone rule of the pool's profile, the best score, then the emptiest.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -165,7 +165,7 @@ class _Chooser:
         self._move_on(best)
         return state.nodes[best]
 
-    def passing(self, pod: AdapterPod) -> Sequence[str]:
+    def passing(self, pod: AdapterPod) -> Collection[str]:
         """Nodes that take the pod as far as is known here, of those that only differ by name a few."""
         asked = sorted({*self._candidates(), *self._returning(pod)})
         return filter_nodes(self._state, pod, asked, self._state.nodes.get).passed
