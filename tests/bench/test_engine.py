@@ -115,7 +115,7 @@ def test_the_lines_have_the_documented_keys():
     for key in (
         "vpodsPerSecond",
         "microsecondsPerVpod",
-        "costRatio",
+        "yardstickRatio",
         "rebuiltVpodsPerSecond",
         "rebuiltRatio",
     ):
