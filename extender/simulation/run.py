@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from extender.core.errors import VReplicaError
+from extender.core.scaling.replica_writes import STRIKES_MAX
 from extender.kube.api import ADAPTERPOOLS
 from extender.kube.reflector import ReflectorSettings
 from extender.sim.clock import run_virtual
@@ -49,6 +50,8 @@ QUIET_S: Final = 60.0
 """Besides a pool's period and cool-down: for so long nothing is written at rest."""
 REST_TIMEOUT_S: Final = 3600.0
 """Scale-down waits for moves, moves for their budget and cool-down, and closing in vain waits twice as long each time."""
+PATIENCE_MAX: Final = 1 << STRIKES_MAX - 1
+"""Scale-down periods that the autoscaler waits at the most where somebody else has undone what it wrote again and again."""
 RUN_MAX_S: Final = 2 * (SETTLE_TIMEOUT_S + REST_TIMEOUT_S)
 EVENT_MAX_S: Final = 60.0
 """Of virtual time, an event in the mean; half a second is usual. Nothing in a run may wait without a limit."""
@@ -241,7 +244,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         async with world:
             await workload.run(trial.events)
             await workload.calm_down()
-            outcome.problems += await settle(world, checkers, outcome)
+            outcome.problems += await settle(world, checkers, outcome, workload.counts["replicasEdited"])
             world.callers.stop()
             await asyncio.sleep(LAST_ANSWERS_S)
             outcome.problems += checkers.violations + world.problems
@@ -261,8 +264,11 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         outcome.moves, outcome.trace = checkers.moves, world.trace.lines
 
 
-async def settle(world: World, checkers: Checkers, outcome: Outcome) -> list[str]:
-    """Wait until nothing differs, then for silence; what is wrong with it, if anything."""
+async def settle(world: World, checkers: Checkers, outcome: Outcome, edits: int) -> list[str]:
+    """Wait until nothing differs, then for silence; what is wrong with it, if anything.
+
+    ``edits``: times that somebody else has changed replicas.
+    """
     loop = asyncio.get_running_loop()
     calm_at = loop.time()
     if problems := await wait_settled(world, checkers):
@@ -273,7 +279,22 @@ async def settle(world: World, checkers: Checkers, outcome: Outcome) -> list[str
         return problems
     outcome.rested_s = loop.time() - calm_at
     unrest = [f"settled, and then not: {line}" for line in checkers.differences()]
-    return unrest + [f"not scaled down: {line}" for line in checkers.stored.idle()]
+    return unrest or await never_scaled_down(world, checkers, edits)
+
+
+async def never_scaled_down(world: World, checkers: Checkers, edits: int) -> list[str]:
+    """The pods that should have been removed by now.
+
+    Who undoes what the autoscaler has written, twice or more often, makes it wait up to ``PATIENCE_MAX`` of its periods.
+    """
+    period_s = max(
+        pool["spec"].get("scaleDownPeriodSeconds", 100) * 1.2 for pool in world.stored(ADAPTERPOOLS).values()
+    )
+    for _ in range(PATIENCE_MAX if edits > 1 else 0):
+        if not any(checkers.stored.idle()):
+            break
+        await asyncio.sleep(period_s)
+    return [f"not scaled down: {line}" for line in checkers.stored.idle()]
 
 
 async def wait_quiet(world: World, checkers: Checkers) -> list[str]:
