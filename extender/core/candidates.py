@@ -10,7 +10,7 @@ Whether a text is where the list belongs, and not somewhere within the pod, the 
 mark there instead.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -37,7 +37,7 @@ of one mark, and by chance that happens once in 10^19."""
 class Candidates(Collection[str]):
     """The nodes that a pod may go to as far as kube-scheduler is concerned: names, each once, in the order of the request."""
 
-    __slots__ = ("_first", "_names", "_position", "asked", "known", "mark", "text")
+    __slots__ = ("_first", "_left", "_names", "_position", "asked", "known", "mark", "text")
 
     def __init__(
         self,
@@ -60,6 +60,8 @@ class Candidates(Collection[str]):
         self.mark = mark
         self._first = first
         self._position: dict[str, int] = {}
+        self._left: tuple[frozenset[str], frozenset[str]] | None = None
+        """(Who was refused last, who was left)."""
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "Candidates":
@@ -99,10 +101,10 @@ class Candidates(Collection[str]):
             self._position.update(zip(self.names, range(len(self.names)), strict=True))
         return self._position
 
-    def without(self, refused: Collection[str]) -> "Candidates":
+    def without(self, refused: AbstractSet[str]) -> "Candidates":
         """Those that are left. ``refused``: some of these."""
         left = tuple([name for name in self.names if name not in refused])
-        asked = self.asked.difference(refused)
+        asked = self.in_any_order.left_without(refused)
         if not self.known:
             return Candidates(left, asked)
         mark = None
@@ -110,6 +112,12 @@ class Candidates(Collection[str]):
             count, total = self.mark
             mark = count - len(refused), total - sum(map(hash, refused))
         return Candidates(left, asked, known=True, text=orjson.dumps(left), mark=mark)
+
+    def left_without(self, refused: AbstractSet[str]) -> frozenset[str]:
+        """As a set; the same one where the same are refused again, as they mostly are."""
+        if self._left is None or self._left[0] != refused:
+            self._left = frozenset(refused), self.asked.difference(refused)
+        return self._left[1]
 
 
 @dataclass

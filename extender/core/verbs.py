@@ -158,9 +158,7 @@ def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) ->
     if not reasons:
         return NodeVerdicts(candidates)
     verdicts = NodeVerdicts(candidates.without(reasons.keys()))
-    for name in filter(
-        reasons.__contains__, candidates
-    ):  # not in a set's order, which differs from process to process
+    for name in sorted(reasons):  # not in a set's order, which differs from process to process
         verdicts.refuse(name, reasons[name])
     return verdicts
 

@@ -61,12 +61,17 @@ class Population:
 
     nodes: int
     pools: tuple[Pool, ...]
+    full: int = 0
+    """Nodes after these that have no slots: no adapter pod may go there."""
 
     def objects(self) -> dict[str, list[Obj]]:
         """By plural, as an API server lists them, with ascending versions."""
         lists: dict[str, list[Obj]] = {
             "namespaces": [_namespace(name) for name in (NAMESPACE, *map(_tenant, range(TENANTS)))],
-            "nodes": [node(number) for number in range(self.nodes)],
+            "nodes": [
+                *(node(number) for number in range(self.nodes)),
+                *(node(number, slots=0) for number in range(self.nodes, self.nodes + self.full)),
+            ],
             "adapterpools": [_adapter_pool(pool) for pool in self.pools],
             "statefulsets": [_stateful_set(pool) for pool in self.pools],
             "pods": [],
@@ -104,13 +109,13 @@ def pod_uid(pool: Pool, ordinal: int) -> str:
     return f"{sum(pool.name.encode()):08x}-0000-4000-8000-{ordinal:012x}"
 
 
-def node(number: int) -> Obj:
+def node(number: int, slots: int = NODE_SLOTS) -> Obj:
     """A node in the recorded shape, Ready, in zone z0 to z2."""
     obj: Obj = orjson.loads(_recorded_node())
     name = node_name(number)
     obj["metadata"] |= {"name": name, "uid": f"00000001-0000-4000-8000-{number:012x}"}
     obj["metadata"]["labels"] = {"kubernetes.io/hostname": name, ZONE_LABEL: f"z{number % ZONES}"}
-    room = {"cpu": "64", "memory": "256Gi", "pods": "110", SLOTS_RESOURCE: str(NODE_SLOTS)}
+    room = {"cpu": "64", "memory": "256Gi", "pods": "110", SLOTS_RESOURCE: str(slots)}
     obj["status"] |= {"capacity": room, "allocatable": dict(room)}
     return obj
 

@@ -174,7 +174,7 @@ def arguments_of(population: Population) -> list[str]:
         f"--pool={pool.name},{pool.bound},{pool.pending},{pool.vpods},{pool.profile}"
         for pool in population.pools
     ]
-    return [f"--nodes={population.nodes}", *pools]
+    return [f"--nodes={population.nodes}", f"--full={population.full}", *pools]
 
 
 async def serve(port: int, population: Population) -> None:
@@ -189,6 +189,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--full", type=int, default=0)
     parser.add_argument("--pool", type=pool_from, action="append", default=[])
     given = parser.parse_args()
-    uvloop.run(serve(given.port, Population(given.nodes, tuple(given.pool))))
+    uvloop.run(serve(given.port, Population(given.nodes, tuple(given.pool), given.full)))

@@ -50,7 +50,7 @@ def test_each_size_is_measured_with_each_kind_of_list_by_verb_and_as_kube_schedu
             found = {
                 (row.verb, row.kind)
                 for row in rows
-                if (row.form, row.nodes, row.profile) == ("names", nodes, profile)
+                if (row.form, row.nodes, row.profile, row.refused) == ("names", nodes, profile, 0)
             }
             assert found == wanted
     described = [tuple(row.described().items()) for row in rows]

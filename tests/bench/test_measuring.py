@@ -133,8 +133,8 @@ def test_a_rate_is_from_the_first_binding_to_the_last():
 
 def test_a_stand_in_is_told_its_population_on_the_command_line():
     pool = Pool("dispatcher", 3, 2, 5, "ha")
-    nodes, described = arguments_of(Population(7, (pool,)))
-    assert nodes == "--nodes=7"
+    nodes, full, described = arguments_of(Population(7, (pool,), full=2))
+    assert (nodes, full) == ("--nodes=7", "--full=2")
     assert pool_from(described.removeprefix("--pool=")) == pool
 
 

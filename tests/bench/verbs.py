@@ -9,7 +9,7 @@ kube-scheduler sends one filter at a time and prioritizes one pod at a time, so 
 connections show what stands in line. Bytes are kube-scheduler's (``requests``), the peers are asked in turn (``latency``).
 
 With names, each size is measured with three kinds of lists (``lists``), by verb, and as kube-scheduler asks for one pod: filter, then
-prioritize about what filter has passed (``filter+prioritize``). That pair with a reordered or another list is what a pod costs
+prioritize about what filter has passed (``filter+prioritize``); at the largest size also with nodes that are refused. That pair with a reordered or another list is what a pod costs
 kube-scheduler; the same list again, and prioritize about a list that no filter has passed, show where that goes.
 """
 
@@ -23,7 +23,7 @@ import orjson
 
 from tests.bench import requests
 from tests.bench.latency import OURS, Sample, figures, interleaved
-from tests.bench.lists import KINDS, SAME, NodeLists
+from tests.bench.lists import KINDS, REORDERED, SAME, NodeLists
 from tests.bench.options import Options
 from tests.bench.peers.build import noop_program
 from tests.bench.peers.start import (
@@ -45,6 +45,8 @@ PAIR: Final = f"{FILTER}+{PRIORITIZE}"
 """Both, one after the other, for one pod."""
 CONNECTIONS: Final = 4
 """Where several requests are sent at once."""
+REFUSED: Final = (1, 300)
+"""Nodes without slots among those of a list, where that is measured."""
 CASE_SECONDS_MAX: Final = 40.0
 """A case ends then with the requests that it has."""
 
@@ -83,6 +85,12 @@ class Case:
     """Whom a pair is about."""
     requests_max: int | None = None
     """Where each may be sent only once."""
+    refused: int = 0
+    """Nodes among those asked about that have no slots. Peers, which decide nothing, pass them all the same."""
+
+    def passed_by(self, name: str) -> int:
+        """Nodes that a peer has to pass."""
+        return self.entries - (self.refused if name == OURS else 0)
 
     def described(self) -> dict[str, str | int]:
         """For people."""
@@ -91,6 +99,7 @@ class Case:
             "body": self.form,
             **({"list": self.kind} if self.kind else {}),
             "nodes": self.nodes,
+            **({"refused": self.refused} if self.refused else {}),
             "profile": self.profile,
             "connections": self.connections,
         }
@@ -103,7 +112,7 @@ def bench(options: Options) -> Iterator[Result]:
     dispatcher = Pool("dispatcher", scale.bound, scale.pending, scale.vpods)
     strict = Pool("receiver", bound=60, pending=20, vpods=150, profile="ha")
     with processes() as programs:
-        api = start_stand_in(programs, Population(scale.nodes, (dispatcher, strict)))
+        api = start_stand_in(programs, Population(scale.nodes, (dispatcher, strict), full=max(REFUSED)))
         peers = {
             OURS: start_service(programs, api),
             GO: start_noop(programs, program),
@@ -120,6 +129,8 @@ def cases(scale: Scale, dispatcher: Pool, strict: Pool, seed: int) -> Iterator[C
     for count in scale.names:
         yield from _names(pod, "default", known, count, seed)
     yield from _names(pending_pod(strict, strict.ordinals - 1), "ha", known, scale.names[-1], seed)
+    for refused in REFUSED:
+        yield from _refusing(pod, scale, refused, seed)
     for count in scale.names:
         yield _preempt(dispatcher, pod, count, whole=False)
     yield from _whole(pod, scale.whole_nodes)
@@ -150,11 +161,14 @@ def measured(case: Case, peers: Mapping[str, Running], rounds: int) -> Result:
         }
         parts: dict[str, list[tuple[float, float]]] = {name: [] for name in peers}
         if case.verb == PAIR:
-            asks = {name: _ask_pair(case, connections, parts[name]) for name, connections in opened.items()}
+            asks = {
+                name: _ask_pair(case, connections, parts[name], case.passed_by(name))
+                for name, connections in opened.items()
+            }
         else:
             if case.verb != BIND:
-                for connections in opened.values():
-                    _check(case, connections)
+                for name, connections in opened.items():
+                    _check(case, connections, case.passed_by(name))
             asks = {name: _ask(case, connections) for name, connections in opened.items()}
         pids = {name: peer.process.pid for name, peer in peers.items()}
         samples = interleaved(asks, rounds=rounds, seconds_max=CASE_SECONDS_MAX, pids=pids)
@@ -184,7 +198,7 @@ def _ask(case: Case, connections: Connections) -> Callable[[], list[float]]:
 
 
 def _ask_pair(
-    case: Case, connections: Connections, parts: list[tuple[float, float]]
+    case: Case, connections: Connections, parts: list[tuple[float, float]], wanted: int
 ) -> Callable[[], list[float]]:
     """Filter, then prioritize about what it has passed, in its order, as kube-scheduler does; ``parts`` gets the seconds of both."""
     assert case.pod is not None
@@ -196,11 +210,11 @@ def _ask_pair(
         position += 1
         answer, filter_s = connections.exchange(first)
         passed = orjson.loads(answer)["NodeNames"]
-        assert len(passed) == case.entries, f"{len(passed)} of {case.entries} nodes pass"
+        assert len(passed) == wanted, f"{len(passed)} of {wanted} nodes pass"
         second = requests.whole(connections.host, PRIORITIZE, requests.of_names(pod, passed))
         answer, prioritize_s = connections.exchange(second)
         scored = len(orjson.loads(answer))
-        assert scored == case.entries, f"{scored} of {case.entries} nodes have a score"
+        assert scored == wanted, f"{scored} of {wanted} nodes have a score"
         parts.append((filter_s, prioritize_s))
         return [filter_s + prioritize_s]
 
@@ -222,12 +236,12 @@ def _figures_of_parts(parts: Mapping[str, list[tuple[float, float]]], count: int
     return found
 
 
-def _check(case: Case, connections: Connections) -> None:
+def _check(case: Case, connections: Connections, wanted: int) -> None:
     body, _ = connections.exchange(requests.whole(connections.host, case.verb, case.body(0)))
     answer = orjson.loads(body)
     if case.verb == FILTER:
         passed = answer["NodeNames"] if case.form == "names" else answer["Nodes"]["items"]
-        assert len(passed) == case.entries, f"{len(passed)} of {case.entries} nodes pass: {body[-500:]!r}"
+        assert len(passed) == wanted, f"{len(passed)} of {wanted} nodes pass: {body[-500:]!r}"
     elif case.verb == PRIORITIZE:
         assert len(answer) == case.entries, f"{len(answer)} of {case.entries} nodes have a score"
     else:
@@ -243,6 +257,19 @@ def _names(pod: Obj, profile: str, known: Sequence[str], count: int, seed: int) 
 
         for verb in (FILTER, PRIORITIZE, PAIR):
             yield Case(verb, "names", count, profile, body, count, kind=kind, pod=pod)
+
+
+def _refusing(pod: Obj, scale: Scale, refused: int, seed: int) -> Iterator[Case]:
+    """Nodes in a new order, some of which may not take the pod."""
+    count = scale.names[-1]
+    full = [node_name(number) for number in range(scale.nodes, scale.nodes + refused)]
+    lists = NodeLists([*full, *_node_names(scale.nodes)], count, REORDERED, seed)
+
+    def body(number: int) -> bytes:
+        return requests.of_names(pod, lists.of(number))
+
+    for verb in (FILTER, PAIR):
+        yield Case(verb, "names", count, "default", body, count, kind=REORDERED, pod=pod, refused=refused)
 
 
 def _whole(pod: Obj, count: int) -> Iterator[Case]:

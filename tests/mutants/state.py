@@ -25,6 +25,18 @@ _CLAIMED = "tests/core/test_claims.py::"
 
 CACHES = (
     Mutant(
+        "as many other nodes are taken for the same in another order",
+        "extender/core/candidates.py",
+        "mark = len(names), sum(map(hash, names))",
+        "mark = len(names), 0",
+        "filter passes a node that there is not, or that is full",
+        (
+            "tests/core/test_candidates.py"
+            "::test_a_list_that_is_not_of_the_same_nodes_is_not_taken_for_another_order",
+            "tests/core/test_known_nodes.py::TestKnownNodes",
+        ),
+    ),
+    Mutant(
         "an older object is accepted",
         _ASSUME,
         "if offered > stored:",
