@@ -33,7 +33,6 @@ CACHES = (
         (
             "tests/core/test_candidates.py"
             "::test_a_list_that_is_not_of_the_same_nodes_is_not_taken_for_another_order",
-            "tests/core/test_known_nodes.py::TestKnownNodes",
         ),
     ),
     Mutant(
