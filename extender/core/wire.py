@@ -180,7 +180,8 @@ def encode_filter_result(
     """
     if passed is not args.candidates or failed or unresolvable:
         _check_asked(args.candidates.asked, passed, failed, unresolvable)
-        if any(name in passed for refused in (failed, unresolvable) for name in refused):
+        through = passed.asked if isinstance(passed, Candidates) else passed
+        if not failed.keys().isdisjoint(through) or not unresolvable.keys().isdisjoint(through):
             raise ValueError("a node is passed and refused at once")
     elif args.nodes is None and args.candidates.text and not error:
         # All of them pass, and their list is at hand as it was sent.
