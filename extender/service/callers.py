@@ -38,6 +38,10 @@ class Callers:
     def __len__(self) -> int:
         return len(self._vpods)
 
+    def get(self, key: str) -> VPod | None:
+        """What a caller has asked for."""
+        return self._vpods.get(key)
+
     def ask(self, vpod: VPod) -> VPod | None:
         """A caller asks for that; what it has asked for before."""
         known = self._vpods.get(vpod.key)
@@ -66,9 +70,18 @@ class Callers:
         pool = self._state.pool(pool_key)
         of_pool = [key for key in self._given_back if self._vpods[key].pool == pool_key]
         kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0
-        for key in [key for key in of_pool if not pool.claims_of(key)][: max(0, len(of_pool) - kept)]:
+        gone = [
+            key for key in of_pool if not pool.claims_of(key) and not self.others_holding(self._vpods[key])
+        ]
+        for key in gone[: max(0, len(of_pool) - kept)]:
             del self._given_back[key]
             self._state.vpod_changed(self._vpods.pop(key), None)
+
+    def others_holding(self, vpod: VPod) -> list[str]:
+        """Keys of the pools besides its own that hold some of a caller's vpod."""
+        return [
+            key for key, pool in self._state.pools.items() if key != vpod.pool and pool.claims_of(vpod.key)
+        ]
 
     def forget(self, bucket: Bucket) -> None:
         """What they have asked of us before another led says nothing any more: ledgers do, until they ask again."""

@@ -153,7 +153,9 @@ class Placer:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
         for key in kept:
             self.queues.of(pool).done(key)
-        self.callers.forget_given_back(pool)
+        asked_in = [vpod.pool for key in keys if (vpod := self.callers.get(key)) is not None]
+        for given_back_in in dict.fromkeys((pool, *asked_in)):
+            self.callers.forget_given_back(given_back_in)
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]
@@ -258,6 +260,10 @@ class Placer:
         known = self.callers.ask(vpod)
         if known is not None and known.pool != vpod.pool:
             self.queues.of(known.pool).add(vpod.key)
+        if not vpod.vreplicas and not vpod.placements:
+            # It publishes nothing anywhere: what other pools still hold was asked of a leader before us.
+            for pool in self.callers.others_holding(vpod):
+                self.queues.of(pool).add(vpod.key)
 
     def _lock(self, pool: str) -> asyncio.Lock:
         return self._locks.setdefault(pool, asyncio.Lock())

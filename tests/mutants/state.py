@@ -25,6 +25,17 @@ _CLAIMED = "tests/core/test_claims.py::"
 
 CACHES = (
     Mutant(
+        "what a caller has left in another pool stays there",
+        "extender/service/placer.py",
+        "if not vpod.vreplicas and not vpod.placements:",
+        "if not vpod.key:",
+        "I3: nobody ever takes it back (seed 294000719)",
+        (
+            "tests/service/test_schedule.py"
+            "::test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_another_one",
+        ),
+    ),
+    Mutant(
         "as many other nodes are taken for the same in another order",
         "extender/core/candidates.py",
         "mark = len(names), sum(map(hash, names))",

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.app import Service
+from extender.core import names
 from extender.core.errors import WireError
 from extender.core.ledger import Share
-from extender.kube.api import LEASES, PODS, ApiError, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, LEASES, PODS, ApiError, Obj, PatchType
 from extender.service import schedule as schedule_module
 from extender.service.schedule import BODY_BYTES_MAX, vpod_of_request
 from tests.service.test_sources import GROUP_KEY, GROUPS, PRESET, define, group
@@ -402,6 +403,33 @@ async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_
             return not caller.service.placer.callers
 
         await until(forgotten, timeout_s=5)
+
+
+async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_another_one():
+    """Seed 294000719: the caller had changed its pool while nobody led, so nobody knew that the first one held any of it."""
+    world = await a_world(0)
+    await world.edit_ledger(0, {KEY: 2})
+    other = {"statefulSet": "other", "slotsPerPod": 20}
+    await world.cluster.create(
+        ADAPTERPOOLS,
+        NS,
+        {
+            "apiVersion": names.API_VERSION,
+            "kind": "AdapterPool",
+            "metadata": {"name": "other"},
+            "spec": other,
+        },
+    )
+    async with calling(world) as caller:
+        await asyncio.sleep(1)
+        assert await world.ledger(0) == {KEY: 2}, "nobody has asked yet: it is kept as it stands"
+        elsewhere = {"namespace": NS, "name": "other"}
+        assert (await caller.post(a_request(elsewhere, deleted=True))).body == {"placements": [], "left": 0}
+
+        async def free() -> bool:
+            return await world.ledger(0) == {} and not list(caller.service.placer.callers)
+
+        await until(free, timeout_s=20)
 
 
 BAD_BODIES = [
