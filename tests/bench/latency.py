@@ -87,12 +87,17 @@ def figures(samples: Mapping[str, Sample]) -> dict[str, Value]:
     for name, sample in peers.items():
         for percent in (50, 99):
             ratio = ours.percentile_ms(percent) / sample.percentile_ms(percent)
-            named[f"p{percent}To{name.capitalize()}Ratio"] = ratio
+            named[f"p{percent}To{capitalized(name)}Ratio"] = ratio
     named["cpuMs"] = ours.cpu_ms
     named |= {f"{name}CpuMs": sample.cpu_ms for name, sample in peers.items()}
     for name, sample in peers.items():
-        named[f"cpuTo{name.capitalize()}Ratio"] = _ratio(ours.cpu_ms, sample.cpu_ms)
+        named[f"cpuTo{capitalized(name)}Ratio"] = _ratio(ours.cpu_ms, sample.cpu_ms)
     return named
+
+
+def capitalized(name: str) -> str:
+    """For the middle of a figure's name: ``goBinds`` -> ``GoBinds``."""
+    return name[:1].upper() + name[1:]
 
 
 def _ratio(value: float | None, other: float | None) -> float | None:

@@ -8,7 +8,7 @@ from tests.bench import guard, registry
 from tests.bench.guard import confirmed, losses, main, ratios_of
 from tests.bench.population import Pool
 from tests.bench.result import Result
-from tests.bench.verbs import SHORT, cases
+from tests.bench.verb_cases import SHORT, cases
 
 COST, GAIN = "engine pods=1 costRatio", "engine pods=1 rebuiltRatio"
 

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from tests.bench import verbs
+from tests.bench import verb_cases
 from tests.bench.lists import KINDS, OTHER, REORDERED, SAME, NodeLists
 from tests.bench.population import Pool
 from tests.bench.requests import FILTER, PRIORITIZE
@@ -41,10 +41,10 @@ def test_all_the_nodes_that_there_are_have_no_other_list():
         NodeLists(NAMES, 40, OTHER, seed=1)
 
 
-@pytest.mark.parametrize("scale", [verbs.SHORT, verbs.FULL], ids=["short", "full"])
+@pytest.mark.parametrize("scale", [verb_cases.SHORT, verb_cases.FULL], ids=["short", "full"])
 def test_each_size_is_measured_with_each_kind_of_list_by_verb_and_as_kube_scheduler_asks(scale):
-    rows = list(verbs.cases(scale, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1))
-    wanted = {(verb, kind) for verb in (FILTER, PRIORITIZE, verbs.PAIR) for kind in KINDS}
+    rows = list(verb_cases.cases(scale, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1))
+    wanted = {(verb, kind) for verb in (FILTER, PRIORITIZE, verb_cases.PAIR) for kind in KINDS}
     for profile, sizes in (("default", scale.names), ("ha", scale.names[-1:])):
         for nodes in sizes:
             found = {
@@ -58,7 +58,7 @@ def test_each_size_is_measured_with_each_kind_of_list_by_verb_and_as_kube_schedu
 
 
 def test_a_request_of_a_row_has_as_many_names_as_the_row_says():
-    rows = verbs.cases(verbs.SHORT, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
+    rows = verb_cases.cases(verb_cases.SHORT, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
     for row in rows:
         if row.form == "names":
             assert len(orjson.loads(row.body(3))["NodeNames"]) == row.nodes == row.entries

@@ -3,10 +3,12 @@
 An answer has an entry for every node asked about, and all but a few nodes of a zone have one score (``exposure``). So the
 entries of a zone's nodes are kept for every score that its nodes have had, and together for scores of all zones that come again;
 a request copies those, puts in the entries of the nodes that differ, and looks up what it asks about. For nodes that are
-asked about again, in whatever order, the entries are kept as a list, too, and none is looked up.
+asked about again, in whatever order, each zone's entries are kept as a list, too, and none is looked up: the answer goes zone by
+zone then, for kube-scheduler adds scores up by host.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
@@ -19,11 +21,21 @@ TABLES_MAX: Final = 64
 """(zone, score) pairs of which the entries are kept; some 150 bytes a node each."""
 BASES_MAX: Final = 16
 """Scores of all zones of which the entries are kept together; some 40 bytes a node each."""
-LISTS_MAX: Final = 32
-"""Lists of entries that are kept; 8 bytes a node each."""
+LISTS_MAX: Final = 4
+"""Candidates of which lists of entries are kept, one for each of at most ``TABLES_MAX`` (zone, score) pairs; 8 bytes a node each."""
 
 _Scores = tuple[tuple[str, int], ...]
 """(Zone, score) pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ByZone:
+    """Candidates zone by zone. ``position``: name -> its place in all zones' names together, from 0."""
+
+    names: Mapping[str, list[str]]
+    position: Mapping[str, int]
+    entries: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
+    """(Zone, score) -> the entries of its names; "" each for score None."""
 
 
 class HostTexts:
@@ -35,8 +47,8 @@ class HostTexts:
         self._tables: dict[tuple[str, int], dict[str, str]] = {}
         self._bases: dict[_Scores, dict[str, str]] = {}
         """Score by zone -> the entries of those zones' nodes."""
-        self._lists: dict[tuple[bytes, _Scores], list[str] | None] = {}
-        """(Candidates as they were sent, score by zone) -> their entries, in the candidates' order; None until they come again."""
+        self._lists: dict[bytes, _ByZone | None] = {}
+        """Candidates as they were sent -> their entries; None until they come again."""
 
     def encode(self, candidates: Candidates, groups: Iterable[Alike]) -> bytes:
         """HostPriorityList for ``candidates``, all of them known; each is in one group, or in what is left of its zone."""
@@ -48,35 +60,53 @@ class HostTexts:
         groups = list(groups)
         by_zone = tuple((g.zone, g.score) for g in groups if g.names is None)
         told = [(self._table(g.zone, g.score), g.names) for g in groups if g.names is not None]
-        first = candidates.in_any_order  # kube-scheduler adds scores up by host
-        listed = self._listed(first, by_zone)
+        listed = self._listed(candidates.in_any_order)
         if listed is not None:
-            position = first.position()
+            entries = self._entries(listed, by_zone)
+            position = listed.position
             for table, names in told:
                 for name in names:
-                    listed[position[name]] = table[name]
-            return f"[{','.join(listed)}]".encode()
+                    entries[position[name]] = table[name]
+            return f"[{','.join(entries)}]".encode()
         texts = self._base(by_zone).copy()
         for table, names in told:
             for name in names:
                 texts[name] = table[name]
         return f"[{','.join(map(texts.__getitem__, candidates.names))}]".encode()
 
-    def _listed(self, candidates: Candidates, by_zone: _Scores) -> list[str] | None:
-        """What each would have by its zone alone, "" where that is not told; None where these candidates are new."""
+    def _listed(self, candidates: Candidates) -> _ByZone | None:
+        """Those zone by zone; None where these candidates are new."""
         if not candidates.text:
             return None
-        key = (candidates.text, by_zone)
-        if key not in self._lists:
+        if candidates.text not in self._lists:
             if len(self._lists) >= LISTS_MAX:
                 del self._lists[next(iter(self._lists))]
-            self._lists[key] = None
+            self._lists[candidates.text] = None
             return None
-        texts = self._lists[key]
-        if texts is None:
-            base = self._base(by_zone)
-            texts = self._lists[key] = [base.get(name, "") for name in candidates.names]
-        return texts.copy()
+        listed = self._lists[candidates.text]
+        if listed is None:
+            names = {
+                zone: [name for name in candidates.names if name in there]
+                for zone, there in self._index.in_zone.items()
+            }
+            ordered = (name for those in names.values() for name in those)
+            listed = self._lists[candidates.text] = _ByZone(
+                names, {name: place for place, name in enumerate(ordered)}
+            )
+        return listed
+
+    def _entries(self, listed: _ByZone, by_zone: _Scores) -> list[str]:
+        """What each would have by its zone alone, "" where that is not told, in the order of ``listed``."""
+        scores, entries = dict(by_zone), list[str]()
+        for zone, names in listed.names.items():
+            key = zone, scores.get(zone)
+            if key not in listed.entries:
+                if len(listed.entries) >= TABLES_MAX:
+                    del listed.entries[next(iter(listed.entries))]
+                table = {} if key[1] is None else self._table(zone, key[1])
+                listed.entries[key] = [table.get(name, "") for name in names]
+            entries += listed.entries[key]
+        return entries
 
     def _base(self, by_zone: _Scores) -> dict[str, str]:
         """What each node of those zones would have by its zone alone."""

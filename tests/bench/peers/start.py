@@ -45,11 +45,11 @@ def processes() -> Iterator[Processes]:
 
 
 def start_noop(programs: Processes, program: Path, kubeconfig: Path | None = None) -> Running:
-    """The Go extender; with ``kubeconfig`` it writes the Bindings."""
+    """The Go extender; with ``kubeconfig``, of a stand-in, it writes the Bindings."""
     port = free_port()
     arguments: list[str | Path] = [program, f"-port={port}"]
     if kubeconfig is not None:
-        arguments.append(f"-kubeconfig={kubeconfig}")
+        arguments += [f"-kubeconfig={kubeconfig}", "-json"]
     return _ready(programs.start("noop-go", arguments), port)
 
 
@@ -102,7 +102,8 @@ def kubeconfig_for(programs: Processes, api: Running) -> Path:
         "users": [{"name": "bench", "user": {}}],
         "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
     }
-    return write_json(programs.log_dir.parent / "stand-in.kubeconfig", content)
+    port = api.host.rpartition(":")[2]
+    return write_json(programs.log_dir.parent / f"stand-in-{port}.kubeconfig", content)
 
 
 def _ready(process: Process, port: int) -> Running:

@@ -2,7 +2,8 @@
 //
 // It decodes every request and encodes every result with the types of k8s.io/kube-scheduler/extender/v1. All nodes pass the
 // filter, all have score 0, the victims are those that were given. Bind answers ok at once, or, with -kubeconfig, writes the
-// Binding and nothing else: somebody has to, for a kube-scheduler that leaves the bind to its extender.
+// Binding and nothing else: somebody has to, for a kube-scheduler that leaves the bind to its extender. It does so in protobuf, or,
+// for a server that does not know that, with -json.
 package main
 
 import (
@@ -86,7 +87,7 @@ func serve[Args any](verb func(context.Context, *Args) any) http.HandlerFunc {
 	}
 }
 
-func connect(kubeconfig string) (kubernetes.Interface, error) {
+func connect(kubeconfig string, inJSON bool) (kubernetes.Interface, error) {
 	if kubeconfig == "" {
 		return nil, nil
 	}
@@ -95,8 +96,10 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 		return nil, err
 	}
 	// As kube-scheduler itself is set up: protobuf, and no limit of its own that would be in the way.
-	config.ContentType = "application/vnd.kubernetes.protobuf"
-	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	if !inJSON {
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	}
 	config.QPS, config.Burst = 1000, 2000
 	return kubernetes.NewForConfig(config)
 }
@@ -104,8 +107,9 @@ func connect(kubeconfig string) (kubernetes.Interface, error) {
 func main() {
 	port := flag.Int("port", 0, "TCP port on loopback")
 	kubeconfig := flag.String("kubeconfig", "", "write the Bindings there; without it bind is ok at once")
+	inJSON := flag.Bool("json", false, "write them in JSON")
 	flag.Parse()
-	client, err := connect(*kubeconfig)
+	client, err := connect(*kubeconfig, *inJSON)
 	if err != nil {
 		log.Fatal(err)
 	}
