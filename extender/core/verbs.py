@@ -191,19 +191,20 @@ def preempt_nodes(state: State, pod: AdapterPod, victims: Mapping[str, Victims])
     rule = zone_rule(state, pod)
     # kube-scheduler proposes nodes that filter was never asked about, because the pod's own requests did not fit.
     allowed = frozenset(zones.values()) if rule is None else rule.allowed(zones.values())
-    costs = {
-        name: (
-            _carried_slots(state, name, victims[name].uids),
-            victims[name].pdb_violations,
-            len(victims[name].uids),
-        )
-        for name, zone in zones.items()
-        if zone in allowed
-    }
-    least = min(costs.values(), default=None)
-    return {name: victims[name] for name, cost in costs.items() if cost == least}
+    least, chosen = None, dict[str, Victims]()
+    for name, zone in zones.items():
+        if zone not in allowed:
+            continue
+        those = victims[name]
+        # Most nodes have no adapter pods at all.
+        carried = _carried_slots(there, those.uids) if (there := state.pods_on_node.get(name)) else 0
+        cost = carried, those.pdb_violations, len(those.uids)
+        if least is None or cost < least:
+            least, chosen = cost, {name: those}
+        elif cost == least:
+            chosen[name] = those
+    return chosen
 
 
-def _carried_slots(state: State, node: str, uids: Sequence[str]) -> int:
-    there = state.pods_on_node.get(node)
-    return sum(ledger_slots(pod.ledger) for pod in there.values() if pod.uid in uids) if there else 0
+def _carried_slots(pods: Mapping[str, AdapterPod], uids: Sequence[str]) -> int:
+    return sum(ledger_slots(pod.ledger) for pod in pods.values() if pod.uid in uids)

@@ -16,7 +16,7 @@ expected there. Only what we use is checked: the inside of a pod or node is for 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 import orjson
 
@@ -50,7 +50,6 @@ _ALL_PASS: Final = (
     b'{"Nodes":null,"NodeNames":%b,"FailedNodes":{},"FailedAndUnresolvableNodes":{},"Error":""}'
 )
 _META_VICTIMS: Final = {"Pods", "NumPDBViolations"}
-_META_POD: Final = {"UID"}
 _EXTENDER_ARGS: Final = ("Pod", "Nodes", "NodeNames")
 
 
@@ -79,8 +78,7 @@ class BindingArgs:
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Victims:
+class Victims(NamedTuple):
     """What would be evicted from one node. ``pods``: the whole objects where the request had them, else None."""
 
     uids: tuple[str, ...]
@@ -154,12 +152,13 @@ def decode_preemption_args(body: bytes) -> PreemptionArgs:
     key = keys[1] if whole else keys[2]
     by_node = object_at({} if fields.get(key) is None else fields[key], key)
     limit(len(by_node), NODES_MAX, key, "nodes")
-    victims = {
-        string_at(name, f"{key}: node name", NAME_CHARS_MAX): _victims(
-            value, f"{key}[{name:.60}]", whole=whole
-        )
-        for name, value in by_node.items()
-    }
+    victims: dict[str, Victims] = {}
+    for name, value in by_node.items():
+        plain = _plain_victims(value) if not whole and 0 < len(name) <= NAME_CHARS_MAX else None
+        if plain is None:
+            string_at(name, f"{key}: node name", NAME_CHARS_MAX)
+            plain = _victims(value, f"{key}[{name:.60}]", whole=whole)
+        victims[name] = plain
     return PreemptionArgs(pod, victims)
 
 
@@ -228,7 +227,9 @@ def encode_preemption_result(args: PreemptionArgs, chosen: Mapping[str, Victims]
     """
     _check_asked(frozenset(args.victims), chosen)
     for name, victims in chosen.items():
-        if not victims.uids or not set(victims.uids) <= set(args.victims[name].uids):
+        proposed = args.victims[name]
+        some = victims is proposed or set(victims.uids) <= set(proposed.uids)
+        if not victims.uids or not some:
             raise ValueError(f"victims on {name} must be some of those in the request")
     by_node = {
         name: {
@@ -294,8 +295,6 @@ def _nodes(value: object) -> tuple[Json, ...]:
 
 
 def _victims(value: object, where: str, *, whole: bool) -> Victims:
-    if not whole and (plain := _plain_victims(value)) is not None:
-        return plain
     fields = fields_of(object_at(value, where), ("Pods", "NumPDBViolations"), where)
     items = list_at(fields.get("Pods"), f"{where}.Pods")
     limit(len(items), VICTIMS_MAX, f"{where}.Pods", "pods")
@@ -317,11 +316,14 @@ def _plain_victims(value: object) -> Victims | None:
     pods, violations = value["Pods"], value["NumPDBViolations"]
     if type(pods) is not list or type(violations) is not int or not 0 <= violations <= _COUNT_MAX:
         return None
-    uids = [pod["UID"] for pod in pods if type(pod) is dict and pod.keys() == _META_POD]
-    if len(uids) != len(pods) or len(uids) > VICTIMS_MAX:
+    if len(pods) > VICTIMS_MAX:
         return None
-    if not all(type(uid) is str and 0 < len(uid) <= UID_CHARS_MAX for uid in uids):
-        return None
+    uids: list[str] = []
+    for pod in pods:
+        uid = pod.get("UID") if type(pod) is dict and len(pod) == 1 else None
+        if type(uid) is not str or not 0 < len(uid) <= UID_CHARS_MAX:
+            return None
+        uids.append(uid)
     return Victims(tuple(uids), violations)
 
 

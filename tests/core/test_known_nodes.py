@@ -1,23 +1,47 @@
 """Filter and prioritize by sets say the same as one look at each node after the other, whatever has changed before."""
 
-import orjson
-from hypothesis import settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from collections.abc import Mapping
+from dataclasses import replace
 
+import orjson
+import pytest
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from extender.core import candidates
 from extender.core.candidates import CandidateLists, Candidates
-from extender.core.ledger import Share
+from extender.core.ledger import Ledger, Share
 from extender.core.model import AdapterPod, AdapterPool, Node
+from extender.core.node_level import host_texts, node_index
 from extender.core.node_level.exposure import Alike, prioritize_known_nodes, prioritize_nodes
 from extender.core.node_level.host_texts import HostTexts
 from extender.core.node_level.narrowing import best_of
-from extender.core.verbs import NodeVerdicts, filter_known_nodes, filter_nodes
-from extender.core.wire import decode_cut_args, decode_extender_args, encode_filter_result
+from extender.core.state import State
+from extender.core.verbs import (
+    NodeVerdicts,
+    filter_known_nodes,
+    filter_nodes,
+    node_problem,
+    pod_problem,
+    preempt_nodes,
+    zone_rule,
+)
+from extender.core.wire import (
+    Victims,
+    decode_cut_args,
+    decode_extender_args,
+    decode_preemption_args,
+    encode_filter_result,
+    encode_preemption_result,
+)
 from tests.support.builders import NS, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import World
 
 NODES = tuple(f"node-{index}" for index in range(5))
 UNKNOWN = ("elsewhere", "node-9")
 ORDINALS = st.integers(0, 5)
+POOLS = st.sampled_from(["dispatcher", "dispatcher", "other"])
+UIDS = ("dispatcher-0-u1", "dispatcher-1-u1", "dispatcher-1-u2", "other-0-u1", "somebody-else")
 LEDGERS = st.dictionaries(
     st.sampled_from(["tenant/a", "tenant/b"]),
     st.builds(Share, st.integers(1, 4), st.integers(1, 2)),
@@ -30,6 +54,38 @@ def a_request(names: list[str]) -> bytes:
     return orjson.dumps({"Pod": pod, "Nodes": None, "NodeNames": names})
 
 
+def of_pool(pod: AdapterPod, name: str) -> AdapterPod:
+    return replace(pod, name=f"{name}-{pod.ordinal}", pool=f"{NS}/{name}", owner=name)
+
+
+def preempt_one_by_one(state: State, pod: AdapterPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
+    """``preempt_nodes`` by one look at each node after the other."""
+    helped = {
+        name: state.nodes[name].zone
+        for name, those in victims.items()
+        if those.uids
+        and name in state.nodes
+        and node_problem(state, pod, state.nodes[name], without=frozenset(those.uids)) is None
+    }
+    if pod_problem(state, pod) is not None:
+        return {}
+    rule = zone_rule(state, pod)
+    if rule is not None:
+        allowed = rule.allowed(helped.values())
+        helped = {name: zone for name, zone in helped.items() if zone in allowed}
+
+    def cost(name: str) -> tuple[int, int, int]:
+        those = victims[name]
+        there = state.pods_on_node.get(name, {}).values()
+        carried = [
+            share.slots for other in there if other.uid in those.uids for share in other.ledger.values()
+        ]
+        return sum(carried), those.pdb_violations, len(those.uids)
+
+    least = min(map(cost, helped), default=None)
+    return {name: victims[name] for name in helped if cost(name) == least}
+
+
 class KnownNodes(RuleBasedStateMachine):
     """A cluster that changes; what is asked is always about all nodes, some of them, and two that there are not."""
 
@@ -38,8 +94,22 @@ class KnownNodes(RuleBasedStateMachine):
         self.world = World()
         self.texts = HostTexts(self.world.state.node_index)
         self.lists = CandidateLists()
-        self.world.put(a_stateful_set(6))
-        self.world.put(a_pool(8))
+        for name in ("dispatcher", "other"):
+            self.world.put(a_stateful_set(6, name=name))
+            self.world.put(a_pool(8, name=name, stateful_set=name))
+
+    @initialize(
+        zones=st.lists(st.sampled_from(["z0", "z1", "z2"]), min_size=2, max_size=5),
+        slots=st.lists(st.sampled_from([None, 8, 16]), min_size=5, max_size=5),
+        pods=st.lists(st.tuples(POOLS, ORDINALS, st.sampled_from(NODES), LEDGERS), max_size=6),
+    )
+    def begin_with(self, zones, slots, pods) -> None:
+        for name, zone, room in zip(NODES, zones, slots, strict=False):
+            self.world.put(a_node(name, zone, slots=room))
+        for pool, ordinal, node, ledger in pods:
+            self.put_pod(pool, ordinal, node, ledger, "u1", 8, finished=False)
+            for key, share in ledger.items():
+                self.put_vpod(pool, key.removeprefix("tenant/"), 4, {ordinal: share.vreplicas})
 
     @rule(
         name=st.sampled_from(NODES),
@@ -55,6 +125,7 @@ class KnownNodes(RuleBasedStateMachine):
         self.world.remove(Node, name)
 
     @rule(
+        pool=POOLS,
         ordinal=ORDINALS,
         node=st.sampled_from(["", *NODES]),
         ledger=LEDGERS,
@@ -62,27 +133,29 @@ class KnownNodes(RuleBasedStateMachine):
         request=st.sampled_from([None, 0, 8]),
         finished=st.booleans(),
     )
-    def put_pod(self, ordinal, node, ledger, uid, request, finished) -> None:
-        pod = a_pod(
-            ordinal, ledger, node=node, uid=f"{ordinal}-{uid}", slots_request=request, finished=finished
-        )
-        self.world.put(pod)
+    def put_pod(self, pool, ordinal, node, ledger, uid, request, finished) -> None:
+        uid = f"{pool}-{ordinal}-{uid}"
+        pod = a_pod(ordinal, ledger, node=node, uid=uid, slots_request=request, finished=finished)
+        self.world.put(of_pool(pod, pool))
 
-    @rule(ordinal=ORDINALS)
-    def remove_pod(self, ordinal: int) -> None:
-        self.world.remove(AdapterPod, f"{NS}/dispatcher-{ordinal}")
+    @rule(pool=POOLS, ordinal=ORDINALS)
+    def remove_pod(self, pool: str, ordinal: int) -> None:
+        self.world.remove(AdapterPod, f"{NS}/{pool}-{ordinal}")
 
     @rule(
+        pool=POOLS,
         name=st.sampled_from("ab"),
         wanted=st.integers(0, 9),
         placed=st.dictionaries(ORDINALS, st.integers(1, 3)),
     )
-    def put_vpod(self, name: str, wanted: int, placed: dict[int, int]) -> None:
-        self.world.put(a_vpod(name, wanted, placed))
+    def put_vpod(self, pool: str, name: str, wanted: int, placed: dict[int, int]) -> None:
+        placements = {f"{pool}-{ordinal}": count for ordinal, count in placed.items()}
+        vpod = a_vpod(name, wanted, pool=f"{NS}/{pool}")
+        self.world.put(replace(vpod, placements=placements))
 
-    @rule(slots=st.sampled_from([4, 8, 12]), profile=st.sampled_from(["default", "ha"]))
-    def put_pool(self, slots: int, profile: str) -> None:
-        self.world.put(a_pool(slots, profile=profile))
+    @rule(pool=POOLS, slots=st.sampled_from([4, 8, 12]), profile=st.sampled_from(["default", "ha"]))
+    def put_pool(self, pool: str, slots: int, profile: str) -> None:
+        self.world.put(a_pool(slots, name=pool, stateful_set=pool, profile=profile))
 
     @rule()
     def remove_pool(self) -> None:
@@ -141,25 +214,56 @@ class KnownNodes(RuleBasedStateMachine):
     @precondition(lambda self: self.world.nodes)
     @rule(data=st.data(), ledger=LEDGERS, kept=st.booleans())
     def prioritize(self, data, ledger, kept: bool) -> None:
-        state = self.world.state
         names = data.draw(st.lists(st.sampled_from(sorted(self.world.nodes)), unique=True, min_size=1))
+        self.compare_scores(names, ledger, kept=kept)
+
+    @precondition(lambda self: self.world.nodes)
+    @invariant()
+    def prioritize_all(self) -> None:
+        """The same list again, whose nodes may be in other zones by now."""
+        self.compare_scores(sorted(self.world.nodes), {"tenant/a": Share(2)}, kept=True)
+
+    def compare_scores(self, names: list[str], ledger: Ledger, *, kept: bool) -> None:
+        state = self.world.state
         text = orjson.dumps(names) if kept else b""
         candidates = Candidates(tuple(names), frozenset(names), known=True, text=text)
         for pod in self.pods():
             groups = prioritize_known_nodes(state, pod, ledger, candidates)
             wanted = prioritize_nodes(state, pod, ledger, names, state.nodes.get)
-            found = self.scores(candidates, groups)
-            assert found == wanted
-            assert list(found) == names
+            assert self.scores(candidates, groups) == wanted
             # Of candidates that come again the texts are kept as a list, whatever the order.
             backwards = tuple(reversed(names))
             reordered = Candidates(backwards, candidates.asked, known=True, text=text, first=candidates)
             for again in (candidates, reordered, candidates):
                 assert self.scores(again, groups) == wanted
             for most in range(1, len(names) + 1):
-                best = sorted(names, key=lambda name: (-found[name], names.index(name)))[:most]
+                best = sorted(names, key=lambda name: (-wanted[name], names.index(name)))[:most]
                 narrowed = best_of(candidates, groups, most, state.nodes)
                 assert narrowed == sorted(best, key=names.index)
+
+    @rule(
+        proposed=st.dictionaries(
+            st.sampled_from([*NODES, *UNKNOWN]),
+            st.tuples(st.lists(st.sampled_from(UIDS), max_size=3), st.integers(0, 1)),
+        )
+    )
+    def preempt(self, proposed: dict[str, tuple[list[str], int]]) -> None:
+        """As decoded from what kube-scheduler would send."""
+        pods = {node: [{"UID": uid} for uid in uids] for node, (uids, _) in proposed.items()}
+        victims = {
+            node: {"Pods": pods[node], "NumPDBViolations": broken} for node, (_, broken) in proposed.items()
+        }
+        raw = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}
+        body = orjson.dumps({"Pod": raw, "NodeNameToVictims": None, "NodeNameToMetaVictims": victims})
+        args = decode_preemption_args(body)
+        assert args.victims == {
+            node: Victims(tuple(uids), broken) for node, (uids, broken) in proposed.items()
+        }
+        for pod in self.pods():
+            found = preempt_nodes(self.world.state, pod, args.victims)
+            assert found == preempt_one_by_one(self.world.state, pod, args.victims)
+            reply = orjson.loads(encode_preemption_result(args, found))
+            assert reply == {"NodeNameToMetaVictims": {node: victims[node] for node in found}}
 
     def scores(self, candidates: Candidates, groups: list[Alike]) -> dict[str, int]:
         entries = orjson.loads(self.texts.encode(candidates, groups))
@@ -178,8 +282,32 @@ class KnownNodes(RuleBasedStateMachine):
 
     def pods(self) -> list[AdapterPod]:
         """Those that there are, as they are asked about: before they are bound; and one that is new."""
-        return [*self.world.pods.values(), a_pod(5, node="", uid="new", slots_request=8)]
+        new = a_pod(5, node="", uid="new", slots_request=8)
+        return [*self.world.pods.values(), new, of_pool(new, "other")]
 
 
-KnownNodes.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+class KnownNodesForgotten(KnownNodes):
+    """The same where next to nothing is kept, so that what was kept makes room all the time."""
+
+    LIMITS = (
+        (candidates, "LISTS_MAX"),
+        (host_texts, "LISTS_MAX"),
+        (host_texts, "TABLES_MAX"),
+        (host_texts, "BASES_MAX"),
+        (node_index, "REQUESTS_MAX"),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = pytest.MonkeyPatch()
+        for module, name in self.LIMITS:
+            self.limits.setattr(module, name, 1)
+
+    def teardown(self) -> None:
+        self.limits.undo()
+
+
+KnownNodes.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
 TestKnownNodes = KnownNodes.TestCase
+KnownNodesForgotten.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestKnownNodesForgotten = KnownNodesForgotten.TestCase
