@@ -3,20 +3,25 @@
 Theory of operation. Each story has its yardstick from the same run:
 
     placing      from the first vpod created to the last status committed | status patches alone, as large, as many at once
+    backlog      vpods that are there when a leader comes: from the first | the same
+                 status committed to the last
     failover     from SIGKILL to the leader to the first placement        | the Lease, which nobody can take before it ends
     zone return  from deleting all pods of a zone to all of them Running  | the pods that were bound when the pool was new
                  again, with what they held
 
-Patches are measured before the service starts and after it has gone, by the same client with as many requests at once as the
+Placing has the vpods' creation in it, which is a write each, on the same two cores; backlog has none. ``patches`` are the service's own
+writes meanwhile, of ledgers and statuses, by its metrics. Patches are measured before the service starts and after it has gone, by the same client with as many requests at once as the
 service has. Everything runs here at once: kubelets, controllers and kube-scheduler share the machine with what is measured.
 """
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from extender.core.decode import pod_from, vpod_from
 from extender.core.ledger import Ledger
@@ -37,6 +42,9 @@ PLACED_TIMEOUT_S: Final = 240.0
 LEASE_S: Final = 15.0
 """As shipped."""
 ZONE: Final = 0
+PATCHES: Final = re.compile(
+    r'^vreplica_scheduler_rest_client_requests_total\{[^}]*method="PATCH"[^}]*\} (\S+)$', re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,15 @@ class Statuses:
         return max(self.at.values())
 
 
+@dataclass(frozen=True)
+class Placed:
+    """``patches``: what the service wrote meanwhile (count); ``creating_s``: None where the vpods were there before."""
+
+    seconds: float
+    patches: int
+    creating_s: float | None
+
+
 def bench(options: Options) -> Iterator[Result]:
     """A result for each story."""
     return stream(_stories(SHORT if options.short else FULL))
@@ -93,7 +110,10 @@ async def _stories(scale: Scale) -> AsyncGenerator[Result, None]:
         await cluster.pods_are(adapters, scale.pods, running=True)
         new_s = time.monotonic() - started
         tenant = await cluster.namespace("tenant")
-        placing = await _placed(cluster, adapters, tenant, scale.vpods)
+        placing = await _placed(cluster, url, adapters, tenant, scale.vpods)
+        await cluster.clear(VPODS, tenant)
+        await _emptied(cluster, adapters)
+        first, backlog = await _backlog(cluster, first, url, adapters, scale.vpods)
         zone = await _zone_returns(cluster, adapters, scale.pods)
         failover = await _failover(cluster, first, adapters, tenant)
         await scheduler.kill()
@@ -101,19 +121,20 @@ async def _stories(scale: Scale) -> AsyncGenerator[Result, None]:
         raw.append(await _raw_patches(cluster, scale.vpods))
     mean = sum(raw) / len(raw)
     size = {"nodes": scale.nodes, "pods": scale.pods, "vpods": scale.vpods}
-    create_s, placing_s = placing
-    rate = scale.vpods / placing_s
-    yield Result(
-        "end-to-end",
-        {"story": "placing", **size},
-        {
-            "seconds": placing_s,
-            "creatingSeconds": create_s,
-            "vpodsPerSecond": rate,
-            "rawPatchesPerSecond": mean,
-            "toRawRatio": rate / mean,
-        },
-    )
+    for story, placed in (("placing", placing), ("backlog", backlog)):
+        yield Result(
+            "end-to-end",
+            {"story": story, **size},
+            {
+                "seconds": placed.seconds,
+                "creatingSeconds": placed.creating_s,
+                "vpodsPerSecond": scale.vpods / placed.seconds,
+                "patches": placed.patches,
+                "rawPatchesPerSecond": mean,
+                "toRawRatio": scale.vpods / placed.seconds / mean,
+                "patchesToRawRatio": placed.patches / placed.seconds / mean,
+            },
+        )
     returned, zone_s = zone
     yield Result(
         "end-to-end",
@@ -132,15 +153,51 @@ async def _stories(scale: Scale) -> AsyncGenerator[Result, None]:
     )
 
 
-async def _placed(cluster: Cluster, adapters: str, tenant: str, count: int) -> tuple[float, float]:
-    """Seconds until all are created, and until all are placed."""
+async def _placed(cluster: Cluster, url: str, adapters: str, tenant: str, count: int) -> Placed:
+    """From before the first is created."""
     loop = asyncio.get_running_loop()
-    statuses = Statuses()
+    statuses, before = Statuses(), await _patches(url)
     objects = [vpod(adapters, tenant, f"source-{number}") for number in range(count)]
     async with followed(cluster.api, VPODS, tenant, statuses.see):
         started = loop.time()
         create_s = await all_of(lambda obj: cluster.api.create(VPODS, tenant, obj), objects)
-        return create_s, await statuses.reached(count) - started
+        seconds = await statuses.reached(count) - started
+    return Placed(seconds, await _patches(url) - before, create_s)
+
+
+async def _backlog(
+    cluster: Cluster, leader: Process, url: str, adapters: str, count: int
+) -> tuple[Process, Placed]:
+    """They are created while nobody leads; the new leader, and what it did from the first status to the last."""
+    statuses = Statuses()
+    tenant = await cluster.namespace("tenant")
+    objects = [vpod(adapters, tenant, f"backlog-{number}") for number in range(count)]
+    async with followed(cluster.api, VPODS, tenant, statuses.see):
+        await leader.kill()
+        await all_of(lambda obj: cluster.api.create(VPODS, tenant, obj), objects)
+        await cluster.new_lease()
+        # Where kube-scheduler knows the one before.
+        leader, url = await cluster.service(port=urlsplit(url).port)
+        last = await statuses.reached(count)
+    return leader, Placed(last - min(statuses.at.values()), await _patches(url), None)
+
+
+async def _emptied(cluster: Cluster, adapters: str) -> None:
+    """No ledger holds anything any more."""
+
+    async def look() -> bool:
+        left = sum(len(ledger) for ledger in _ledgers(await cluster.pods(adapters)).values())
+        if left:
+            raise NotYet(f"{left} shares are left")
+        return True
+
+    await eventually(look, FILLED_TIMEOUT_S, "all ledgers are empty", interval_s=0.5)
+
+
+async def _patches(url: str) -> int:
+    """PATCH requests of the replica at ``url`` so far."""
+    _, text = await Replica(Path(), url).get("/metrics")
+    return round(sum(float(count) for count in PATCHES.findall(text)))
 
 
 async def _zone_returns(cluster: Cluster, adapters: str, count: int) -> tuple[int, float]:

@@ -158,15 +158,22 @@ class Cluster(RealBackend):
             await self.api.delete(LEASES, SYSTEM_NAMESPACE, LEASE_NAME)
         await self.apply([MANIFESTS / "base" / "lease.yaml"])
 
-    async def service(self, narrow_to: int = 0, **election: float) -> tuple[Process, str]:
+    async def service(
+        self, narrow_to: int = 0, *, port: int | None = None, **election: float
+    ) -> tuple[Process, str]:
         """One replica as shipped, under its ServiceAccount, ready; its URL."""
-        process, url = await self.launch_service(narrow_to, **election)
+        process, url = await self.launch_service(narrow_to, port=port, **election)
         await process.ready(Probe(f"{url}/readyz"), FILLED_TIMEOUT_S)
         return process, url
 
-    async def launch_service(self, narrow_to: int = 0, **election: float) -> tuple[Process, str]:
-        """As ``service``, not waited for. ``narrow_to``: nodes that filter passes; ``election``: of leaderElection."""
-        port = free_port()
+    async def launch_service(
+        self, narrow_to: int = 0, *, port: int | None = None, **election: float
+    ) -> tuple[Process, str]:
+        """As ``service``, not waited for. ``narrow_to``: nodes that filter passes; ``port``: that of one that has ended;
+
+        ``election``: of leaderElection.
+        """
+        port = port or free_port()
         (config,) = load(MANIFESTS / "base" / "service-config.yaml")
         config["server"]["port"] = port
         config["clientConnection"]["kubeconfig"] = str(await self.token_for(SERVICE_ACCOUNT))
