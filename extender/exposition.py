@@ -10,9 +10,10 @@ function that is read when somebody scrapes (``read``), so that nothing has to k
 """
 
 import platform
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import product
 from typing import Final, TypedDict, Unpack
 
 from prometheus_client import (
@@ -124,12 +125,20 @@ def _collected(
     made = CounterMetricFamily if family.kind is Kind.COUNTER else GaugeMetricFamily
     collected = made(family.name, family.documentation, labels=family.label_names)
     summed: dict[tuple[str, ...], float] = {}
+    if family.kind is Kind.COUNTER:
+        summed |= dict.fromkeys(_closed(family.labels), 0.0)
     for values, amount in amounts.items():
         key = tuple(label.value(value) for label, value in zip(family.labels, values, strict=True))
         summed[key] = summed.get(key, 0.0) + amount
     for key, amount in summed.items():
         collected.add_metric(key, amount)
     return collected
+
+
+def _closed(labels: Sequence[Label]) -> Iterator[tuple[str, ...]]:
+    """All values together; none where a label has no closed set, or there are no labels."""
+    if labels and all(label.values for label in labels):
+        yield from product(*(label.values for label in labels))
 
 
 class Exposition:
@@ -150,9 +159,16 @@ class Exposition:
     def add_counter(
         self, name: str, documentation: str, labels: Iterable[Label] = (), **more: Unpack[More]
     ) -> Counter:
-        """Declare a counter; ``name`` is without the prefix and without ``_total``."""
+        """Declare a counter; ``name`` is without the prefix and without ``_total``.
+
+        With labels of closed sets it says 0 from the start, each: of a series that begins with 1 Prometheus's increase() is 0, so
+        an alert would miss the first of what must never happen.
+        """
         family = self._declare(family_of(Kind.COUNTER, name, documentation, labels, **more))
-        return Counter(family.name, family.documentation, family.label_names, registry=self.registry)
+        counter = Counter(family.name, family.documentation, family.label_names, registry=self.registry)
+        for values in _closed(family.labels):
+            counter.labels(*values)
+        return counter
 
     def add_histogram(
         self,

@@ -7,12 +7,14 @@ stored, nothing is read or written until our numbers change, or the object does 
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from extender.core.bucket import WHOLE, Bucket
+from extender.core.collector import why_unschedulable
 from extender.core.decode import Json, mapping, mappings, text
 from extender.core.model import AdapterPool, VPod
 from extender.core.pool_state import PoolState
@@ -31,12 +33,15 @@ SHARE_OF_TIME: Final = 0.05
 
 
 def pool_numbers(state: PoolState) -> dict[str, int]:
-    """The counts of AdapterPool.status: pods, slots and vreplicas."""
-    bound = [pod for pod in state.members() if pod.bound]
+    """The counts of AdapterPool.status: pods, slots and vreplicas.
+
+    Slots count of pods that are bound, and of those that come back with what they hold: so used ones are among them.
+    """
+    counted = [pod for pod in state.members() if pod.bound or pod.placed]
     return {
         "pods": sum(1 for pod in state.members() if pod.pod is not None),
         "schedulablePods": state.schedulable_count(),
-        "slots": sum(pod.capacity for pod in bound),
+        "slots": sum(pod.capacity for pod in counted),
         "usedSlots": sum(pod.placed for pod in state.pods.values()),
         "freeSlots": state.free_slots(),
         "pendingVReplicas": sum(
@@ -97,11 +102,24 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
         )
     if state.pool is not None and state.profile.name != state.pool.profile:
         return False, "ProfileUnknown", f"there is no such profile: vpods are placed by {state.profile.name}"
-    pods = len(state.stateful_set.ordinals)
+    pods, taking = len(state.stateful_set.ordinals), state.schedulable_count()
+    if pods and not taking:
+        return False, "NoPodTakesVReplicas", f"none of {pods} pods takes vreplicas: {_why_none(state)}"
     return (
         True,
         "StatefulSetFound",
-        f"{state.schedulable_count()} of {pods} pods take vreplicas, {state.free_slots()} slots are free",
+        f"{taking} of {pods} pods take vreplicas, {state.free_slots()} slots are free",
+    )
+
+
+def _why_none(state: PoolState) -> str:
+    """Reasons with how many pods have each, the commonest first."""
+    reasons = Counter(why_unschedulable(state, pod) or "closed" for pod in state.members())
+    missing = len(state.stateful_set.ordinals) - reasons.total() if state.stateful_set is not None else 0
+    if missing > 0:
+        reasons["does not exist"] += missing
+    return ", ".join(
+        f"{count} {why}" for why, count in sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
     )
 
 

@@ -244,7 +244,7 @@ RELIABILITY = Dashboard(
                             "service {{certificate}}",
                         ),
                         Query(
-                            f"min by (client) ({S}_client_certificate_expiry_timestamp_seconds - time())",
+                            f"max by (client) ({S}_client_certificate_expiry_timestamp_seconds - time())",
                             "client {{client}}",
                         ),
                         Query(

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, STATEFULSETS, ApiError, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, NODES, STATEFULSETS, ApiError, Obj, PatchType
 from tests.support.builders import NS
 from tests.support.service import World, until
 
@@ -43,6 +43,7 @@ async def test_the_status_counts_pods_slots_and_vreplicas():
 
 async def test_the_conditions_tell_a_missing_statefulset_and_its_coming():
     world = await World.create()
+    await world.pods(0)
     stateful_set = await world.cluster.get(STATEFULSETS, NS, "dispatcher")
     await world.cluster.delete(STATEFULSETS, NS, "dispatcher")
     async with world.serving():
@@ -52,6 +53,43 @@ async def test_the_conditions_tell_a_missing_statefulset_and_its_coming():
         await world.cluster.create(STATEFULSETS, NS, stateful_set)
         await asyncio.sleep(3)
         assert (await conditions_of(world))["Ready"] == ("True", "StatefulSetFound")
+
+
+async def test_a_pool_of_which_no_pod_takes_vreplicas_is_not_ready_and_says_why():
+    world = await World.create(replicas=3, minPods=3, maxPods=3)
+    await world.pods(0, 1)
+    await world.pod(2)
+    for name in ("node-0", "node-1"):
+        await world.cluster.patch(
+            NODES, "", name, {"spec": {"unschedulable": True}}, patch_type=PatchType.MERGE
+        )
+    async with world.serving():
+        await asyncio.sleep(3)
+        (ready,) = [c for c in (await status_of(world))["conditions"] if c["type"] == "Ready"]
+        assert (ready["status"], ready["reason"]) == ("False", "NoPodTakesVReplicas")
+        assert ready["message"] == "none of 3 pods takes vreplicas: 2 node cordoned, 1 not bound"
+        for name in ("node-0", "node-1"):
+            await world.cluster.patch(
+                NODES, "", name, {"spec": {"unschedulable": None}}, patch_type=PatchType.MERGE
+            )
+        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
+
+
+async def test_a_pool_of_no_pods_is_ready_for_the_first_vpod():
+    world = await World.create(replicas=0, minPods=0)
+    async with world.serving():
+        await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
+
+
+async def test_slots_that_are_used_are_among_all_slots_also_of_pods_that_are_away():
+    world = await World.create(replicas=2, minPods=2, maxPods=2)
+    await world.pods(0)
+    await world.pod(1)
+    await world.vpod("a", 25, {0: 10, 1: 15})
+    async with world.serving():
+        await asyncio.sleep(3)
+        status = await status_of(world)
+        assert (status["slots"], status["usedSlots"]) == (40, 25)
 
 
 async def test_the_conditions_tell_an_overcommitted_pod_and_a_pool_held_by_max_pods():
@@ -120,6 +158,7 @@ async def test_what_another_leader_wrote_meanwhile_is_corrected_when_we_lead_aga
 
 async def test_a_status_that_could_not_be_written_is_written_later():
     world = await World.create()
+    await world.pods(0)
     world.api.fail("patch", "adapterpools/status", times=3, before=ApiError(500, "InternalError", "etcd"))
     async with world.serving():
         await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=10)
@@ -147,12 +186,12 @@ async def foreign_condition(world: World, status: str, *, keep: bool = True) -> 
 
 async def test_conditions_of_other_writers_stay():
     world = await World.create()
+    await world.pods(0)
     await foreign_condition(world, "True")
     async with world.serving():
         await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
         assert await _has(world, "CostReviewed", ("True", "Finance"))
         await foreign_condition(world, "False")
-        await world.pods(0)
         await world.vpod("a", 3)
         await asyncio.sleep(3)
         assert (await status_of(world))["vpods"] == 1
@@ -161,6 +200,7 @@ async def test_conditions_of_other_writers_stay():
 
 async def test_conditions_that_another_writer_has_removed_come_back():
     world = await World.create()
+    await world.pods(0)
     async with world.serving():
         await until(lambda: _has(world, "Ready", ("True", "StatefulSetFound")), timeout_s=5)
         await foreign_condition(world, "True", keep=False)
@@ -170,6 +210,7 @@ async def test_conditions_that_another_writer_has_removed_come_back():
 
 async def test_a_condition_that_comes_between_our_read_and_our_write_is_not_lost():
     world = await World.create()
+    await world.pods(0)
     fault = world.api.pause("patch", "adapterpools/status")
     async with world.serving():
         await fault.reached.wait()
