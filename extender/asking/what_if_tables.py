@@ -1,11 +1,14 @@
 """``vreplica plan``'s differences as tables: the sum first, then pools and zones, then the vpods that change."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
+from rich.text import Text
 
 VPODS_SHOWN: Final = 50
 PODS_SHOWN: Final = 12
@@ -102,7 +105,7 @@ def _vpods(rows: list[Mapping[str, Any]]) -> Table:
     for row in rows:
         table.add_row(
             escape(row["name"]) + (" (new)" if row["new"] else ""),
-            escape(_difference(row["settled"], row["after"])),
+            _Parts(_differences(row["settled"], row["after"])),
             str(row["moved"] or ""),
             _arrow(row["unplacedBefore"], row["unplaced"]),
             escape("; ".join(row["reasons"])),
@@ -110,11 +113,31 @@ def _vpods(rows: list[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _difference(before: Mapping[str, int], after: Mapping[str, int]) -> str:
-    """``-2 d-0  +2 d-3``: what leaves, then what comes."""
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Texts side by side, as many as a line takes; no line ends within one."""
+
+    texts: Sequence[str]
+
+    def __rich_console__(self, _console: Console, options: ConsoleOptions) -> RenderResult:
+        line = ""
+        for text in self.texts:
+            longer = f"{line}  {text}" if line else text
+            if line and len(longer) > options.max_width:
+                yield Text(line, no_wrap=True, overflow="ellipsis")
+                longer = text
+            line = longer
+        yield Text(line, no_wrap=True, overflow="ellipsis")
+
+    def __rich_measure__(self, _console: Console, options: ConsoleOptions) -> Measurement:
+        lengths = [len(text) for text in self.texts] or [0]
+        return Measurement(max(lengths), sum(lengths) + 2 * len(lengths) - 2).clamp(0, options.max_width)
+
+
+def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """``-2 d-0``, ``+2 d-3``: what leaves, then what comes."""
     changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
     listed = [f"{count:+d} {name}" for name, count in changes.items() if count]
     listed.sort(key=lambda text: text[0] != "-")
-    return "  ".join(listed[:PODS_SHOWN]) + (
-        f"  and {len(listed) - PODS_SHOWN} pods" if len(listed) > PODS_SHOWN else ""
-    )
+    more = [f"and {len(listed) - PODS_SHOWN} pods"] if len(listed) > PODS_SHOWN else []
+    return [*listed[:PODS_SHOWN], *more]

@@ -57,7 +57,8 @@ def test_the_command(runs: list[float], status: int, monkeypatch, tmp_path, caps
     monkeypatch.setattr(guard, "BASELINE", tmp_path / "baseline.json")
     guard.write({COST: 1.0})
     monkeypatch.setitem(registry.BENCHES, "engine", lambda _options: [result(costRatio=left.pop(0))])
-    monkeypatch.setitem(registry.BENCHES, "verbs", skipped)
+    for name in ("webhook", "verbs"):
+        monkeypatch.setitem(registry.BENCHES, name, skipped)
     assert main([]) == status
     assert not left, "it is measured again where something is worse, and only then"
     assert "1 ratios compared" in capsys.readouterr().out
@@ -67,7 +68,8 @@ def test_a_stored_ratio_that_is_not_measured_any_more_is_a_failure(monkeypatch, 
     monkeypatch.setattr(guard, "BASELINE", tmp_path / "baseline.json")
     guard.write({COST: 1.0, GAIN: 8.0})
     monkeypatch.setitem(registry.BENCHES, "engine", lambda _options: [result(costRatio=1.0)])
-    monkeypatch.setitem(registry.BENCHES, "verbs", skipped)
+    for name in ("webhook", "verbs"):
+        monkeypatch.setitem(registry.BENCHES, name, skipped)
     assert main([]) == 1
     told = capsys.readouterr().out
     assert f"{GAIN}: stored, not measured" in told
@@ -78,7 +80,8 @@ def test_what_a_skipped_bench_would_have_measured_is_not_missing(monkeypatch, tm
     monkeypatch.setattr(guard, "BASELINE", tmp_path / "baseline.json")
     guard.write({COST: 1.0, "verbs verb=filter cpuToGoRatio": 1.0})
     monkeypatch.setitem(registry.BENCHES, "engine", lambda _options: [result(costRatio=1.0)])
-    monkeypatch.setitem(registry.BENCHES, "verbs", skipped)
+    for name in ("webhook", "verbs"):
+        monkeypatch.setitem(registry.BENCHES, name, skipped)
     assert main([]) == 0
     assert "1 ratios compared" in capsys.readouterr().out
 
