@@ -94,15 +94,21 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
     # All of them wait first: what each is to carry depends on who else is to come.
     waiting = [_as_pending(trial, pool, ordinal) for ordinal in ordinals]
     chooser = _Chooser(state, pool)
+    found: list[tuple[AdapterPod, AdapterPod]] = []
     for pod in waiting:
         trial.check_time()
-        node = chooser.choose(pod)
+        carried = chooser.carried(pod)
+        node = chooser.choose(pod, carried)
         if node is not None:
-            # The bind writes what stands on the ordinal; what is pending the placer gives it.
+            # The next one is chosen a node when this one has got its part of what waits, by its bind or by the placer.
+            bound = replace(pod, node=node.name, ready=True, ledger=carried, ledger_text=None)
             standing = standing_of(pool, pod.name, slots_of(state, pod))
-            bound = replace(pod, node=node.name, ready=True, ledger=standing, ledger_text=None)
             trial.exchange(pod, bound)
-            yield bound
+            found.append((bound, replace(bound, ledger=standing)))
+    # Which vpods get it is decided anew by who asks, in the turns that are theirs.
+    for bound, standing_there in found:
+        trial.exchange(bound, standing_there)
+        yield standing_there
 
 
 def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
@@ -153,14 +159,13 @@ class _Chooser:
     def _kind_of(self, node: str) -> tuple[str, int]:
         return self._state.nodes[node].zone, len(self._state.pods_on_node.get(node, ()))
 
-    def choose(self, pod: AdapterPod) -> Node | None:
-        """The node where kube-scheduler would put it, None where none takes it."""
+    def choose(self, pod: AdapterPod, carried: Ledger) -> Node | None:
+        """The node where kube-scheduler would put it, None where none takes it. ``carried``: what it would carry."""
         state = self._state
         passed = self.passing(pod)
         if not passed:
             return None
-        ledger = self._ledger(pod)
-        scores = prioritize_nodes(state, pod, ledger, passed, state.nodes.get)
+        scores = prioritize_nodes(state, pod, carried, passed, state.nodes.get)
         best = min(passed, key=lambda name: (-scores[name], len(state.pods_on_node.get(name, ())), name))
         self._move_on(best)
         return state.nodes[best]
@@ -181,7 +186,8 @@ class _Chooser:
         if known is not None and known.last_place[0] in self._pool.hosting.zone_of:
             yield known.last_place[0]
 
-    def _ledger(self, pod: AdapterPod) -> Ledger:
+    def carried(self, pod: AdapterPod) -> Ledger:
+        """What stands on its ordinal, and its part of what waits."""
         state = self._state
 
         def allows(vpod: VPod) -> bool:

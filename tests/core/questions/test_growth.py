@@ -1,5 +1,7 @@
 """Pods that are to come go where kube-scheduler would put them, as far as is known here."""
 
+from collections import Counter
+
 import pytest
 
 from extender.core.ledger import Share
@@ -31,6 +33,15 @@ def test_where_vpods_wait_a_pod_goes_to_the_zone_that_has_least_of_them():
     scene = Scene(replicas=1, slots=4, profile="ha").node(a_node("n1", "z1")).pod(0, {"tenant/a": 2})
     scene.vpod("a", 4, {0: 2})
     assert grown(scene, 1) == ["n1"]
+
+
+@pytest.mark.parametrize("profile", ["default", "spread", "ha"])
+def test_pods_that_share_what_waits_go_to_all_zones_though_one_has_less_of_it_now(profile):
+    scene = Scene(replicas=3, slots=4, profile=profile)
+    for index, there in enumerate((4, 4, 3)):
+        scene.node(a_node(f"node-{index}", f"z{index}")).pod(index, {"tenant/a": there}, node=f"node-{index}")
+    scene.vpod("a", 50, {0: 4, 1: 4, 2: 3})
+    assert Counter(grown(scene, 9)) == {"node-0": 3, "node-1": 3, "node-2": 3}
 
 
 @pytest.mark.parametrize(
