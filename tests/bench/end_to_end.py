@@ -3,8 +3,8 @@
 Theory of operation. Each story has its yardstick from the same run:
 
     placing      from the first vpod created to the last status committed | status patches alone, as large, as many at once
-    backlog      vpods that are there when a leader comes: from its first | the same
-                 write to the last status committed
+    backlog      vpods that are there when a leader comes: from the first | the same
+                 status committed to the last
     failover     from SIGKILL to the leader to the first placement        | the Lease, which nobody can take before it ends
     zone return  from deleting all pods of a zone to all of them bound    | the pods that were bound when the pool was new
                  again, with what they held
@@ -42,8 +42,6 @@ PLACED_TIMEOUT_S: Final = 240.0
 LEASE_S: Final = 15.0
 """As shipped."""
 ZONE: Final = 0
-FIRST_PATCHES: Final = 10
-"""The status of the pool is written before any ledger, a few times."""
 PATCHES: Final = re.compile(
     r'^vreplica_scheduler_rest_client_requests_total\{[^}]*method="PATCH"[^}]*\} (\S+)$', re.MULTILINE
 )
@@ -175,7 +173,7 @@ async def _placed(cluster: Cluster, url: str, adapters: str, tenant: str, count:
 async def _backlog(
     cluster: Cluster, leader: Process, url: str, adapters: str, count: int
 ) -> tuple[Process, Placed]:
-    """They are created while nobody leads; the new leader, and what it did from its first write to the last status."""
+    """They are created while nobody leads; the new leader, and what it did from the first status to the last."""
     statuses = Statuses()
     tenant = await cluster.namespace("tenant")
     objects = [vpod(adapters, tenant, f"backlog-{number}") for number in range(count)]
@@ -185,26 +183,8 @@ async def _backlog(
         await cluster.new_lease()
         # Where kube-scheduler knows the one before.
         leader, url = await cluster.service(port=urlsplit(url).port)
-        started = await _first_patch(url)
         last = await statuses.reached(count)
-    return leader, Placed(last - started, await _patches(url), None)
-
-
-async def _first_patch(url: str) -> float:
-    """When the replica at ``url`` wrote its first ledger or status, in seconds of the loop, at most a look too early."""
-    loop = asyncio.get_running_loop()
-    looked = loop.time()
-
-    async def written() -> bool:
-        nonlocal looked
-        now = loop.time()
-        if await _patches(url) < FIRST_PATCHES:
-            looked = now
-            raise NotYet("nothing is written")
-        return True
-
-    await eventually(written, PLACED_TIMEOUT_S, "the first ledger is written", interval_s=0.05)
-    return looked
+    return leader, Placed(last - min(statuses.at.values()), await _patches(url), None)
 
 
 async def _emptied(cluster: Cluster, adapters: str) -> None:
