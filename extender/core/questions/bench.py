@@ -4,15 +4,22 @@
 that wait were decided before the vpod: what it gives then, it gives at the least, as far as placing one more never makes
 room for another. Only where nothing helps that way it is tried alone, and says so.
 
+**At rest.** What a person changes is judged by what the cluster comes to then: pods that wait are bound, the autoscaler adds those
+that it needs, and what waits is decided again. But not where all of that is enough without any change: it would be what helps,
+whatever was changed.
+
 **Smallest.** A number is looked for by doubling the step until it is enough, then by halving: so the answer is enough and
 one less was tried and is not.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, TypeVar
 
 from extender.core.model import VPod
+from extender.core.plan import Decision
 from extender.core.pool_state import PoolState
+from extender.core.questions.growth import autoscale, bind_missing, held_back
 from extender.core.questions.trial import OutOfTime, Trial, never
 from extender.core.state import State
 
@@ -52,6 +59,10 @@ def fewest_enough(attempt: Callable[[int], T | None], failed: int, enough: int, 
     return enough, found
 
 
+def _nothing(_trial: Trial) -> bool:
+    return True
+
+
 class Bench:
     """Tries changes for the vpod ``key`` on ``state``, which is its own. ``expired``: whether the time is up; then OutOfTime is raised."""
 
@@ -62,10 +73,12 @@ class Bench:
         self.rivals = tuple(other for other in pool.unplaced if other != key)[:RIVALS_MAX]
         self._pool_key = pool.key
         self.expired: Callable[[], bool] = never
-        self._with_rivals = False
-        self._before: int | None = None
-        self._alone = self._placed_before()
-        self._with_rivals, self._before = True, None
+        self._with_rivals = True
+        self._at_rest = False
+        self._held = held_back(pool, state)
+        self._helps_itself: dict[bool, bool] = {}
+        self._placed: dict[tuple[bool, bool], int] = {}
+        """(With rivals, at rest) -> vreplicas placed without any change."""
 
     @property
     def pool(self) -> PoolState:
@@ -105,16 +118,34 @@ class Bench:
     def go_alone(self) -> None:
         """From now on as if nobody else waited."""
         self._with_rivals = False
-        self._before = None
+
+    @property
+    def helps_itself(self) -> bool:
+        """Whether nobody has to change anything: pods come, and all is placed. Raises OutOfTime."""
+        known = self._helps_itself.get(self._with_rivals)
+        if known is None:
+            with self.at_rest():
+                found = self._try(_nothing)
+            known = self._helps_itself[self._with_rivals] = found is not None and not found[1]
+        return known
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Within it, changes are judged by what the cluster comes to."""
+        self._at_rest = True
+        try:
+            yield
+        finally:
+            self._at_rest = False
 
     def outcome(self, change: Change) -> Outcome | None:
         """What the change comes to; None where it cannot be made. Raises OutOfTime."""
-        before = self._placed_before()
+        before, alone = self._placed_before(self._with_rivals), self._placed_before(with_rivals=False)
         found = self._try(change)
         if found is None:
             return None
         placed, left, moves = found
-        return Outcome(max(0, placed - self._alone), left, moves, placed - before)
+        return Outcome(max(0, placed - alone), left, moves, placed - before)
 
     def helps(self, change: Change) -> Outcome | None:
         """The outcome of a change with which more is placed, None of any other. Raises OutOfTime."""
@@ -144,11 +175,27 @@ class Bench:
         found = self.outcome(change)
         return found if found is not None and not found.left else None
 
-    def _placed_before(self) -> int:
-        if self._before is None:
-            found = self._try(lambda _trial: True)
-            self._before = found[0] if found is not None else 0
-        return self._before
+    def most_with_least(
+        self, make: Callable[[int], Change], numbers: Iterable[int]
+    ) -> tuple[int, Outcome] | None:
+        """Where none of ``numbers`` (ascending) leaves nothing over: the one with which least is left, the least of those."""
+        best: tuple[int, Outcome] | None = None
+        for number in numbers:
+            outcome = self.helps(make(number))
+            if outcome is not None and (best is None or outcome.left < best[1].left):
+                best = number, outcome
+        return best
+
+    def _placed_before(self, with_rivals: bool) -> int:
+        key = with_rivals, self._at_rest
+        if key not in self._placed:
+            asked, self._with_rivals = self._with_rivals, with_rivals
+            try:
+                found = self._try(_nothing)
+            finally:
+                self._with_rivals = asked
+            self._placed[key] = found[0] if found is not None else 0
+        return self._placed[key]
 
     def _try(self, change: Change) -> tuple[int, int, int] | None:
         """(vreplicas placed, left, moved) with the change."""
@@ -158,14 +205,27 @@ class Bench:
         with Trial(self.state, self.expired) as trial:
             if not change(trial):
                 return None
-            if self._with_rivals:
-                self._decide_rivals(trial)
-            pool = self._pool_now()
-            decision = trial.decide(pool, pool.vpods[self.key])
-            moved = sum(move.vreplicas for move in decision.moves)
+            decision, moved = self._decide(trial)
+            if decision.left and self._at_rest and not self._held:
+                bind_missing(trial, self.pool)
+                decision, more = self._decide(trial)
+                moved += more
+                if decision.left:
+                    autoscale(trial, self.pool, self.turns)
+                    decision, more = self._decide(trial)
+                    moved += more
             return decision.scheduled, decision.left, moved
 
+    def _decide(self, trial: Trial) -> tuple[Decision, int]:
+        """The vpod's decision after those of the others that count, and vreplicas of it that move."""
+        self._decide_rivals(trial)
+        pool = self._pool_now()
+        decision = trial.decide(pool, pool.vpods[self.key])
+        return decision, sum(move.vreplicas for move in decision.moves)
+
     def _decide_rivals(self, trial: Trial) -> None:
+        if not self._with_rivals:
+            return
         for key in self.rivals:
             vpod = self.pool.vpods.get(key)
             if vpod is not None:

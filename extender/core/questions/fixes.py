@@ -6,6 +6,7 @@ that leaves nothing over is listed with the least number that is enough; where t
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -21,6 +22,18 @@ FIXES_MAX: Final = 16
 Lever = Callable[[Bench], Iterator[Fix]]
 WAYS_IN: Final[tuple[Lever, ...]] = (lift.namespace_label, lift.other_pool)
 """Where it is not room that is missing."""
+AT_REST: Final[frozenset[Lever]] = frozenset(
+    {
+        lift.marked_pods,
+        lift.bad_nodes,
+        loosen.larger_skew,
+        loosen.other_profile,
+        loosen.more_slots,
+        loosen.lighter_vreplicas,
+        loosen.fewer_vreplicas,
+    }
+)
+"""What a person changes, and the cluster follows. The others are about pods that come: what each of them brings by itself."""
 ROOM: Final[tuple[Lever, ...]] = (
     lift.pods_that_come,
     lift.closed_pods,
@@ -69,9 +82,10 @@ def find_fixes(state: State, pool: PoolState, key: str, *, expired: Callable[[],
 def _pull(bench: Bench, lever: Lever, found: list[Fix]) -> bool:
     """Whether one of the lever's changes leaves nothing over."""
     enough = False
-    for fix in lever(bench):
-        found.append(fix)
-        enough = enough or not fix.left
+    with bench.at_rest() if lever in AT_REST and not bench.helps_itself else nullcontext():
+        for fix in lever(bench):
+            found.append(fix)
+            enough = enough or not fix.left
     return enough
 
 

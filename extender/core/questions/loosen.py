@@ -18,6 +18,8 @@ from extender.core.verbs import node_problem
 PODS_TRIED_MAX: Final = 512
 """Pods more that are tried."""
 SLOTS_TRIED_MAX: Final = 100_000
+SIZES_TRIED_MAX: Final = 4
+"""Of pods, where none that is tried is enough."""
 PROFILES_TRIED_MAX: Final = 12
 
 
@@ -186,7 +188,11 @@ def more_slots(bench: Bench) -> Iterator[Fix]:
     if spec is None or pool.stateful_set is None:
         return
     most = min(SLOTS_TRIED_MAX, bench.slots_waiting + bench.vpod.weight)
-    found = bench.smallest(_larger(pool, spec), 1, most)
+    make = _larger(pool, spec)
+    # Where no size is enough: that of one vreplica, of two, and so on.
+    heavier = max(1, bench.vpod.weight - spec.slots_per_pod)
+    partly = range(heavier, heavier + SIZES_TRIED_MAX * bench.vpod.weight, bench.vpod.weight)
+    found = bench.smallest(make, 1, most) or bench.most_with_least(make, partly)
     if found is not None:
         more, outcome = found
         stamped = any(pod.pod is not None and pod.pod.slots is not None for pod in pool.members())
@@ -239,6 +245,7 @@ def lighter_vreplicas(bench: Bench) -> Iterator[Fix]:
             before=vpod.weight,
             after=weight,
         ),
+        partly=True,
     )
 
 
@@ -260,9 +267,14 @@ def fewer_vreplicas(bench: Bench) -> Iterator[Fix]:
 
 
 def _less_of(
-    bench: Bench, count: int, new: Callable[[int], VPod], fix: Callable[[int], Fix]
+    bench: Bench,
+    count: int,
+    new: Callable[[int], VPod],
+    fix: Callable[[int], Fix],
+    *,
+    partly: bool = False,
 ) -> Iterator[Fix]:
-    """The greatest number below ``count``, at least 1, with which nothing is left."""
+    """The greatest number below ``count``, at least 1, with which nothing is left; or, ``partly``, least."""
     vpod = bench.vpod
     if vpod.source:
         return  # another kind's field, if it has one at all
@@ -275,6 +287,8 @@ def _less_of(
         return change
 
     found = bench.smallest(make, 1, count - 1)
+    if found is None and partly:
+        found = bench.most_with_least(make, range(1, min(count, 1 + SIZES_TRIED_MAX)))
     if found is not None:
         less, outcome = found
         yield fix(count - less).seen(outcome, bench)

@@ -9,9 +9,10 @@ from extender.core.names import UNSCHEDULABLE_ANNOTATION
 from extender.core.plan import Decision, place
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.questions.fix import Fix
-from extender.core.questions.growth import add_pods, autoscale, bind, bind_missing
+from extender.core.questions.growth import add_pods, autoscale, bind, bind_missing, held_back
 from extender.core.questions.snapshot import Snapshot
 from extender.core.questions.trial import Trial
+from extender.core.scaling.size import plan_scale
 from extender.core.state import State
 from tests.support.builders import POOL, Scene, a_node
 
@@ -62,11 +63,49 @@ def after(scene: Scene, fix: Fix, value: object) -> Decision | None:
     """What the vpod gets once the fix is made with this value, on a state of its own; None where it cannot be made."""
     state = Snapshot.of(scene.state, [POOL]).state()
     rivals = [] if fix.alone else [key for key in state.pool(POOL).unplaced if key != KEY]
-    if not make(state, fix, value, [*rivals, KEY] if not fix.alone else [KEY]):
+    turns = [*rivals, KEY]
+    if not make(state, fix, value, turns):
         return None
-    for key in rivals:
-        settle(state, key)
+    decision = settle_all(state, turns)
+    if decision.left and fix.field not in PODS_THAT_COME and not helps_itself(scene, turns):
+        return come_to_rest(state, turns)
+    return decision
+
+
+PODS_THAT_COME = {"spec.replicas", "spec.maxPods", "spec.nodeName", "the autoscaler's closed ordinals"}
+"""Fields of fixes that are about pods: what a person changes otherwise is judged by what the cluster comes to."""
+
+
+def settle_all(state: State, turns: list[str]) -> Decision:
+    """Decide them in turn; what the last one gets."""
+    return [settle(state, key) for key in turns][-1]
+
+
+def come_to_rest(state: State, turns: list[str]) -> Decision:
+    """Pods that wait are bound, the autoscaler adds what it needs, and what waits is decided."""
+    pool = state.pool(POOL)
+    if held_back(pool, state):
+        return settle(state, KEY)
+    bind_missing(Trial(state), pool)
+    settle_all(state, turns)
+    for _ in range(10):
+        plan = plan_scale(pool)
+        assert pool.stateful_set is not None
+        if plan is None or plan.wanted <= pool.stateful_set.replicas:
+            break
+        if not add_pods(Trial(state), pool, plan.wanted - pool.stateful_set.replicas):
+            break
+        for key in turns:
+            if key in pool.unplaced:
+                settle(state, key)
     return settle(state, KEY)
+
+
+def helps_itself(scene: Scene, turns: list[str]) -> bool:
+    """Whether the vpod gets all without any change."""
+    state = Snapshot.of(scene.state, [POOL]).state()
+    settle_all(state, turns)
+    return not come_to_rest(state, turns).left
 
 
 def make(state: State, fix: Fix, value: object, turns: list[str]) -> bool:  # noqa: C901 - one case a field

@@ -148,7 +148,7 @@ def test_a_node_that_declares_slots_limits_larger_pods_and_more_of_them():
     scene.pod(0, {}, slots=4, slots_request=4).vpod("a", 6)
     assert told(scene) == {"slotsPerPod 4 to 6": (2, 0), "ask for 2 less": (0, 0)}
     scene.vpod("a", 7)
-    assert told(scene) == {"ask for 3 less": (0, 0)}
+    assert told(scene) == {"ask for 3 less": (0, 0), "slotsPerPod 4 to 6": (2, 1)}
 
 
 def test_a_cordon_to_be_lifted():
@@ -166,6 +166,30 @@ def test_of_two_cordons_both_where_one_is_not_enough():
     fixes = fixes_of(scene)
     assert fixes[0].change == "uncordon n1 and n2"
     assert [(fix.change, fix.left) for fix in fixes if fix.left] == [("uncordon n1", 4), ("uncordon n2", 4)]
+
+
+def test_a_cordon_to_be_lifted_is_worth_the_pods_that_come_then():
+    scene = (
+        Scene(replicas=2, slots=4, max_pods=20).node(a_node(cordoned=True)).node(a_node("n1", cordoned=True))
+    )
+    scene.pod(0, {"tenant/a": 4}).pod(1, {"tenant/a": 4}, node="n1").vpod("a", 40, {0: 4, 1: 4})
+    assert told(scene)["uncordon node-0"] == (32, 0)
+
+
+def test_larger_pods_need_no_more_than_one_vreplica_where_the_pool_may_grow():
+    scene = Scene(replicas=1, slots=4, max_pods=10).pods(0).vpod("a", 2, weight=5)
+    assert told(scene) == {"slotsPerPod 4 to 5": (2, 0), "slotsPerVReplica 5 to 4": (2, 0)}
+
+
+def test_where_nothing_is_enough_what_places_most_is_told():
+    scene = Scene(replicas=1, slots=4, max_pods=1).node(a_node(slots=5))
+    scene.pod(0, {}, slots=4, slots_request=4).vpod("a", 2, weight=5)
+    assert told(scene)["slotsPerPod 4 to 5"] == (1, 1)
+
+
+def test_what_a_pool_does_by_itself_makes_no_change_a_fix():
+    scene = Scene(replicas=1, slots=4).pods(0).vpod("a", 12)
+    assert told(scene) == {"2 pods more": (8, 0), "slotsPerPod 4 to 12": (8, 0), "ask for 8 less": (0, 0)}
 
 
 def test_a_node_that_is_away():
