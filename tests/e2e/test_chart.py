@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
+from extender.cli import main
 from extender.kube.api import Obj
 from extender.service.config import LOOPBACK, Mode, config_from
 from tests.e2e.real import RealBackend
 from tests.manifests.__main__ import differences
-from tests.manifests.chart import CHART, RenderFailed, Values, objects, render, run_helm
+from tests.manifests.chart import CHART, RenderFailed, Rendering, Values, objects, render, run_helm
 from tests.manifests.generate import BASE_VALUES, CERT_MANAGER, EXISTING, OWN, _merged, generated
 from tests.manifests.kustomize import comparable, kustomized
 from tests.manifests.tool import kubectl
@@ -64,6 +65,11 @@ FOREIGN_KINDS = [
 
 
 pytestmark = pytest.mark.usefixtures("_helm_and_kubectl")
+
+
+def alerts_of(rendering: Rendering) -> set[str]:
+    (rules,) = [obj for obj in objects(rendering) if obj["kind"] == "PrometheusRule"]
+    return {rule["alert"] for group in rules["spec"]["groups"] for rule in group["rules"]}
 
 
 class TestGenerated:
@@ -122,11 +128,70 @@ class TestValues:
             pytest.param(
                 {"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics/enabled", id="nothing to scrape"
             ),
+            pytest.param(
+                {"metrics": {"prometheusRule": {"enabled": True}}}, "metrics/enabled", id="rules on nothing"
+            ),
+            pytest.param(
+                {"kubeScheduler": {"schedulerName": "mine"}, "config": {"schedulerNames": ["yours"]}},
+                "config.schedulerNames: add mine",
+                id="pods that nobody would bind",
+            ),
+            pytest.param(
+                {"config": {"leaderElection": {"leaderElect": False}}},
+                "leaderElect",
+                id="two that always lead",
+            ),
+            pytest.param(
+                {"certManager": {"renewBefore": "9000h"}},
+                "certManager.renewBefore",
+                id="renewed before it is made",
+            ),
+            pytest.param(
+                {"priorityClass": {"name": "system-cluster-critical"}},
+                "priorityClass.name",
+                id="Kubernetes' own",
+            ),
         ],
     )
     def test_values_that_mean_nothing_are_refused_by_name(self, values: Values, told: str):
         with pytest.raises(RenderFailed, match=told):
             render(values)
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            *VALUE_SETS,
+            pytest.param({"kubeScheduler": {"schedulerName": "mine"}}, id="another schedulerName"),
+            pytest.param(
+                _merged(OWN, {"kubeScheduler": {"schedulerName": "mine"}}), id="another, of its own"
+            ),
+            pytest.param({"config": {"server": {"deadlineSeconds": 5.5}}}, id="slow verbs"),
+            pytest.param({"kubeScheduler": {"schedulerName": "default-scheduler"}}, id="default-scheduler"),
+        ],
+    )
+    def test_our_own_linter_finds_no_error_in_what_is_rendered(self, values: Values, tmp_path: Path, capsys):
+        files = []
+        for obj in objects(render(values)):
+            if obj["kind"] == "ConfigMap" and obj["metadata"]["name"].endswith("-config"):
+                for name, text in obj["data"].items():
+                    if name != "kubeconfig.yaml":
+                        files.append(tmp_path / name)
+                        files[-1].write_text(text)
+        assert main(["config", "check", *map(str, files)]) == 0, capsys.readouterr().out
+
+    def test_alerts_on_what_is_not_installed_are_left_out(self):
+        rule = {"metrics": {"enabled": True, "prometheusRule": {"enabled": True}}}
+        everything = alerts_of(render(rule))
+        assert everything == {rule["alert"] for group in groups() for rule in group["rules"]}
+        shadow = everything - alerts_of(render(_merged(rule, SHADOW)))
+        no_webhook = everything - alerts_of(render(_merged(rule, {"webhook": {"enabled": False}})))
+        assert "VReplicaNoLeader" in shadow - no_webhook
+        assert {
+            "VReplicaWebhookDown",
+            "VReplicaWebhookBypassed",
+            "VReplicaWebhookRefuses",
+        } <= no_webhook & shadow
+        assert "VReplicaSchedulerDown" not in shadow
 
     def test_the_second_kube_scheduler_is_as_old_as_the_cluster(self):
         (found,) = [line for line in render({})["scheduler.yaml"].splitlines() if "/kube-scheduler:" in line]

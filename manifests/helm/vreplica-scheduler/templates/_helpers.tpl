@@ -73,10 +73,42 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- $_ := set $election "resourceNamespace" .Release.Namespace -}}
 {{- $_ := set $election "resourceName" "vreplica-scheduler" -}}
 {{- $_ := set $config "leaderElection" $election -}}
+{{- $scheduler := .Values.kubeScheduler.schedulerName -}}
+{{- if and (ne (include "vreplica.schedulerMode" .) "none") (not $config.schedulerNames) (not (has $scheduler (list "vreplica-scheduler" "default-scheduler"))) -}}
+{{- /* The built-in names would refuse to bind what it sends. */ -}}
+{{- $_ := set $config "schedulerNames" (list $scheduler) -}}
+{{- end -}}
 {{- range $name := list "profiles" "schedulerNames" "filter" "logging" }}
 {{- if not (get $config $name) }}{{ $_ := unset $config $name }}{{ end -}}
 {{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* Values that are each right and together are not: stops with the first. */}}
+{{- define "vreplica.checks" -}}
+{{- $scheduler := .Values.kubeScheduler.schedulerName -}}
+{{- if and (ne (include "vreplica.schedulerMode" .) "none") .Values.config.schedulerNames (not (has $scheduler .Values.config.schedulerNames)) -}}
+{{- fail (printf "config.schedulerNames: add %s (kubeScheduler.schedulerName), or none of its pods is bound" $scheduler) -}}
+{{- end -}}
+{{- $election := .Values.config.leaderElection -}}
+{{- if and (hasKey $election "leaderElect") (eq $election.leaderElect false) (gt (int .Values.extender.replicas) 1) -}}
+{{- fail "config.leaderElection.leaderElect: false is for extender.replicas 1 only, or all of them place and move" -}}
+{{- end -}}
+{{- $certs := .Values.certManager -}}
+{{- range $before, $whole := dict "renewBefore" "duration" "clientRenewBefore" "clientDuration" -}}
+{{- if ge (trimSuffix "h" (get $certs $before) | int) (trimSuffix "h" (get $certs $whole) | int) -}}
+{{- fail (printf "certManager.%s: has to be shorter than certManager.%s" $before $whole) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.priorityClass.create (hasPrefix "system-" .Values.priorityClass.name) -}}
+{{- fail (printf "priorityClass.name: %s is Kubernetes' own; priorityClass.create=false uses it" .Values.priorityClass.name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* kube-scheduler's httpTimeout: a second longer than the service takes at the most, or what is done counts as failed. */}}
+{{- define "vreplica.httpTimeout" -}}
+{{- $server := .Values.config.server | default dict -}}
+{{- printf "%ds" (add 1 ($server.deadlineSeconds | default 4 | ceil | int)) -}}
 {{- end -}}
 
 {{/* A probe of the extender: (dict "port" .. "path" .. "metrics" ..). exec where the kubelet cannot reach the pod's loopback. */}}
