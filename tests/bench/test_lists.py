@@ -51,6 +51,7 @@ def test_each_size_is_measured_with_each_kind_of_list_by_verb_and_as_kube_schedu
                 (row.verb, row.kind)
                 for row in rows
                 if (row.form, row.nodes, row.profile, row.refused) == ("names", nodes, profile, 0)
+                and row.verb != verb_cases.CYCLE
             }
             assert found == wanted
     described = [tuple(row.described().items()) for row in rows]
@@ -58,7 +59,15 @@ def test_each_size_is_measured_with_each_kind_of_list_by_verb_and_as_kube_schedu
 
 
 def test_a_request_of_a_row_has_as_many_names_as_the_row_says():
-    rows = verb_cases.cases(verb_cases.SHORT, Pool("a", 2, 3, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
+    rows = verb_cases.cases(verb_cases.SHORT, Pool("a", 2, 50, 1), Pool("b", 1, 2, 1, profile="ha"), seed=1)
     for row in rows:
         if row.form == "names":
             assert len(orjson.loads(row.body(3))["NodeNames"]) == row.nodes == row.entries
+
+
+def test_the_whole_cycle_is_measured_once_and_asks_about_each_pod_once():
+    rows = list(verb_cases.cases(verb_cases.SHORT, Pool("a", 2, 50, 1), Pool("b", 1, 2, 1), seed=1))
+    (row,) = [row for row in rows if row.verb == verb_cases.CYCLE]
+    assert (row.nodes, row.kind) == (verb_cases.SHORT.names[-1], REORDERED)
+    asked = [orjson.loads(row.body(number))["Pod"]["metadata"]["name"] for number in range(row.requests_max)]
+    assert len(set(asked)) == len(asked) == 49 // 3
