@@ -7,9 +7,9 @@
 
 Theory of operation. A ConfigMap of the chart becomes files and a ``configMapGenerator`` in kustomize, which names it by its content, so
 that pods are replaced when it changes. A component holds the objects that its values add, patches of those that they change, and
-``$patch: delete`` of those that they take away; it builds on a ground (the base, or the base with other components), and what the
-components below it have done already is not repeated. ``tests/e2e/test_chart.py`` holds that kustomize makes of base and components
-what helm makes of the values.
+``$patch: delete`` of those that they take away: each in an entry of its own, as kustomize 5.5 (kubectl 1.32) panics over several in
+one file. It builds on a ground (the base, or the base with other components), and what the components below it have done already is
+not repeated. ``tests/e2e/test_chart.py`` holds that kustomize makes of base and components what helm makes of the values.
 """
 
 import json
@@ -22,7 +22,7 @@ import yaml
 
 from extender.config.schema import config_schema
 from tests.manifests.chart import NAMESPACE, Obj, Rendering, Values, documents, objects, plain
-from tests.manifests.patches import identity, patch_of, removal_of
+from tests.manifests.patches import identity, is_removal, patch_of, removal_of
 
 MANIFESTS: Final = Path(__file__).parents[2] / "manifests"
 CHART_FOLDER: Final = "helm/vreplica-scheduler"
@@ -273,7 +273,8 @@ def _component(
     done = [] if not component.ground else _changes(base, render(_merged(BASE_VALUES, CERT_MANAGER)))
     changes = [change for change in _changes(before, after) if change not in done]
     added = [obj for obj, is_patch in changes if not is_patch]
-    patches = [obj for obj, is_patch in changes if is_patch]
+    patches = [obj for obj, is_patch in changes if is_patch and not is_removal(obj)]
+    removals = [obj for obj, is_patch in changes if is_patch and is_removal(obj)]
     files: dict[str, str] = {}
     if component.configuration:
         files |= _configuration(after, _config_maps(before), folder)
@@ -287,13 +288,18 @@ def _component(
     if patches:
         files[f"{folder}/patches.yaml"] = _NOTE + _dumped(patches)
     files[f"{folder}/kustomization.yaml"] = _component_kustomization(
-        component, resources=bool(added), patches=bool(patches), config_maps=config_maps
+        component, resources=bool(added), patches=bool(patches), removals=removals, config_maps=config_maps
     )
     return files
 
 
 def _component_kustomization(
-    component: Component, *, resources: bool, patches: bool, config_maps: Mapping[str, Iterable[str]]
+    component: Component,
+    *,
+    resources: bool,
+    patches: bool,
+    removals: Iterable[Obj],
+    config_maps: Mapping[str, Iterable[str]],
 ) -> str:
     document: Obj = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component"}
     if resources:
@@ -303,10 +309,12 @@ def _component_kustomization(
             {"name": name, "namespace": NAMESPACE, "behavior": "replace", "files": list(names)}
             for name, names in config_maps.items()
         ]
-    if patches:
-        document["patches"] = [{"path": "patches.yaml"}]
+    applied: list[Obj] = [{"path": "patches.yaml"}] if patches else []
+    applied += [{"patch": _dumped([removal])} for removal in sorted(removals, key=_by_kind)]
+    if applied:
+        document["patches"] = applied
     comment = "".join(f"# {line}\n" for line in component.text.splitlines())
-    return _NOTE + comment + yaml.safe_dump(document, sort_keys=False)
+    return _NOTE + comment + _dumped([document])
 
 
 def _changes(before: Rendering, after: Rendering) -> list[tuple[Obj, bool]]:

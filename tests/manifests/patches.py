@@ -43,6 +43,11 @@ def removal_of(obj: Mapping[str, Any]) -> Obj:
     return header(obj) | DELETE
 
 
+def is_removal(patch: Mapping[str, Any]) -> bool:
+    """Whether it takes the whole object away."""
+    return bool(patch.get("$patch") == "delete")
+
+
 def patch_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> Obj | None:
     """The patch from one to the other, which are of the same kind and name; None where they are equal."""
     changes = _map_changes(str(before["kind"]), before, after)
