@@ -116,6 +116,10 @@ _ALL: Final = (
     Code("VS208", _E, "The webhook is not called when pods are created.", 'Add a rule: resources [pods], operations [CREATE], apiGroups [""].'),
     Code("VS209", _E, "The API server cannot verify the webhook: every call fails.",
          "Leave caBundle out, the webhook writes it, or give PEM certificates in base64."),
+    Code("VS210", _E, "The webhook is called for no adapter pod: all of them go to the default scheduler.",
+         "Set an objectSelector: the label vreplica.dev/pool Exists."),
+    Code("VS211", _W, "Adapter pods that do not meet this are not stamped, and go to the default scheduler.",
+         "Leave it out, or see to it that all pools' pods and namespaces meet it; vreplica doctor looks at those that there are."),
 )  # fmt: skip
 
 CODES: Final[Mapping[str, Code]] = MappingProxyType({one.code: one for one in _ALL})

@@ -2,7 +2,8 @@
 
 Which webhooks are ours: those that call /mutate or /validate of a Service or URL of ours, or whose name is in our domain.
 Selectors are evaluated as the API server does, for the two namespaces in which a webhook that is down must not be in the
-way: kube-system, without which nothing in the cluster comes back, and the one that the webhook itself runs in.
+way: kube-system, without which nothing in the cluster comes back, and the one that the webhook itself runs in. What is certain of
+an adapter pod is its label ``vreplica.dev/pool`` and that it is in a namespace: whatever else a selector demands leaves some out.
 """
 
 import base64
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
+from extender.core.model import LabelSelector
 from extender.core.names import GROUP, OWN_NAMESPACE, POOL_LABEL
 from extender.core.reading import Json, mapping, mappings, selector_from, text, texts
 from extender.lint.subject import Subject
@@ -22,6 +24,7 @@ TIMEOUT_WARN_S: Final = 10
 TIMEOUT_MAX_S: Final = 30
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 KUBE_SYSTEM: Final = "kube-system"
+MESSAGE_MAX: Final = 300
 _PATHS: Final = {MUTATING: "/mutate", VALIDATING: "/validate"}
 _SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
 _FAILURE_POLICIES: Final = frozenset({"", "Ignore", "Fail"})
@@ -34,7 +37,7 @@ def check_webhook_file(subject: Subject, own_namespace: str = OWN_NAMESPACE) -> 
     ours = [index for index, raw in enumerate(webhooks) if is_ours(raw)]
     for index in ours:
         _Webhook(subject, webhooks[index], index, own_namespace, kind).check()
-    if not ours or (kind == MUTATING and not any(_creates_pods(webhooks[index]) for index in ours)):
+    if not ours or (kind == MUTATING and not any(takes_new_pods(webhooks[index]) for index in ours)):
         code = "VS208" if ours else "VS200"
         subject.found(code, "webhooks", "no webhook of ours is called when a pod is created")
     return f"webhooks: {len(webhooks)}, ours: {len(ours)}"
@@ -59,25 +62,27 @@ def caught_namespaces(raw: Json, own_namespace: str) -> list[str]:
     return [name for name in names if catches(raw, {NAMESPACE_LABEL: name}, {})]
 
 
-def rules_take(raw: Json, group: str, resource: str, operation: str) -> bool:
-    """Whether a rule of a webhook takes that operation on that resource."""
-    for rule in mappings(raw, "rules"):
-        groups, resources, operations = (
-            texts(rule, "apiGroups"),
-            texts(rule, "resources"),
-            texts(rule, "operations"),
-        )
-        if (
-            {group, "*"} & set(groups)
-            and {resource, "*", "*/*"} & set(resources)
-            and {operation, "*"} & set(operations)
-        ):
-            return True
-    return False
+def takes_new_pods(raw: Json) -> bool:
+    """Whether a rule of a webhook takes CREATE on v1 pods, which are in namespaces."""
+    return any(
+        {"", "*"} & set(texts(rule, "apiGroups"))
+        and {"v1", "*"} & set(texts(rule, "apiVersions"))
+        and {"pods", "*", "*/*"} & set(texts(rule, "resources"))
+        and {"CREATE", "*"} & set(texts(rule, "operations"))
+        and text(rule, "scope") != "Cluster"
+        for rule in mappings(raw, "rules")
+    )
 
 
-def _creates_pods(raw: Json) -> bool:
-    return rules_take(raw, "", "pods", "CREATE")
+def demanded(selector: LabelSelector) -> list[str]:
+    """Labels that it wants objects to have, less the pool's own, which an adapter pod has in any case."""
+    names = [f"{key}={value}" for key, value in selector.match_labels.items() if key != POOL_LABEL]
+    for one in selector.match_expressions:
+        if one.operator == "In" and one.key != POOL_LABEL:
+            names.append(f"{one.key} in ({', '.join(one.values)})")
+        elif one.operator == "Exists" and one.key != POOL_LABEL:
+            names.append(one.key)
+    return names
 
 
 class _Webhook:
@@ -100,6 +105,8 @@ class _Webhook:
             self._found("VS207", "sideEffects", f"{side_effects!r:.80}: must be None or NoneOnDryRun")
         if "v1" not in texts(self._raw, "admissionReviewVersions"):
             self._found("VS207", "admissionReviewVersions", "v1 is not in it")
+        if self._kind == MUTATING and takes_new_pods(self._raw):
+            self._check_called()
         if self._kind == MUTATING and text(self._raw, "reinvocationPolicy") != "IfNeeded":
             said = text(self._raw, "reinvocationPolicy") or "not set"
             self._found("VS205", "reinvocationPolicy", f"{said:.80}")
@@ -114,7 +121,7 @@ class _Webhook:
             self._found("VS207", "failurePolicy", f"{policy!r:.80}: must be Ignore or Fail")
         fails = policy in {"", "Fail"}  # Fail is the API server's default
         said = policy or "not set, which is Fail"
-        if not _creates_pods(self._raw):
+        if not takes_new_pods(self._raw):
             # Our own kinds: nobody's pod waits for these.
             return
         caught = caught_namespaces(self._raw, self._own)
@@ -126,6 +133,21 @@ class _Webhook:
             self._found("VS203", "failurePolicy", said)
         elif catches(self._raw, {NAMESPACE_LABEL: "default"}, {}):
             self._found("VS202", "objectSelector", f"pods without the label {POOL_LABEL} are caught")
+
+    def _check_called(self) -> None:
+        """Which adapter pods are left out."""
+        for field, whose, own in (
+            ("objectSelector", "pods", POOL_LABEL),
+            ("namespaceSelector", "pods in namespaces", NAMESPACE_LABEL),
+        ):
+            selector = selector_from(mapping(self._raw, field))
+            if any(one.key == own and one.operator == "DoesNotExist" for one in selector.match_expressions):
+                self._found("VS210", field, f"only {whose} without {own}, which all of ours have")
+            elif labels := demanded(selector):
+                self._found("VS211", field, f"only {whose} with {', '.join(labels)}"[:MESSAGE_MAX])
+        if conditions := mappings(self._raw, "matchConditions"):
+            names = ", ".join(text(one, "name") for one in conditions)
+            self._found("VS211", "matchConditions", f"{names:.200}: not evaluated here")
 
     def _check_timeout(self) -> None:
         raw = self._raw.get("timeoutSeconds")

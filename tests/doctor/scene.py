@@ -78,6 +78,7 @@ class Scene:
     def __init__(self) -> None:
         self.listed: dict[str, list[Obj] | str] = {
             "customresourcedefinitions": [_established(crd) for crd in self.crds()],
+            "namespaces": [named(NS)],
             "adapterpools": [named(POOL, NS, spec={"statefulSet": POOL, "slotsPerPod": 20, "maxPods": 2})],
             "statefulsets": [
                 named(

@@ -89,6 +89,7 @@ def replica(**fields: object) -> Break:
     return lambda scene: scene.more.update(replica=Replica("http://r", **fields))  # type: ignore[arg-type]
 
 
+DEMANDS = {"matchLabels": {"stamped": "yes"}}
 E, W, U = Verdict.ERROR, Verdict.WARNING, Verdict.UNKNOWN
 ROWS = [
     pytest.param(lambda s: setattr(s, "version", {"gitVersion": "v1.28.4"}), "api-server", W, "ValidatingAdmissionPolicy", id="an old API server"),
@@ -113,6 +114,13 @@ ROWS = [
     pytest.param(lambda s: s.items("validatingadmissionpolicybindings").pop(0), "admission-policies", W, "is bound by nothing", id="a policy without its binding"),
     pytest.param(empty("mutatingwebhookconfigurations"), "webhook-registration", E, "no MutatingWebhookConfiguration", id="no webhook"),
     pytest.param(webhook(timeoutSeconds=30), "webhook-registration", W, "VS204", id="a slow webhook"),
+    pytest.param(webhook(objectSelector=DEMANDS), "webhook-registration", E, "pods of pool knative-eventing/dispatcher are left out", id="pods without a label that the webhook wants"),
+    pytest.param(webhook(namespaceSelector=DEMANDS), "webhook-registration", E, "are left out", id="a namespace without a label that the webhook wants"),
+    pytest.param(
+        lambda s: (webhook(namespaceSelector=DEMANDS)(s), s.listed.update(namespaces="forbidden: no")),
+        "webhook-registration", U, "forbidden", id="namespaces that may not be read, and the webhook wants a label",
+    ),
+    pytest.param(webhook(matchConditions=[{"name": "never", "expression": "false"}]), "webhook-registration", W, "never: not evaluated here", id="conditions that only the API server evaluates"),
     pytest.param(webhook(objectSelector={}, failurePolicy="Fail"), "webhook-selectors", E, "kube-system", id="a webhook that locks kube-system"),
     pytest.param(webhook(objectSelector={}), "webhook-selectors", W, "kube-system", id="a webhook that slows kube-system down"),
     pytest.param(serves(a_bundle().cert_pem), "webhook-certificate", E, "signed by none", id="another authority's certificate"),
@@ -188,7 +196,7 @@ def schema_of(scene: Scene) -> Obj:
 
 MAY_FOLLOW = {
     "api-server": {"version-skew"},
-    "webhook-registration": {"webhook-selectors", "webhook-certificate", "webhook-endpoints"},
+    "webhook-registration": {"rights", "webhook-selectors", "webhook-certificate", "webhook-endpoints"},
     "webhook-certificate": {"rights", "leader"},
     "overcommit": {"ledger-drift", "capacity"},
     "ledger-drift": {"overcommit"},
@@ -379,3 +387,11 @@ def test_programs_that_are_seen_to_run_need_no_deployment():
     assert scene.outcomes()["deployments"].evidence == (
         "vreplica-system/vreplica-scheduler is not there; all is well if it runs otherwise, as on a developer's machine",
     )
+
+
+def test_what_a_selector_of_the_webhook_demands_is_no_matter_where_all_pools_meet_it():
+    scene = Scene()
+    webhook(objectSelector=DEMANDS, namespaceSelector=DEMANDS)(scene)
+    scene.first("statefulsets")["spec"]["template"]["metadata"]["labels"]["stamped"] = "yes"
+    scene.first("namespaces")["metadata"]["labels"] = {"stamped": "yes"}
+    assert scene.outcomes()["webhook-registration"].verdict is Verdict.OK

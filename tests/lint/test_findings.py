@@ -212,6 +212,22 @@ WEBHOOK = [
     pytest.param(hook(timeoutSeconds=31), ["VS207"], id="VS207 too long"),
     pytest.param(hook(admissionReviewVersions=["v1beta1"]), ["VS207"], id="VS207 an old review"),
     pytest.param(hook(rules=[]), ["VS208"], id="VS208 no rule"),
+    pytest.param(lambda d: d["webhooks"][0]["rules"][0].update(scope="Cluster"), ["VS208"], id="VS208 pods are in namespaces"),
+    pytest.param(lambda d: d["webhooks"][0]["rules"][0].update(apiVersions=["v2"]), ["VS208"], id="VS208 no such version"),
+    pytest.param(
+        hook(objectSelector={"matchExpressions": [{"key": "vreplica.dev/pool", "operator": "DoesNotExist"}]}), ["VS202", "VS210"],
+        id="VS210 all but ours",
+    ),
+    pytest.param(
+        hook(namespaceSelector={"matchExpressions": [{"key": "kubernetes.io/metadata.name", "operator": "DoesNotExist"}]}), ["VS210"],
+        id="VS210 no namespace",
+    ),
+    pytest.param(hook(objectSelector={"matchLabels": {"app": "x"}}), ["VS211"], id="VS211 a label more"),
+    pytest.param(
+        hook(namespaceSelector={"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}), ["VS211"],
+        id="VS211 some namespaces",
+    ),
+    pytest.param(hook(matchConditions=[{"name": "x", "expression": "false"}]), ["VS211"], id="VS211 a condition"),
     pytest.param(client(caBundle="!!"), ["VS209"], id="VS209 no base64"),
     pytest.param(client(caBundle="aGVsbG8="), ["VS209"], id="VS209 no certificate"),
 ]  # fmt: skip

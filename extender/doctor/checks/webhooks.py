@@ -10,19 +10,30 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from extender.config.document import Document
-from extender.core.reading import Json, mapping, mappings, sequence, text
+from extender.core.names import POOL_LABEL
+from extender.core.reading import Json, labels_of, mapping, mappings, sequence, text
 from extender.doctor.facts import Facts, key_of
 from extender.doctor.installed_by import install_fix
 from extender.doctor.verdict import Check, Notes, Outcome, count
 from extender.lint.codes import Finding
 from extender.lint.subject import Subject
-from extender.lint.webhook_file import MUTATING, VALIDATING, check_webhook_file, is_ours
+from extender.lint.webhook_file import (
+    MUTATING,
+    NAMESPACE_LABEL,
+    VALIDATING,
+    catches,
+    check_webhook_file,
+    is_ours,
+    takes_new_pods,
+)
 
 EXPIRY_WARN: Final = timedelta(days=14)
 """The webhook renews a month before the end: with less left, it does not."""
 _KINDS: Final = ((MUTATING, "mutatingwebhookconfigurations"), (VALIDATING, "validatingwebhookconfigurations"))
 NONE_REGISTERED: Final = "no webhook of ours is registered"
 _REACH: Final = frozenset({"VS201", "VS202", "VS203"})
+_LEFT_OUT: Final = "VS211"
+"""What a selector demands beyond the pool's label: looked at here with the pools and namespaces that there are."""
 PLURALS: Final = tuple(plural for _, plural in _KINDS)
 
 
@@ -53,12 +64,36 @@ def _registration(facts: Facts) -> Outcome:
                 f"no {kind} of ours: adapter pods are not stamped, and objects are not checked"
             )
     for name, finding in _findings(facts):
-        if finding.code.code not in _REACH:
+        seen_below = finding.code.code == _LEFT_OUT and finding.field.endswith("Selector")
+        if finding.code.code not in _REACH and not seen_below:
             line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
             (notes.errors if finding.is_error else notes.warnings).append(line)
+    if any(name.startswith(MUTATING) for name in names):
+        _pools_reached(facts, notes)
     return notes.outcome(
         f"registered: {', '.join(names)}", fix=install_fix(facts, "base/webhook-configurations.yaml")
     )
+
+
+def _pools_reached(facts: Facts, notes: Notes) -> None:
+    """Whether the pods of each pool's StatefulSet would be stamped, by their labels and their namespace's."""
+    hooks = [raw for _, obj, raw in our_webhooks(facts) if obj["kind"] == MUTATING and takes_new_pods(raw)]
+    known = facts.of("namespaces")
+    for pool in facts.of("adapterpools").items:
+        namespace, name = text(pool, "metadata", "namespace"), text(pool, "metadata", "name")
+        stateful_set = facts.of("statefulsets").named(text(pool, "spec", "statefulSet"), namespace)
+        template = labels_of(mapping(stateful_set or {}, "spec", "template", "metadata", "labels"))
+        found = known.named(namespace)
+        around = {NAMESPACE_LABEL: namespace, **labels_of(mapping(found or {}, "metadata", "labels"))}
+        if not hooks or any(catches(raw, around, {**template, POOL_LABEL: name}) for raw in hooks):
+            continue
+        line = f"pods of pool {key_of(pool)} are left out by objectSelector or namespaceSelector: they are not stamped"
+        if found is None and any(mapping(raw, "namespaceSelector") for raw in hooks):
+            notes.unknown.append(
+                f"{line}, unless labels of the namespace say otherwise: {known.problem or 'it is not there'}"
+            )
+        else:
+            notes.errors.append(line)
 
 
 def _selectors(facts: Facts) -> Outcome:
