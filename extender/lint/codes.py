@@ -100,6 +100,8 @@ _ALL: Final = (
          "Set prioritizeVerb: prioritize and weight: 5, or filter.narrowTo in the service's configuration."),
     Code("VS122", _E, "Two programs renew one Lease: one of them never leads.",
          "Give kube-scheduler a resourceName of its own, such as vreplica-kube-scheduler."),
+    Code("VS123", _W, "A kube-scheduler that is built without that plugin refuses the file.",
+         "Correct the name, if it is none of a plugin of your own."),
     # Webhook registrations.
     Code("VS200", _E, "No webhook of the registration is asked to stamp adapter pods: they go to the default scheduler.",
          "Install it as the rest was: helm upgrade, or kubectl apply of manifests/base/webhook-configurations.yaml."),

@@ -14,6 +14,7 @@ from extender.config.nearest import nearest
 from extender.core.names import DEFAULT_SCHEDULER_NAME, SLOTS_RESOURCE
 from extender.core.reading import Json, mapping, text
 from extender.lint.extender_entry import check_extender
+from extender.lint.scheduler_settings import check_settings
 from extender.lint.subject import Subject
 from extender.sim.scheduler.config import FieldError, SchedulerConfig
 from extender.sim.scheduler.config_file import (
@@ -25,14 +26,6 @@ from extender.sim.scheduler.config_file import (
 
 POLICY: Final = "Policy"
 _CODES: Final = ((re.compile(r"\.weight$"), "VS110"), (re.compile(r"^extenders$"), "VS112"))
-ROOT_FIELDS: Final = frozenset(
-    {
-        "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
-        "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds",
-        "profiles", "extenders", "delayCacheUntilActive",
-    }
-)  # fmt: skip
-"""Of KubeSchedulerConfiguration v1, which is decoded strictly."""
 _SCHEDULER_LEASE: Final = ("kube-system", "kube-scheduler")
 """What kube-scheduler takes where the file names none."""
 
@@ -45,9 +38,7 @@ def check_scheduler_file(subject: Subject, given: Config | None) -> str:
     for error in errors:
         _refused(subject, error)
     if not legacy:
-        for name in sorted(subject.raw.keys() - ROOT_FIELDS):
-            near = nearest(name, ROOT_FIELDS)
-            subject.found("VS100", name, f"unknown field{f'; did you mean {near}?' if near else ''}")
+        check_settings(subject)
     index = _ours(subject)
     if index is None:
         subject.found("VS101", "extenders", f"no extender manages {SLOTS_RESOURCE}")
@@ -57,7 +48,7 @@ def check_scheduler_file(subject: Subject, given: Config | None) -> str:
     if not legacy:
         _check_lease(subject, read, config)
     refused = any(one.code.code in {"VS100", "VS110", "VS112"} for one in subject.findings)
-    verdict = "kube-scheduler would refuse it" if refused else "kube-scheduler would take it"
+    verdict = "kube-scheduler would refuse it" if refused else "nothing that kube-scheduler refuses"
     return f"{verdict}; extenders: {len(read.extenders)}"
 
 

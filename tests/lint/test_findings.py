@@ -50,6 +50,22 @@ def profile(**fields: object) -> Edit:
     return lambda document: document["profiles"][-1].update(fields)
 
 
+def election(**fields: object) -> Edit:
+    return lambda document: document["leaderElection"].update(fields)
+
+
+def plugins(**points: object) -> Edit:
+    return profile(plugins=points)
+
+
+def off(*names: str) -> dict[str, object]:
+    return {"disabled": [{"name": name} for name in names]}
+
+
+def on(*names: str) -> dict[str, object]:
+    return {"enabled": [{"name": name} for name in names]}
+
+
 SCHEDULER = [
     pytest.param(lambda d: d.update(profile=[]), ["VS100"], id="VS100 an unknown field"),
     pytest.param(put(ignorabel=True), ["VS100"], id="VS100 an unknown field of the extender"),
@@ -93,7 +109,36 @@ SCHEDULER = [
     pytest.param(
         lambda d: d.update(leaderElection={"leaderElect": True}), ["VS122"], id="VS122 the cluster's Lease"
     ),
+    pytest.param(lambda d: d.update(parallelism=0), ["VS100"], id="VS100 no thread"),
+    pytest.param(election(leaseDuration="10s"), ["VS100"], id="VS100 a lease no longer than its renewal"),
+    pytest.param(election(renewDeadline="15s"), ["VS100"], id="VS100 a renewal as long as the default lease"),
+    pytest.param(election(retryPeriod="9s"), ["VS100"], id="VS100 tries that come too late"),
+    pytest.param(election(retryPeriod="-1s"), ["VS100"], id="VS100 a period below nothing"),
+    pytest.param(election(retryPeriod="soon"), ["VS100"], id="VS100 no duration"),
+    pytest.param(election(resourceLock="endpoints"), ["VS100"], id="VS100 a lock of old"),
+    pytest.param(election(leaseDuration="1s", leaderElect=False), [], id="an election that is not held"),
+    pytest.param(election(leaseSeconds=3), ["VS100"], id="VS100 an unknown field of the election"),
+    pytest.param(profile(plugin={}), ["VS100"], id="VS100 an unknown field of a profile"),
+    pytest.param(plugins(filters={}), ["VS100"], id="VS100 an unknown extension point"),
+    pytest.param(plugins(bind=off("*")), ["VS100"], id="VS100 nobody may bind"),
+    pytest.param(plugins(bind=off("DefaultBinder")), ["VS100"], id="VS100 the only binder is off"),
+    pytest.param(plugins(multiPoint=off("*")), ["VS100"], id="VS100 all plugins are off"),
+    pytest.param(
+        plugins(multiPoint={**off("*"), **on("PrioritySort", "DefaultBinder", "NodeName")}), [], id="all but three are off"
+    ),
+    pytest.param(plugins(bind={**off("*"), **on("DefaultBinder")}), [], id="one binder in place of all"),
+    pytest.param(plugins(score=on("NodeResourceFit")), ["VS123"], id="VS123 a typing error, or somebody's plugin"),
+    pytest.param(plugins(multiPoint={**off("*"), **on("Ours")}), ["VS123"], id="VS123 a plugin that may do everything"),
 ]  # fmt: skip
+
+
+def test_a_plugin_that_is_misspelt_is_told_with_the_nearest(tmp_path, capsys):
+    (document,) = base("kube-scheduler/config.yaml")
+    plugins(score=on("NodeResourceFit"))(document)
+    file = tmp_path / "s.yaml"
+    file.write_text(yaml.safe_dump(document))
+    assert main(["config", "check", str(file)]) == 0
+    assert "none of kube-scheduler's own; did you mean NodeResourcesFit?" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("edit", "found"), SCHEDULER)
