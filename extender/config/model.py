@@ -36,6 +36,10 @@ SCHEDULER_NAMES_MAX: Final = 32
 BUCKETS_MAX: Final = 64
 """Each is a Lease that is written every two seconds."""
 LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+DNS_LABEL: Final = "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+"""A namespace's name (RFC 1123), as a regular expression of Python and of JSON schema."""
+DNS_SUBDOMAIN: Final = f"{DNS_LABEL}([.]{DNS_LABEL})*"
+"""Most other objects' names."""
 METADATA_KEY: Final = "setting"
 
 
@@ -61,6 +65,8 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     items_max: int = 0
+    pattern: str = ""
+    """Of a string: what the whole of it must match; "" for any."""
 
 
 def _of(default: Any, name: str, text: str, **more: Any) -> Any:
@@ -150,8 +156,10 @@ class LeaderElectionConfig:
     """
 
     leader_elect: bool = _of(True, "leaderElect", "Without it this replica always leads: only ever run one.")
-    resource_namespace: str = _of(OWN_NAMESPACE, "resourceNamespace", "Namespace of the Lease.")
-    resource_name: str = _of(LEASE_NAME, "resourceName", "Name of the Lease.")
+    resource_namespace: str = _of(
+        OWN_NAMESPACE, "resourceNamespace", "Namespace of the Lease.", pattern=DNS_LABEL
+    )
+    resource_name: str = _of(LEASE_NAME, "resourceName", "Name of the Lease.", pattern=DNS_SUBDOMAIN)
     lease_duration_s: int = _of(
         15,
         "leaseDurationSeconds",

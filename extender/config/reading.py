@@ -4,6 +4,7 @@ An unknown field, a wrong type or a value out of its range is an error: a typing
 default. A field that is null, as an empty one in YAML, has its default.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
@@ -159,10 +160,18 @@ class _Reader:
         return entry.default if found is None else found
 
     def _text(self, entry: Entry, raw: object) -> object:
-        if isinstance(raw, str):
-            return raw
-        self.wrong(entry.path, f"must be a string, not {shown(raw)}", "put it in quotes")
-        return None
+        if not isinstance(raw, str):
+            self.wrong(entry.path, f"must be a string, not {shown(raw)}", "put it in quotes")
+            return None
+        pattern = entry.setting.pattern
+        if pattern and re.fullmatch(pattern, raw) is None:
+            self.wrong(
+                entry.path,
+                f"must be a name as Kubernetes has them, not {shown(raw)}",
+                "lower case letters, digits and - between them",
+            )
+            return None
+        return raw
 
     def _choice(self, entry: Entry, raw: object) -> object:
         if isinstance(raw, str) and raw in entry.choices:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from extender.config.model import LOOPBACK, Config, TlsConfig
+from extender.config.model import LOOPBACK, Config, ServerConfig, TlsConfig
 
 RETRY_JITTER: Final = 1.2
 """client-go's: a retry period is stretched by up to so much."""
@@ -28,10 +28,21 @@ def broken_rules(config: Config) -> Iterator[BrokenRule]:
         yield BrokenRule("server.tls.allowedClients", "needs clientCAFile")
     elif config.server.host not in LOOPBACK and not config.server.insecure:
         yield from _open(tls)
+    if _one_address(config.server):
+        yield BrokenRule(
+            "server.healthPort", "must be another one than port", "0 leaves out the second listener"
+        )
     if election.lease_duration_s <= election.renew_deadline_s:
         yield BrokenRule("leaderElection.leaseDurationSeconds", "must be greater than renewDeadlineSeconds")
     if election.renew_deadline_s <= RETRY_JITTER * election.retry_period_s:
         yield BrokenRule("leaderElection.renewDeadlineSeconds", "must be greater than 1.2 retryPeriodSeconds")
+
+
+def _one_address(server: ServerConfig) -> bool:
+    """Whether both listeners would want the same address."""
+    everywhere = {"", "0.0.0.0", "::"}
+    meet = server.health_host == server.host or everywhere & {server.health_host, server.host}
+    return server.health_port != 0 and server.health_port == server.port and bool(meet)
 
 
 def _open(tls: TlsConfig) -> Iterator[BrokenRule]:

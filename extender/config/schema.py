@@ -1,7 +1,7 @@
 """The JSON schema (2020-12) of the configuration file, made from ``model`` and from what profiles may say.
 
-It says what the reader checks, as far as a schema can: not that renewDeadlineSeconds lies between two other settings, not
-that 15.0 is no whole number, not the names of plugins, which packages may add, nor their arguments, and not that two profiles
+It says what the reader checks, as far as a schema can: not that renewDeadlineSeconds lies between two other settings, or that
+two ports differ, not that 15.0 is no whole number, not the names of plugins, which packages may add, nor their arguments, and not that two profiles
 have one name. ``x-reload`` of a setting is ``live`` where a replica that runs takes a change of the file.
 """
 
@@ -63,7 +63,8 @@ def _setting(entry: Entry) -> Schema:
     }
     match entry.kind:
         case Kind.TEXT:
-            return {**schema, "type": ["string", "null"]}
+            pattern = entry.setting.pattern
+            return {**schema, "type": ["string", "null"], **({"pattern": f"^{pattern}$"} if pattern else {})}
         case Kind.CHOICE:
             return {**schema, "enum": [*entry.choices, None]}
         case Kind.FLAG:

@@ -1,4 +1,4 @@
-// The pool over time: used and free slots, stacked, and on top what waits for slots.
+// The pool over time: used and free slots, stacked, and on top the slots that are waited for.
 
 import { el, setText, svg, table } from "./dom.js";
 
@@ -11,17 +11,17 @@ const ROWS = 13;
 const LAYERS = [
   ["used", "used slots", (row) => row.used],
   ["free", "free slots", (row) => row.free],
-  ["waits", "vreplicas that wait", (row) => row.waits],
+  ["waits", "slots that are waited for", (row) => row.missing],
 ];
 
-/** The samples of the stream, oldest first, with what is now: [{time, slots, used, free, waits, pods}]. */
+/** The samples of the stream, oldest first, with what is now: [{time, slots, used, free, waits (vreplicas), pods, missing (slots)}]. */
 export function rowsOf(history, pool) {
   const rows = [...history]
-    .map(([time, [slots, used, free, waits, pods]]) => ({ time: Number(time), slots, used, free, waits, pods }))
+    .map(([time, [slots, used, free, waits, pods, missing]]) => ({ time: Number(time), slots, used, free, waits, pods, missing }))
     .sort((a, b) => a.time - b.time);
   if (pool) {
     const now = rows.length > 0 ? rows.at(-1).time + SAMPLE_S : Date.now() / 1000; // by the server's clock, where it has told one
-    rows.push({ time: now, slots: pool.slots, used: pool.usedSlots, free: pool.freeSlots, waits: pool.pendingVReplicas, pods: pool.pods });
+    rows.push({ time: now, slots: pool.slots, used: pool.usedSlots, free: pool.freeSlots, waits: pool.pendingVReplicas, pods: pool.pods, missing: pool.pendingSlots });
   }
   return rows;
 }
@@ -51,7 +51,7 @@ export class Chart {
     if (rows.length === 0) return;
     const end = rows.at(-1).time;
     const begin = Math.min(rows[0].time, end - SPAN_S);
-    const most = Math.max(1, ...rows.map((row) => row.used + row.free + row.waits));
+    const most = Math.max(1, ...rows.map((row) => row.used + row.free + row.missing));
     const x = (row) => ((row.time - begin) / (end - begin)) * WIDTH;
     let below = rows.map(() => 0);
     for (const [name, , read] of LAYERS) {
@@ -65,7 +65,7 @@ export class Chart {
     const last = rows.at(-1);
     setText(this.#top, most.toLocaleString("en"));
     setText(this.#start, `${Math.round((end - begin) / 60)} min ago`);
-    this.#image.setAttribute("aria-label", `Now ${last.used} slots used, ${last.free} free, ${last.waits} vreplicas wait; the table view has the numbers over time`);
+    this.#image.setAttribute("aria-label", `Now ${last.used} slots used, ${last.free} free, ${last.waits} vreplicas wait for ${last.missing} slots; the table view has the numbers over time`);
   }
 }
 

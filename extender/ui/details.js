@@ -52,7 +52,8 @@ export class Details {
     const shut = this.#model.unschedulable();
     const over = [...this.#model.pods].filter(([, pod]) => pod.used > pod.slots && pod.node).map(([name]) => name);
     const parts = [el("h2", {}, "Attention")];
-    if (waiting.length + shut.length + over.length === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
+    if (!this.#model.pools.has(this.#acts.pool())) parts.push(el("p", { class: "bad" }, "This pool is not known here: nothing can be said of it."));
+    else if (waiting.length + shut.length + over.length === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
     if (over.length > 0) parts.push(el("h3", { class: "bad" }, `Overcommitted (${over.length})`), this.#links("pod", over));
     if (waiting.length > 0) {
       const line = ({ why, vpods, missing }) =>

@@ -1,12 +1,13 @@
 // The page: takes what the stream tells, and draws what has changed, once a frame at the most.
 
+import { explain } from "./answers.js";
 import { Chart, rowsOf } from "./chart.js";
 import { Palette } from "./colours.js";
 import { Details } from "./details.js";
 import { count, el, percent, setText } from "./dom.js";
 import { PodMap } from "./map.js";
 import { Model, byName } from "./model.js";
-import { Search } from "./search.js";
+import { ELSEWHERE, Search } from "./search.js";
 import { Stream } from "./stream.js";
 import { tables } from "./tables.js";
 import { WhatIf } from "./whatif.js";
@@ -26,6 +27,7 @@ let selection = null;
 let connection = ["lost", "connecting"];
 let changed = null;
 let said = "";
+let unfound = ""; // what was looked for in all pools, and is in none
 const chartPace = pace(CHART_MS);
 const tablePace = pace(TABLE_MS);
 const sayPace = pace(SAID_MS);
@@ -34,7 +36,7 @@ const map = new PodMap($("map"), model, palette, select);
 const chart = new Chart($("chart"));
 const details = new Details($("side"), model, palette, { select, clear, whatIf: openWhatIf, pool: () => pool, loaded: () => loaded, follow: choosePool });
 const whatIf = new WhatIf($("side"), model, { select, show: (deltas) => map.plan(deltas), close: closeWhatIf, pool: () => pool });
-const search = new Search($("search"), $("found"), model, select);
+const search = new Search($("search"), $("found"), model, found);
 const stream = new Stream(take, (state, text) => {
   connection = [state, text];
   draw();
@@ -167,6 +169,7 @@ function drawNotices() {
   if (connection[0] !== "live" && model.service.size > 0) notices.push(["bad", `Not live: ${connection[1]}. This is what was known last.`]);
   if (problems.length > 0) notices.push(["bad", `This replica is not ready: ${problems.join(", ")}.`]);
   if (shadow) notices.push(["note", "Shadow mode: another scheduler decides. This replica compares and writes nothing."]);
+  if (unfound) notices.push(["bad", unfound]);
   if (known?.problem) notices.push(["bad", `The pool is not ready: ${known.problem}.`]);
   if (known && !shadow && !known.leads) {
     notices.push(["note", known.leader && known.leader !== identity ? `Led by ${known.leader}: this is what this replica has seen of it.` : "Nobody leads this pool at the moment: nothing is placed until somebody does."]);
@@ -230,8 +233,29 @@ function drawSide(news) {
   details.draw(selection);
 }
 
+/** What the search has found. */
+function found(kind, name) {
+  if (kind === "pool") choosePool(name);
+  else if (kind === ELSEWHERE) findElsewhere(name);
+  else select(kind, name);
+}
+
+async function findElsewhere(vpod) {
+  const from = pool;
+  const { value, problem = "" } = await explain("vpod", vpod, pool, () => pool === from);
+  if (pool !== from) return;
+  const there = value?.pool ?? "";
+  if (model.pools.has(there)) {
+    if (there !== pool) choosePool(there);
+    return select("vpod", vpod);
+  }
+  unfound = `${vpod}: ${problem || "it is in no pool that is known here."}`;
+  draw();
+}
+
 function select(kind, name) {
   selection = { kind, name };
+  unfound = "";
   document.documentElement.classList.add("selected");
   remember();
   map.select(selection);
@@ -285,6 +309,7 @@ function remember() {
 
 function choosePool(key) {
   if (whatIf.open) closeWhatIf();
+  unfound = "";
   forget(); // the focus stays on the chooser: arrows may go on from there
   place.set("pool", key);
   follow(key);

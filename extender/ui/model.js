@@ -190,6 +190,7 @@ export class Model {
       node: this.nodes.keys(),
       zone: new Set([...this.nodes.values()].map(({ zone }) => zone)),
       tenant: this.tenants().keys(),
+      pool: this.pools.size > 1 ? this.pools.keys() : [],
     };
     const found = [];
     for (const [kind, keys] of Object.entries(names)) {

@@ -1,8 +1,10 @@
-// The search: a combobox over all names that the page knows.
+// The search: a combobox over all names that the page knows: those of the shown pool, and the pools. A vpod by its whole name
+// may be looked for in the others, too, which is a question to the server.
 
 import { el } from "./dom.js";
 
 const FOUND = 20;
+export const ELSEWHERE = "elsewhere";
 
 export class Search {
   #input;
@@ -12,7 +14,7 @@ export class Search {
   #found = [];
   #at = -1;
 
-  /** `select(kind, name)` is called for what is chosen. */
+  /** `select(kind, name)` is called for what is chosen; `kind` ELSEWHERE: a vpod that is to be looked for in other pools. */
   constructor(input, list, model, select) {
     this.#input = input;
     this.#list = list;
@@ -36,12 +38,15 @@ export class Search {
   }
 
   #look() {
-    this.#found = this.#model.search(this.#input.value, FOUND);
+    const value = this.#input.value.trim();
+    const several = this.#model.pools.size > 1;
+    this.#found = this.#model.search(value, FOUND);
+    if (several && /^[^/]+\/[^/]+$/.test(value) && !this.#found.some(([, name]) => name === value)) this.#found.push([ELSEWHERE, value]);
     const options = this.#found.map(([kind, name], index) =>
-      el("li", { role: "option", id: `found-${index}`, "aria-selected": "false" }, el("span", { class: "kind" }, kind), name),
+      el("li", { role: "option", id: `found-${index}`, "aria-selected": "false" }, el("span", { class: "kind" }, kind === ELSEWHERE ? "vpod" : kind), kind === ELSEWHERE ? `look for ${name} in the other pools` : name),
     );
-    const nothing = this.#input.value.trim() && options.length === 0;
-    this.#list.replaceChildren(...(nothing ? [el("li", { class: "quiet", role: "option", "aria-disabled": "true", "aria-selected": "false" }, "nothing found")] : options));
+    const nothing = several ? "nothing found in this pool; a vpod's whole name, NAMESPACE/NAME, is looked for in all" : "nothing found";
+    this.#list.replaceChildren(...(value && options.length === 0 ? [el("li", { class: "quiet", role: "option", "aria-disabled": "true", "aria-selected": "false" }, nothing)] : options));
     this.#list.hidden = this.#list.children.length === 0;
     this.#input.setAttribute("aria-expanded", String(!this.#list.hidden));
     this.#mark(options.length > 0 ? 0 : -1);

@@ -55,17 +55,25 @@ export class WhatIf {
       "form",
       { onsubmit: (event) => this.#submit(event) },
       el("label", { class: "line" }, el("span", {}, "What happens"), el("select", { name: "how" }, el("option", { value: "drain" }, "drained: emptied in peace"), el("option", { value: "fail" }, "lost: gone at once"))),
-      el("div", { class: "line" }, el("label", { for: "target" }, "to a pod, node or zone"), el("span", { class: "pair" }, el("input", { id: "target", name: "target", list: "targets", placeholder: "node/NAME", autocomplete: "off" }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
+      el("div", { class: "line" }, el("label", { for: "target" }, "to a pod, node or zone"), el("span", { class: "pair" }, el("input", { id: "target", name: "target", list: "targets", placeholder: "node/NAME", autocomplete: "off", oninput: ({ target }) => target.setCustomValidity("") }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
       el("datalist", { id: "targets" }, targets),
       el("ul", { class: "chips", id: "going", "aria-label": "To be drained or lost" }),
       input("slotsPerPod", "Slots per pod", { ...number, placeholder: String(this.#pool().slotsPerPod ?? "") }),
+      input("minPods", "Pods at least", { ...number, min: "0", max: "10000", placeholder: "as it is" }),
+      input("maxPods", "Pods at most", { ...number, min: "0", max: "10000", placeholder: "as it is" }),
       el("label", { class: "line" }, el("span", {}, "Profile"), el("select", { name: "profile" }, el("option", { value: "" }, `as it is (${this.#pool().profile ?? ""})`), profiles.map((name) => el("option", { value: name }, name)))),
       input("vpods", "More vpods", { ...number, max: "1000", placeholder: "0" }),
       input("vreplicas", "vreplicas of each", { ...number, value: "1" }),
+      input("namespace", "Namespace of those", { placeholder: this.#tenant(), maxlength: "63", pattern: "[a-z0-9]([\\-a-z0-9]*[a-z0-9])?", title: "A namespace's name", autocomplete: "off" }),
       el("label", { class: "line check" }, el("input", { type: "checkbox", name: "autoscale", checked: true }), el("span", {}, "The pool may grow and shrink")),
       el("p", { class: "pair" }, el("button", { type: "submit", class: "main" }, "Show the plan"), el("button", { type: "button", onclick: () => this.#acts.close() }, "Leave what-if")),
     );
     this.#root.replaceChildren(el("h2", { tabindex: "-1" }, "What if\u2026"), el("p", { class: "quiet" }, "A plan is made and shown. Nothing is changed by it."), this.#form, this.#result);
+  }
+
+  /** Whose vpods the ones to come are like, where nothing is said. */
+  #tenant() {
+    return this.#model.vpods.keys().next().value?.split("/")[0] ?? "default";
   }
 
   #pool() {
@@ -86,11 +94,12 @@ export class WhatIf {
   #add() {
     const { target: field, how } = this.#form.elements;
     const value = field.value.trim();
-    const [kind, name] = [value.slice(0, value.indexOf("/")), value.slice(value.indexOf("/") + 1)];
-    const known = ["pod", "node", "zone"].includes(kind) && this.#names(kind).includes(name);
-    field.setCustomValidity(known || !value ? "" : "Name a pod, node or zone of this pool: pod/NAME, node/NAME or zone/NAME.");
+    const known = ["pod", "node", "zone"].flatMap((kind) => this.#names(kind).map((name) => `${kind}/${name}`));
+    const meant = known.filter((target) => target === value || target.slice(target.indexOf("/") + 1) === value);
+    const problem = meant.length > 1 ? `Say which: ${meant.join(" or ")}.` : "Name a pod, node or zone of this pool: pod/NAME, node/NAME or zone/NAME.";
+    field.setCustomValidity(meant.length === 1 || !value ? "" : problem);
     if (!field.reportValidity() || !value) return false;
-    this.#take(value, how.value);
+    this.#take(meant[0], how.value);
     field.value = "";
     this.#drawTargets();
     return true;
@@ -113,12 +122,12 @@ export class WhatIf {
     const fields = this.#form.elements;
     const question = { pool: this.#acts.pool(), autoscale: fields.autoscale.checked };
     for (const { target, how } of this.#targets) (question[how] ??= []).push(target);
-    if (fields.slotsPerPod.value) question.set = { slotsPerPod: Number(fields.slotsPerPod.value) };
+    for (const name of ["slotsPerPod", "minPods", "maxPods"]) if (fields[name].value) (question.set ??= {})[name] = Number(fields[name].value);
     if (fields.profile.value) question.profile = fields.profile.value;
     const vreplicas = Number(fields.vreplicas.value || 1);
     const more = Number(fields.vpods.value || 0);
     if (more > 0) {
-      const namespace = this.#model.vpods.keys().next().value?.split("/")[0] ?? "default";
+      const namespace = fields.namespace.value || this.#tenant();
       question.addVPods = Array.from({ length: more }, (_, index) => ({ namespace, name: `what-if-${index}`, vreplicas, slotsPerVReplica: 1 }));
     }
     return question;

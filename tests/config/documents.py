@@ -17,6 +17,8 @@ junk = st.sampled_from(
     [None, True, False, 0, 1, -1, 15, 15.0, 2.5, 10**7, "", "x", "10", [], ["a"], [""], {}, {"a": 1}]
 )
 """What a field may hold by mistake; None stands for a field without a value."""
+NAMES = st.sampled_from(["a", "kube-scheduler", "x-1"])
+"""Of namespaces and Leases."""
 
 
 def good_value(entry: Entry) -> st.SearchStrategy[Any]:
@@ -24,7 +26,7 @@ def good_value(entry: Entry) -> st.SearchStrategy[Any]:
     low, high = entry.setting.minimum, entry.setting.maximum
     match entry.kind:
         case Kind.TEXT:
-            return texts
+            return NAMES if entry.setting.pattern else texts
         case Kind.CHOICE:
             return st.sampled_from(entry.choices)
         case Kind.FLAG:

@@ -21,7 +21,7 @@ from tests.support.json_schema import problems, valid
 ROOT = Path(__file__).parents[2]
 SCHEMA = config_schema()
 BEYOND_A_SCHEMA = re.compile(
-    r"must be greater than (renewDeadlineSeconds|1\.2 retryPeriodSeconds)"
+    r"must be another one than port|must be greater than (renewDeadlineSeconds|1\.2 retryPeriodSeconds)"
     r"|must be a whole number from .* not -?[0-9.]+$"
     r"|\(known: |is listed twice|is taken|: args|\.args|cannot be read"
 )
@@ -82,6 +82,37 @@ def test_what_goes_together_is_said_by_both(server, good):
     document = {**HEAD, "server": server}
     assert valid(document, SCHEMA) is good
     assert (not refused_by_the_loader(document)) is good
+
+
+@pytest.mark.parametrize(
+    ("election", "good"),
+    [
+        pytest.param({"resourceNamespace": ""}, False, id="no namespace"),
+        pytest.param({"resourceNamespace": "a.b"}, False, id="a namespace with a dot"),
+        pytest.param({"resourceName": "Has_Capitals"}, False, id="no name of an object"),
+        pytest.param({"resourceName": "a" * 64}, False, id="a long part"),
+        pytest.param({"resourceName": "one\n"}, False, id="a line break"),
+        pytest.param({"resourceName": "scheduler.of-ours", "resourceNamespace": "n-1"}, True, id="names"),
+        pytest.param({"resourceName": None}, True, id="nothing said"),
+    ],
+)
+def test_the_name_of_the_lease_is_a_name(election, good):
+    document = {**HEAD, "leaderElection": election}
+    assert valid(document, SCHEMA) is good
+    assert (not refused_by_the_loader(document)) is good
+
+
+@pytest.mark.parametrize(
+    ("server", "good"),
+    [
+        pytest.param({"healthPort": 10261}, False, id="the same port"),
+        pytest.param({"healthPort": 10261, "healthHost": "0.0.0.0"}, False, id="the same port everywhere"),
+        pytest.param({"healthPort": 10261, "healthHost": "10.0.0.1"}, True, id="on another address"),
+        pytest.param({"port": 0, "healthPort": 0}, True, id="any port, and no second one"),
+    ],
+)
+def test_two_listeners_have_two_addresses(server, good):
+    assert (not refused_by_the_loader({**HEAD, "server": server})) is good
 
 
 def test_every_setting_has_its_default_and_what_a_change_takes():

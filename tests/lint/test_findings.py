@@ -357,6 +357,13 @@ def test_a_file_that_is_none_of_those_is_told(tmp_path, capsys, text, status, sa
     assert says in out
 
 
+def test_the_services_own_file_holds_one_document(tmp_path, capsys):
+    file = tmp_path / "s.yaml"
+    file.write_text("---\n".join(yaml.safe_dump(one) for one in (HEAD, *base("kube-scheduler/config.yaml"))))
+    assert main(["config", "check", str(file)]) == 1
+    assert "error VS002: must stand alone: the file has 2 documents" in capsys.readouterr().out
+
+
 def test_a_list_as_kubectl_prints_it_is_looked_into(tmp_path):
     document = base("base/webhook-configurations.yaml")[0]
     hook(failurePolicy="Fail")(document)

@@ -128,7 +128,7 @@ class Bench:
             sample.labels["reason"]: sample.value
             for family in families
             for sample in family.samples
-            if sample.name == f"vreplica_scheduler_{name}_total"
+            if sample.name == f"vreplica_scheduler_{name}_total" and sample.value
         }
 
     @asynccontextmanager

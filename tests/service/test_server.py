@@ -88,7 +88,8 @@ async def test_metrics_have_kube_schedulers_names_and_buckets():
         await it.post("filter", b"garbage")
         await world.vpod("a", 2)
         await until(
-            lambda: _seen(it, 'vreplica_scheduler_schedule_attempts_total{result="scheduled"}'), timeout_s=3
+            lambda: _seen(it, 'vreplica_scheduler_schedule_attempts_total{result="scheduled"} 1.0'),
+            timeout_s=3,
         )
         _, text = await it.get("/metrics")
     point = "vreplica_scheduler_framework_extension_point_duration_seconds"

@@ -4,6 +4,7 @@ Small on purpose: it is the other side of a comparison, and shares no code with 
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -77,6 +78,12 @@ def _min_length(value, wanted, schema, path):
         yield f"{path}: shorter than {wanted}"
 
 
+def _pattern(value, wanted, schema, path):
+    # Of JSON schema, $ is the very end.
+    if isinstance(value, str) and re.search(wanted.replace("$", r"\Z"), value) is None:
+        yield f"{path}: does not match {wanted}"
+
+
 def _min_items(value, wanted, schema, path):
     if isinstance(value, list) and len(value) < wanted:
         yield f"{path}: fewer than {wanted}"
@@ -126,6 +133,7 @@ _CHECKS: dict[str, Callable[[Any, Any, Any, str], Iterator[str]]] = {
     "minimum": _minimum,
     "maximum": _maximum,
     "minLength": _min_length,
+    "pattern": _pattern,
     "minItems": _min_items,
     "maxItems": _max_items,
     "items": _items,

@@ -268,7 +268,7 @@ async def test_what_if_shows_a_plan_and_leaves_no_trace():
         assert await it.texts(".mark.more, .mark.fewer") == ["\u22122", "+1"]
         await it.until_text("#side", "1 pod to come would take 3 vreplicas.")
         await it.tab.keyboard.press("Escape")
-        assert await it.tab.locator(".mark.more, .mark.fewer, .notice.what-if, form").count() == 0
+        await it.until_count(".mark.more, .mark.fewer, .notice.what-if, form", 0)
         await it.until_text("#side h2", "Attention")
 
 
@@ -300,6 +300,65 @@ async def test_something_to_drain_that_is_not_there_is_refused_before_it_is_aske
         message = await it.tab.locator("#target").evaluate("field => field.validationMessage")
         assert message.startswith("Name a pod, node or zone of this pool")
         assert answers.asked == []
+
+
+async def test_a_typing_error_is_told_and_what_is_typed_next_is_taken():
+    answers = Answers(plan=PLANNED)
+    async with served(a_page(small().state), answers) as url, browsing(url) as it:
+        await it.until_pods(6)
+        await it.tab.click("#what-if")
+        await it.tab.fill("#target", "node/nothing")
+        await it.tab.click("text=Add")
+        await it.tab.fill("#target", "node-1")
+        await it.tab.click("text=Add")
+        await it.tab.fill("[name=maxPods]", "4")
+        await it.tab.fill("[name=vpods]", "1")
+        await it.tab.fill("[name=namespace]", "newcomer")
+        await it.tab.click("text=Show the plan")
+        await it.until_text("#side", "The plan")
+        (asked,) = answers.asked
+        assert (asked["drain"], asked["set"]) == (["node/node-1"], {"maxPods": 4})
+        assert [vpod["namespace"] for vpod in asked["addVPods"]] == ["newcomer"]  # type: ignore[attr-defined]
+
+
+async def test_a_vpod_of_another_pool_is_found_by_its_whole_name():
+    cluster = small()
+    cluster.state.adapter_pool_changed(None, a_pool(name="broker", stateful_set="broker"))
+    answers = Answers(explain={**EXPLAINED, "pool": POOL})
+    fragment = f"pool={NS}/broker"
+    async with (
+        served(a_page(cluster.state), answers) as url,
+        browsing(url, fragment=fragment) as it,
+    ):
+        await it.until_text("#side", "Pools (2)")
+        await it.find("orders-3")
+        await it.until_text("#found", "nothing found in this pool; a vpod's whole name")
+        await it.tab.fill("#search", "alpine/orders-3")
+        await it.until_text("#found", "look for alpine/orders-3 in the other pools")
+        await it.tab.keyboard.press("Enter")
+        await it.until_text("#side h2", "alpine/orders-3")
+        await it.until_pods(6)
+        assert await it.tab.locator("#pool").input_value() == POOL
+        await it.tab.fill("#search", "broker")
+        await it.tab.keyboard.press("Enter")
+        await it.until_pods(0)
+        assert await it.tab.locator("#pool").input_value() == f"{NS}/broker"
+
+
+async def test_a_vpod_that_is_in_no_pool_is_told_so():
+    cluster = small()
+    cluster.state.adapter_pool_changed(None, a_pool(name="broker", stateful_set="broker"))
+    async with served(a_page(cluster.state)) as url, browsing(url, fails=NOT_THERE) as it:
+        await it.until_text("#side", "Pools (2)")
+        await it.find("some/body")
+        await it.until_text(".notice.bad", "some/body: ")
+
+
+async def test_of_a_pool_that_is_not_known_nothing_good_is_said():
+    async with served(a_page(small().state)) as url, browsing(url, fragment=f"pool={NS}/nothing") as it:
+        await it.until_text(".notice.bad", "is not known here")
+        await it.until_text("#side", "nothing can be said of it")
+        assert "every pod takes work" not in " ".join(await it.texts("#side"))
 
 
 async def test_a_replica_that_cannot_plan_says_so():

@@ -14,13 +14,14 @@ from typing import Final
 
 from extender.core.pool_state import PoolState
 from extender.core.state import State
+from extender.service.page.records import pending_slots
 from extender.service.pool_status import pool_numbers
 
 PERIOD_S: Final = 10.0
 SAMPLES_MAX: Final = 360
 POOLS_MAX: Final = 1_000
-FIELDS: Final = ("slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods")
-"""Of ``pool_numbers``, in the order of a sample."""
+FIELDS: Final = ("slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods", "pendingSlots")
+"""Of ``pool_numbers``, and the slots that pending vreplicas would take, in the order of a sample."""
 
 
 @dataclass(slots=True)
@@ -70,7 +71,7 @@ class History:
         if samples.revision == revision:
             return samples, list(samples.values[-len(FIELDS) :])
         samples.revision = revision
-        numbers = pool_numbers(pool)
+        numbers = {**pool_numbers(pool), "pendingSlots": pending_slots(pool)}
         return samples, [numbers[name] for name in FIELDS]
 
     def of(self, pool: str) -> dict[str, list[int]]:

@@ -3,7 +3,7 @@
 .. code-block:: text
 
     service   identity, leading, shadow, problems [why it is not ready], profiles [names]
-    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, overcommittedPods,
+    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, overcommittedPods,
               problem (why it is not Ready), leader, leads (whether this replica does)
     pods      by name: node, zone, slots, used, free (slots), why (it takes no new work), closed, placements
     vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas), waits (why, where some are)
@@ -84,6 +84,14 @@ def node_record(node: Node) -> Record:
     return {"zone": node.zone, "ready": node.ready, "cordoned": node.cordoned}
 
 
+def pending_slots(pool: PoolState) -> int:
+    """Slots that the vreplicas without a place would take."""
+    vpods = pool.vpods
+    return sum(
+        (vpods[key].vreplicas - pool.placed_vreplicas(key)) * vpods[key].weight for key in pool.unplaced
+    )
+
+
 def pool_record(pool: PoolState) -> Record:
     """A pool's counts. Looks at each of its pods."""
     ready, _, problem = readiness(pool)
@@ -94,6 +102,7 @@ def pool_record(pool: PoolState) -> Record:
         "slotsPerPod": pool.pool.slots_per_pod if pool.pool is not None else 0,
         "replicas": pool.stateful_set.replicas if pool.stateful_set is not None else None,
         **pool_numbers(pool),
+        "pendingSlots": pending_slots(pool),
         "overcommittedPods": len(pool.overcommitted()),
         "problem": ("" if ready else problem) if found else "the AdapterPool does not exist",
     }
