@@ -54,8 +54,8 @@ export class WhatIf {
     this.#form = el(
       "form",
       { onsubmit: (event) => this.#submit(event) },
-      el("label", { class: "line" }, el("span", {}, "What happens"), el("select", { name: "how" }, el("option", { value: "drain" }, "drained: emptied in peace"), el("option", { value: "fail" }, "lost: gone at once"))),
-      el("div", { class: "line" }, el("label", { for: "target" }, "to a pod, node or zone"), el("span", { class: "pair" }, el("input", { id: "target", name: "target", list: "targets", placeholder: "node/NAME", autocomplete: "off", oninput: ({ target }) => target.setCustomValidity("") }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
+      el("label", { class: "line wide" }, el("span", {}, "What happens"), el("select", { name: "how" }, el("option", { value: "drain" }, "drained: emptied in peace"), el("option", { value: "fail" }, "lost: gone at once"))),
+      el("div", { class: "line wide" }, el("label", { for: "target" }, "to a pod, node or zone"), el("span", { class: "pair" }, el("input", { id: "target", name: "target", list: "targets", placeholder: "node/NAME", autocomplete: "off", oninput: ({ target }) => target.setCustomValidity("") }), el("button", { type: "button", onclick: () => this.#add() }, "Add"))),
       el("datalist", { id: "targets" }, targets),
       el("ul", { class: "chips", id: "going", "aria-label": "To be drained or lost" }),
       input("slotsPerPod", "Slots per pod", { ...number, placeholder: String(this.#pool().slotsPerPod ?? "") }),
