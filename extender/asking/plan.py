@@ -7,6 +7,7 @@ taken in order of namespace and name; each decision is reserved before the next 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from extender.asking.files import read_files
 from extender.asking.plan_tables import plan_tables
@@ -20,6 +21,7 @@ from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.questions.differences import reasons_of
 from extender.core.questions.growth import held_back
+from extender.core.questions.left_out import left_out, pools_asked
 from extender.core.questions.settling import Course, settle
 from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import ordinals_to_close
@@ -79,8 +81,8 @@ def plan(
     autoscale: bool,
     compact: bool,
     profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
-) -> dict[str, list[Row]]:
-    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``.
+) -> dict[str, list[Any]]:
+    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``, and ``notes`` of what counts for nothing, if any.
 
     With ``autoscale`` each vpod has ``settled``, too: where it ends once the pods that are wanted have come and found nodes.
     """
@@ -91,9 +93,11 @@ def plan(
     keys = sorted(pool.key for pool in manifests.pools)
     if autoscale:
         _add_settled(rows, manifests.state(profiles), keys)
+    notes = [note for key in pools_asked(state) for note in left_out(state.pool(key))]
     return {
         "vpods": rows,
         "pools": [_pool_row(state, key, autoscale=autoscale, compact=compact) for key in keys],
+        **({"notes": notes} if notes else {}),
     }
 
 

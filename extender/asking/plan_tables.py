@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -28,6 +29,8 @@ def plan_tables(console: Console, result: Mapping[str, Any]) -> None:
         pools.add_row(
             name, str(row["replicas"]), str(row["wantedReplicas"]), str(row["freeSlots"]), "\n".join(moves)
         )
+    for note in result.get("notes", ()):
+        console.print(escape(note), highlight=False)
     console.print(vpods)
     console.print(pools)
     grown = [row for row in result["vpods"] if row.get("settled", row)["placements"] != row["placements"]]

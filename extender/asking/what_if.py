@@ -8,6 +8,7 @@ from extender.asking.remote import ask_plan
 from extender.asking.what_if_tables import what_if_tables
 from extender.asking.where import Where
 from extender.core.errors import InvalidObject
+from extender.core.questions.left_out import pools_asked
 from extender.core.questions.request import change_from, pool_from
 from extender.core.questions.snapshot import Snapshot
 from extender.core.questions.whatif import what_if
@@ -73,6 +74,7 @@ async def _answer(where: Where, request: dict[str, Any], tell: Tell) -> Any:
         raise InvalidObject(
             "plan", "pool", f"{asked} is not known (known: {', '.join(known[:10]) or 'none'})"
         )
-    keys = [asked] if asked else known
-    change = change_from(request, pool=keys[0] if len(keys) == 1 else "")
+    keys = [asked] if asked else pools_asked(state)
+    one = asked or (known[0] if len(known) == 1 else "")
+    change = change_from(request, pool=one)
     return what_if(Snapshot.of(state, keys, bounded=False), change)

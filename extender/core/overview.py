@@ -13,7 +13,7 @@ not. With 10,000 pods it takes tens of milliseconds, so it is made in steps, bet
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Final
 
 from extender.core.claims import PodState
@@ -47,6 +47,9 @@ class Overview:
         for pool in list(self._state.pools.values()):
             if pool.pool is not None:
                 yield from self._pool(pool)
+            else:
+                # Nobody has made it: it is no pool, and vpods that ask for it wait all the same.
+                yield from self._pending(pool)
 
     def _pool(self, pool: PoolState) -> Iterator[None]:
         counts = dict.fromkeys(("pods", "slots", "used", "draining", "overcommitted", "closed"), 0)
@@ -57,15 +60,7 @@ class Overview:
                     self._count(pool, pod, counts)
             self._pods = heapq.nsmallest(PODS_LISTED_MAX, self._pods, key=lambda item: item[0])
             yield
-        pending = 0
-        waiting = list(pool.unplaced)
-        for start in range(0, len(waiting), STEP_OBJECTS):
-            for key in waiting[start : start + STEP_OBJECTS]:
-                pending += self._wait(pool, key)
-            self._waiting = heapq.nsmallest(
-                WAITING_LISTED_MAX, self._waiting, key=lambda item: (item[0] or _NEVER, item[1].key)
-            )
-            yield
+        pending = yield from self._pending(pool)
         self._pools.append(
             {
                 "name": pool.key,
@@ -83,6 +78,19 @@ class Overview:
             }
         )
         yield
+
+    def _pending(self, pool: PoolState) -> Generator[None, None, int]:
+        """Look at the vpods that wait; their vreplicas."""
+        pending = 0
+        waiting = list(pool.unplaced)
+        for start in range(0, len(waiting), STEP_OBJECTS):
+            for key in waiting[start : start + STEP_OBJECTS]:
+                pending += self._wait(pool, key)
+            self._waiting = heapq.nsmallest(
+                WAITING_LISTED_MAX, self._waiting, key=lambda item: (item[0] or _NEVER, item[1].key)
+            )
+            yield
+        return pending
 
     def _count(self, pool: PoolState, pod: PodState, counts: dict[str, int]) -> None:
         state = _state_of(pool, pod)

@@ -31,6 +31,7 @@ from extender.core.questions.explanation import (
     pool_of_vpod,
     told_by_status,
 )
+from extender.core.questions.left_out import pools_asked
 from extender.core.questions.lift import nearest_pools
 from extender.core.questions.pod_explanation import explain_pod, find_pod
 from extender.core.questions.request import change_from, pool_from
@@ -186,8 +187,8 @@ class Questions:
         if asked and asked not in known:
             listed = ", ".join(known[:POOLS_LISTED]) or "none"
             raise UnknownObject(f"AdapterPool {asked:.300} does not exist (known: {listed})")
-        keys = [asked] if asked else known
-        one = keys[0] if len(keys) == 1 else ""
+        keys = [asked] if asked else pools_asked(self._caches.state)
+        one = asked or (known[0] if len(known) == 1 else "")
         change = change_from(document, pool=one)
         snapshot, who = Snapshot.of(self._caches.state, keys), self._who(one)
         return lambda expired: what_if(snapshot, change, expired=expired) | who

@@ -117,9 +117,13 @@ def test_it_is_made_in_steps_between_which_others_may_run(monkeypatch: pytest.Mo
     assert sum(1 for _ in steps) >= 9
 
 
-def test_a_pool_that_only_vpods_speak_of_is_none():
+def test_a_pool_that_only_vpods_speak_of_is_none_and_they_wait():
     scene = Scene()
     scene.state.vpod_changed(
         None, next(iter(Scene().vpod("a", 1, pool="ns/none").state.pools["ns/none"].vpods.values()))
     )
-    assert [row["name"] for row in overview(scene.state)["pools"]] == [POOL]
+    found = overview(scene.state)
+    assert [row["name"] for row in found["pools"]] == [POOL]
+    assert [(row["vpod"], row["pool"], row["pending"]) for row in found["waiting"]] == [
+        ("tenant/a", "ns/none", 1)
+    ]

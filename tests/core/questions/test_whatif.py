@@ -8,6 +8,7 @@ from hypothesis import given, settings, strategies as st
 
 from extender.core.errors import InvalidObject
 from extender.core.plan import place
+from extender.core.questions.left_out import pools_asked
 from extender.core.questions.request import FIELDS, change_from
 from extender.core.questions.settling import commit
 from extender.core.questions.snapshot import Snapshot
@@ -205,6 +206,24 @@ def test_a_pod_that_is_refused_for_what_our_rules_say_too_may_come_once_they_all
         scene.node(a_node(name, f"z{name[-1]}", slots=5))
     answer = asked(scene.vpod("a", 15), Change(settings={"slots_per_pod": 5}, autoscale=True))
     assert (answer["pools"][0]["podsRefused"], answer["summary"]["unplacedAfter"]) == (0, 0)
+
+
+def test_vpods_of_a_pool_that_nobody_has_made_are_counted_and_told():
+    scene = three_zones()
+    scene.vpod("lost", 3, pool=f"{NS}/nobodys")
+    answer = what_if(Snapshot.of(scene.state, pools_asked(scene.state)), Change())
+    assert answer["summary"]["unplacedAfter"] == 3
+    assert answer["notes"] == [
+        f"pool {NS}/nobodys does not exist: 1 vpod asks for it (tenant/lost) and gets nothing"
+    ]
+
+
+def test_a_pod_beyond_the_replicas_is_told():
+    scene = three_zones()
+    scene.pod(7, {}, node="n0")
+    assert asked(scene, Change())["notes"] == [
+        f"pool {POOL}: 1 pod is beyond the 3 replicas of StatefulSet dispatcher and counts for nothing: dispatcher-7"
+    ]
 
 
 def test_a_pod_that_is_only_thought_of_comes_with_what_is_not_known():
