@@ -259,6 +259,35 @@ def test_what_plan_cannot_do_is_one_line(run, arguments, said):
     assert said in err
 
 
+ODD = {**POOL, "metadata": {"name": "odd", "namespace": "k"}, "spec": {**POOL["spec"], "profile": "mine"}}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("explain", "t/a"), id="explain"),
+        pytest.param(("plan", "--diff", "--pool", "k/d"), id="plan of one pool"),
+    ],
+)
+def test_another_pools_profile_that_is_not_known_is_its_own_matter(run, arguments):
+    status, _, err = run(*arguments, documents=(*CLUSTER, ODD, a_vpod("a", 1)))
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param(("plan",), id="a round"),
+        pytest.param(("plan", "--diff"), id="what if"),
+        pytest.param(("plan", "--diff", "--pool", "k/odd"), id="of that pool"),
+    ],
+)
+def test_a_profile_that_is_not_known_is_told_with_its_pool(run, arguments):
+    status, _, err = run(*arguments, documents=(*CLUSTER, ODD))
+    assert status == 1
+    assert "AdapterPool k/odd: spec.profile: 'mine' is not known (known: default" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -14,7 +14,6 @@ from extender.asking.plan import choose_profiles
 from extender.asking.remote import ask_explain
 from extender.asking.subject import Subject, resolve, subject_from
 from extender.asking.where import Where
-from extender.core.manifests import Manifests
 from extender.core.model import split_key
 from extender.core.questions.explanation import (
     Answer,
@@ -68,20 +67,20 @@ async def _of_server(where: Where, subject: Subject) -> Any:
 
 async def _of_objects(where: Where, subject: Subject, tell: Tell) -> Answer:
     if where.files:
-        state = _state(await where.read("explain", tell), where)
-        kind, key = resolve(state, subject)
-        return explain(state, kind, key)
+        manifests = await where.read("explain", tell)
+        state = manifests.state(where.profiles)
+        answer = explain(state, *resolve(state, subject))
+        choose_profiles(manifests, "", where.profiles, asked=str(answer["pool"]))
+        return answer
     async with open_live(where.cluster) as api:
-        state = _state(await read_cluster(api, "explain", tell), where)
+        manifests = await read_cluster(api, "explain", tell)
+        state = manifests.state(where.profiles)
         kind, key = resolve(state, subject)
         namespace, name = split_key(key)
         told = await told_by_events(api, namespace, "VPod" if kind == "vpod" else "Pod", name)
-    return explain(state, kind, key, told)
-
-
-def _state(manifests: Manifests, where: Where) -> State:
-    choose_profiles(manifests, "", where.profiles)
-    return manifests.state(where.profiles)
+    answer = explain(state, kind, key, told)
+    choose_profiles(manifests, "", where.profiles, asked=str(answer["pool"]))
+    return answer
 
 
 def explain(state: State, kind: str, key: str, told: list[Told] | None = None) -> Answer:

@@ -61,12 +61,17 @@ async def run_plan_of(where: Where, *, output: Format, autoscale: bool, compact:
     return 0
 
 
-def choose_profiles(manifests: Manifests, profile: str, profiles: Mapping[str, Profile]) -> None:
-    """Place every pool by ``profile``, "" for its own. Raises InvalidObject for one that is not known."""
+def choose_profiles(
+    manifests: Manifests, profile: str, profiles: Mapping[str, Profile], *, asked: str = ""
+) -> None:
+    """Place every pool by ``profile``, "" for its own. Raises InvalidObject for one that is not known.
+
+    ``asked``: the key of the pool that the question is about, "" for all; what others say is their matter.
+    """
     if profile:
         manifests.pools[:] = [replace(pool, profile=profile) for pool in manifests.pools]
     for pool in manifests.pools:
-        if pool.profile not in profiles:
+        if pool.profile not in profiles and asked in {"", pool.key}:
             known = ", ".join(sorted(profiles))
             raise InvalidObject(
                 f"AdapterPool {pool.key}",

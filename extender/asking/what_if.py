@@ -66,10 +66,10 @@ async def _answer(where: Where, request: dict[str, Any], tell: Tell) -> Any:
     if where.replica.url:
         return await ask_plan(where.replica, request)
     manifests = await where.read("plan", tell)
-    choose_profiles(manifests, "", where.profiles)
+    asked = pool_from(request)
+    choose_profiles(manifests, "", where.profiles, asked=asked)
     state = manifests.state(where.profiles)
     known = sorted(pool.key for pool in manifests.pools)
-    asked = pool_from(request)
     if asked and asked not in known:
         raise InvalidObject(
             "plan", "pool", f"{asked} is not known (known: {', '.join(known[:10]) or 'none'})"

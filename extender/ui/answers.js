@@ -45,7 +45,7 @@ export function explanation(answer) {
     size && el("p", {}, poolSize(size)),
     size?.withoutNode > 0 && el("p", { class: "bad" }, withoutNode(size)),
     rule && el("p", { class: "quiet" }, `The profile's rule for new ones: ${rule}`),
-    decided && el("p", { class: "quiet" }, `Decided ${moment(decided.at)} by ${decided.by}${decided.why ? `: ${decided.why}` : ""}`),
+    decided && el("p", { class: "quiet" }, `Decided ${moment(decided.at)}${decided.by ? ` by ${decided.by}` : ""}${decided.why ? `: ${decided.why}` : ""}`),
     fixes.length > 0 && fixList(fixes),
     steps.length > 0 && folded(`How it was decided (${steps.length})`, el("ul", {}, steps.slice(0, LISTED).map((step) => el("li", {}, step)))),
     candidates.length > 0 && folded(`Candidates (${candidates.length})`, candidateTable(candidates)),

@@ -81,13 +81,17 @@ def names_like(subject: str, key: str, known: Sequence[str]) -> str:
 
 
 def told_by_status(vpod: VPod) -> list[Told]:
-    """What a vpod's own conditions say of its last decision and its last move, the later one first."""
+    """What a vpod's own conditions say of its last decision and its last move, the later one first.
+
+    A condition's time is that of its last change of status. Its reason and message go on changing after that, so they are told as
+    what they are now, not as what was decided then.
+    """
     told = [
         Told(
             one.last_transition_time,
             "",
-            f"its condition {one.type} is {one.status} ({one.reason})",
-            one.message or one.reason,
+            f"its condition {one.type} has been {one.status} since then",
+            f"as it stands now, {one.reason}{': ' if one.message else ''}{one.message}",
         )
         for one in vpod.conditions
         if one.last_transition_time

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from extender.core.model import Condition, LabelSelector
 from extender.core.plan import place
-from extender.core.questions.explanation import UnknownObject, explain_vpod
+from extender.core.questions.explanation import UnknownObject, explain_vpod, told_by_status
 from extender.core.questions.snapshot import Snapshot
 from tests.core.questions.scenes import KEY, scenes
 from tests.support.builders import NS, POOL, Scene, a_node
@@ -162,3 +162,16 @@ def test_one_that_is_gone_and_still_in_ledgers_says_so():
     scene = Scene().pod(0, {"tenant/a": 3})
     with pytest.raises(UnknownObject, match="3 of its vreplicas are still in the ledgers"):
         explained(scene)
+
+
+def test_a_conditions_message_is_told_as_what_it_is_now_and_not_as_of_its_last_change():
+    condition = Condition(
+        "Scheduled", "False", "InsufficientSlots", "2 pods are full", "2026-01-02T03:04:05Z"
+    )
+    scene = Scene().pods(0).vpod("a", 90, conditions=(condition,))
+    (told,) = told_by_status(scene.pool.vpods[KEY])
+    assert (told.at, told.why) == (
+        "2026-01-02T03:04:05Z",
+        "its condition Scheduled has been False since then",
+    )
+    assert told.text == "as it stands now, InsufficientSlots: 2 pods are full"
