@@ -193,6 +193,26 @@ class TestValues:
         } <= no_webhook & shadow
         assert "VReplicaSchedulerDown" not in shadow
 
+    @pytest.mark.parametrize("where", ["extender", "webhook"])
+    def test_variables_of_a_container_are_set(self, where: str):
+        variable = {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4318"}
+        names = {"extender": "vreplica-scheduler", "webhook": "vreplica-webhook"}
+        for obj in objects(render({where: {"env": [variable]}})):
+            if obj["kind"] == "Deployment":
+                first, *others = obj["spec"]["template"]["spec"]["containers"]
+                assert first.get("env") == ([variable] if obj["metadata"]["name"] == names[where] else None)
+                assert not any("env" in container for container in others)
+
+    def test_alerts_link_to_where_the_runbooks_can_be_read(self):
+        rule = {"enabled": True, "runbooksUrl": "https://docs.example/runbooks"}
+        found = objects(render({"metrics": {"enabled": True, "prometheusRule": rule}}))
+        (made,) = [obj for obj in found if obj["kind"] == "PrometheusRule"]
+        alerts = [alert for group in made["spec"]["groups"] for alert in group["rules"]]
+        assert {alert["annotations"]["runbook_url"] for alert in alerts} == {
+            f"https://docs.example/runbooks#{alert['alert'].lower()}" for alert in alerts
+        }
+        assert not any("runbook" in alert["annotations"] for alert in alerts)
+
     def test_the_second_kube_scheduler_is_as_old_as_the_cluster(self):
         (found,) = [line for line in render({})["scheduler.yaml"].splitlines() if "/kube-scheduler:" in line]
         assert found.endswith(":v1.36.3")

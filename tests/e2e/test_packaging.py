@@ -150,11 +150,15 @@ def test_the_sdist_makes_the_same_wheel_and_has_no_more_than_it_needs(
 
 
 @pytest.mark.parametrize(
-    ("args", "compiled"),
-    [pytest.param({}, False, id="as it is"), pytest.param({"COMPILE": "1"}, True, id="COMPILE=1")],
+    ("args", "compiled", "extra"),
+    [
+        pytest.param({}, False, False, id="as it is"),
+        pytest.param({"COMPILE": "1"}, True, False, id="COMPILE=1"),
+        pytest.param({"EXTRAS": "otel"}, False, True, id="EXTRAS=otel"),
+    ],
 )
 def test_the_images_steps_make_an_environment_that_works(
-    args: dict[str, str], compiled: bool, tmp_path: Path
+    args: dict[str, str], compiled: bool, extra: bool, tmp_path: Path
 ):
     build = Build(CONTAINERFILE, ROOT, tmp_path / "image", PYTHON, args)
     last = build.stages[""]
@@ -164,6 +168,7 @@ def test_the_images_steps_make_an_environment_that_works(
     works(made, tmp_path)
     packages = only(programs.parent / "lib", "python*/site-packages")
     assert bool(list(packages.glob("extender/core/*.so"))) is compiled
+    assert (packages / "opentelemetry").exists() is extra
     assert {"pip", "hatchling", "mypy", "setuptools"}.isdisjoint(path.name for path in packages.iterdir())
     assert list(packages.glob("extender/core/__pycache__/*.pyc")), "nothing can be written there later"
     assert last.user == "65532:65532"

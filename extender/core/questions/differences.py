@@ -117,7 +117,7 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
     if imagined := sum(pool.imagined for pool in pools):
         yield (
             f"{imagined} {'pod that has' if imagined == 1 else 'pods that have'} no node today would get one as far as is known: "
-            "CPU, memory and volumes are not known here"
+            "CPU, memory, volumes and affinity between pods are not known here"
         )
 
 

@@ -230,7 +230,7 @@ def test_a_pod_that_is_only_thought_of_comes_with_what_is_not_known():
     answer = asked(three_zones().vpod("a", 21), Change(autoscale=True))
     assert (answer["summary"]["podsImagined"], answer["summary"]["podsAfter"]) == (1, 4)
     assert answer["notes"] == [
-        "1 pod that has no node today would get one as far as is known: CPU, memory and volumes are not known here"
+        "1 pod that has no node today would get one as far as is known: CPU, memory, volumes and affinity between pods are not known here"
     ]
 
 
