@@ -70,8 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
         return BROKEN_PIPE
     except OSError as error:
-        # A port that is taken, a certificate that does not load, an API server out of reach.
-        print(f"{prog}: {told(error)}", file=sys.stderr)
+        # A port that is taken, a certificate that does not load, an API server out of reach; a file, by its name.
+        plain = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else told(error)
+        print(f"{prog}: {plain}", file=sys.stderr)
         return ERROR
 
 

@@ -72,6 +72,37 @@ def test_a_file_that_is_no_kubeconfig(capsys):
     assert "kubectl --kubeconfig FILE cluster-info" in one_line(capsys)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        pytest.param("", "names no cluster", id="an empty one"),
+        pytest.param("- a\n", "names no cluster", id="a list"),
+        pytest.param("clusters: [", "is not YAML", id="half of one"),
+        pytest.param(None, "is a directory", id="a directory"),
+    ],
+)
+def test_a_kubeconfig_that_names_no_cluster(capsys, tmp_path, monkeypatch, content, said):
+    file = tmp_path / "kubeconfig"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_text(content)
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    assert main(["top", "--once"]) == 1
+    assert f"kubeconfig {file}: {said}" in one_line(capsys)
+
+
+def test_a_kubeconfig_of_the_environment_that_is_not_there(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "nothing"))
+    assert main(["top", "--once"]) == 1
+    assert "nothing: no such file" in one_line(capsys)
+
+
+def test_a_recording_that_is_not_there(capsys, tmp_path):
+    assert main(["replay", str(tmp_path / "nothing")]) == 1
+    assert one_line(capsys).startswith(f"vreplica: {tmp_path / 'nothing'}: No such file or directory")
+
+
 def test_a_port_that_is_taken(capsys):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -139,5 +139,6 @@ def _differences(before: Mapping[str, int], after: Mapping[str, int]) -> list[st
     changes = {name: after.get(name, 0) - before.get(name, 0) for name in {**before, **after}}
     listed = [f"{count:+d} {name}" for name, count in changes.items() if count]
     listed.sort(key=lambda text: text[0] != "-")
-    more = [f"and {len(listed) - PODS_SHOWN} pods"] if len(listed) > PODS_SHOWN else []
+    rest = len(listed) - PODS_SHOWN
+    more = [f"and {rest} more {'pod' if rest == 1 else 'pods'}"] if rest > 0 else []
     return [*listed[:PODS_SHOWN], *more]

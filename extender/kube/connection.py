@@ -140,6 +140,7 @@ async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connect
     namespace = ""
     try:
         if path:
+            _look_at(path)
             loader = await _from_kubeconfig(
                 config_file=path,
                 context=context or _first_current_context(path),
@@ -179,6 +180,23 @@ def _kubeconfig_path(kubeconfig: str, context: str) -> str:
     if not home.is_file():
         raise ConnectError(f"no kubeconfig given, {home} does not exist, and this is not a pod of a cluster")
     return str(home)
+
+
+def _look_at(path: str) -> None:
+    """Files that hold nothing are told as that: the library stumbles over them somewhere. Raises ConnectError."""
+    names = [name for name in path.split(os.pathsep) if name]
+    there = [file for name in names if (file := Path(name).expanduser()).exists()]
+    if not there:
+        raise ConnectError(f"kubeconfig {path}: no such file")
+    for file in there:
+        if file.is_dir():
+            raise ConnectError(f"kubeconfig {file}: is a directory")
+    try:
+        documents = [yaml.safe_load(file.read_text()) for file in there]
+    except yaml.YAMLError as error:
+        raise ConnectError(f"kubeconfig {path}: is not YAML: {' '.join(str(error).split())[:200]}") from error
+    if not any(isinstance(one, dict) and one.get("clusters") for one in documents):
+        raise ConnectError(f"kubeconfig {path}: names no cluster")
 
 
 def _first_current_context(path: str) -> str | None:
