@@ -203,6 +203,12 @@ class TestValues:
                 assert first.get("env") == ([variable] if obj["metadata"]["name"] == names[where] else None)
                 assert not any("env" in container for container in others)
 
+    def test_the_pod_of_helm_test_goes_where_the_extender_goes(self):
+        placed = {"nodeSelector": {"pool": "system"}, "tolerations": [{"operator": "Exists"}]}
+        rendered = render({"extender": placed}, hooks=True)
+        (pod,) = [obj for obj in objects(rendered) if obj["kind"] == "Pod"]
+        assert {name: pod["spec"][name] for name in placed} == placed
+
     def test_alerts_link_to_where_the_runbooks_can_be_read(self):
         rule = {"enabled": True, "runbooksUrl": "https://docs.example/runbooks"}
         found = objects(render({"metrics": {"enabled": True, "prometheusRule": rule}}))
