@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from typing import Any
 
 import pytest
 import yaml
@@ -12,7 +13,7 @@ from extender.core.names import API_VERSION
 
 Json = dict[str, object]
 
-POOL = {
+POOL: dict[str, Any] = {
     "apiVersion": API_VERSION,
     "kind": "AdapterPool",
     "metadata": {"name": "d", "namespace": "k"},

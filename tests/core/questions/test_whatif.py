@@ -211,7 +211,7 @@ def test_a_pod_that_is_refused_for_what_our_rules_say_too_may_come_once_they_all
 def test_vpods_of_a_pool_that_nobody_has_made_are_counted_and_told():
     scene = three_zones()
     scene.vpod("lost", 3, pool=f"{NS}/nobodys")
-    answer = what_if(Snapshot.of(scene.state, pools_asked(scene.state)), Change())
+    answer: Any = what_if(Snapshot.of(scene.state, pools_asked(scene.state)), Change())
     assert answer["summary"]["unplacedAfter"] == 3
     assert answer["notes"] == [
         f"pool {NS}/nobodys does not exist: 1 vpod asks for it (tenant/lost) and gets nothing"
