@@ -154,7 +154,7 @@ def test_a_pool_that_no_file_shows(plan):
 
 
 def test_a_tenant_whom_the_pool_does_not_select_gets_nothing_and_no_pods(plan):
-    pool = {**POOL, "spec": {**POOL["spec"], "namespaceSelector": {"matchLabels": {"x": "y"}}}}  # type: ignore[dict-item]
+    pool = {**POOL, "spec": {**POOL["spec"], "namespaceSelector": {"matchLabels": {"x": "y"}}}}
     result = plan(pool, *CLUSTER[1:], a_vpod("a", 40), options=("-o", "json", "--autoscale"))
     assert result["vpods"][0]["reasons"][0] == "TenantNotAllowed"
     assert result["pools"][0]["wantedReplicas"] == 0
@@ -177,7 +177,7 @@ def test_autoscale_tells_where_vpods_end_once_the_pods_have_come(plan):
 
 
 def test_autoscale_up_to_max_pods_tells_what_still_has_no_place(plan):
-    pool = {**POOL, "spec": {**POOL["spec"], "maxPods": 3}}  # type: ignore[dict-item]
+    pool = {**POOL, "spec": {**POOL["spec"], "maxPods": 3}}
     (vpod,) = plan(pool, *CLUSTER[1:], a_vpod("a", 17), options=("-o", "json", "--autoscale"))["vpods"]
     assert vpod["settled"]["unplaced"] == 5
 
