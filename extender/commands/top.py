@@ -20,7 +20,9 @@ def add(commands: Commands) -> None:
         help="pools, pods and vpods that wait, live",
         description="Of a running replica (--server), or of a cluster, by watching it. Keys: q quit, p pause, s sort.",
     )
-    top.add_argument("--once", action="store_true", help="print it once, and end")
+    top.add_argument(
+        "--once", action="store_true", help="print it once, and end; so it does without a terminal"
+    )
     top.add_argument(
         "--interval", metavar="TIME", type=seconds, default=INTERVAL_S, help="between two looks (default: 2s)"
     )

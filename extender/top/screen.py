@@ -41,9 +41,9 @@ class Look(Protocol):
 
 
 async def top(options: argparse.Namespace) -> int:
-    """Show it once or live. Raises ReplicaError, NotReadable."""
+    """Show it once or live; live only where somebody can look, and end it. Raises ReplicaError, NotReadable."""
     async with _looks(options) as look:
-        if options.once or options.output != "table":
+        if options.once or options.output != "table" or not sys.stdout.isatty():
             overview = await look()
             view = View(overview, sort=options.sort, interactive=False)
             print_result(overview, options.output, lambda: Terminal().print(view.render(ONCE_ROWS)))
