@@ -395,3 +395,12 @@ def test_what_a_selector_of_the_webhook_demands_is_no_matter_where_all_pools_mee
     scene.first("statefulsets")["spec"]["template"]["metadata"]["labels"]["stamped"] = "yes"
     scene.first("namespaces")["metadata"]["labels"] = {"stamped": "yes"}
     assert scene.outcomes()["webhook-registration"].verdict is Verdict.OK
+
+
+def test_what_is_not_known_of_a_pools_pods_is_not_said_to_be_wrong():
+    scene = Scene()
+    webhook(objectSelector=DEMANDS)(scene)
+    scene.listed["statefulsets"] = "forbidden: sets"
+    found = scene.outcomes()["webhook-registration"]
+    assert found.verdict is Verdict.UNKNOWN
+    assert "unless labels of the pod template say otherwise: forbidden: sets" in " ".join(found.evidence)

@@ -41,13 +41,12 @@ def sample(state: State, at: float) -> Sample:
     """How it stands. Costs as much as there are pods, and vpods that wait."""
     wanted = unplaced = pods = slots = used = 0
     for pool in state.pools.values():
-        if pool.pool is None:
-            continue
+        # Also of a pool that nobody has made: what asks for it waits.
         wanted += sum(vpod.vreplicas for vpod in pool.vpods.values() if not vpod.deleting)
         unplaced += sum(
             max(0, pool.vpods[key].vreplicas - pool.placed_vreplicas(key)) for key in pool.unplaced
         )
-        for pod in pool.pods.values():
+        for pod in pool.pods.values() if pool.pool is not None else ():
             if pod.pod is not None:
                 pods += 1
                 slots += pod.capacity

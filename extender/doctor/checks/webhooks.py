@@ -88,7 +88,10 @@ def _pools_reached(facts: Facts, notes: Notes) -> None:
         if not hooks or any(catches(raw, around, {**template, POOL_LABEL: name}) for raw in hooks):
             continue
         line = f"pods of pool {key_of(pool)} are left out by objectSelector or namespaceSelector: they are not stamped"
-        if found is None and any(mapping(raw, "namespaceSelector") for raw in hooks):
+        unseen = facts.of("statefulsets").problem if stateful_set is None else ""
+        if unseen:
+            notes.unknown.append(f"{line}, unless labels of the pod template say otherwise: {unseen}")
+        elif found is None and any(mapping(raw, "namespaceSelector") for raw in hooks):
             notes.unknown.append(
                 f"{line}, unless labels of the namespace say otherwise: {known.problem or 'it is not there'}"
             )
