@@ -30,7 +30,8 @@ class CoverageChecker:
             self._uncovering.bound(
                 pod, published, least, self._broken.heaviest_lately, self._broken.was_edited
             )
-        if self._two_lead() or not by_service:
+        if self._two_lead() or not by_service or (bound_now and self._stored.outweighed(pod)):
+            # What a pod's last incarnation was seen to hold comes back as it was, weights included.
             self._broken.break_ledgers([pod.name])
 
     def check_pod(self, pod: Pod) -> None:
@@ -42,7 +43,7 @@ class CoverageChecker:
             and pod.ledger is not None
             and pod.total <= min(pod.slots, self._stored.pool(pod.pool).slots)
         )
-        if not uncovered and fits:
+        if not uncovered and fits and not self._stored.outweighed(pod):
             self._broken.ledger_is_right(pod.name)
         for key in uncovered:
             if not self._uncovering.excuses(pod.name, key) and not self._broken.was_edited(key):

@@ -28,6 +28,14 @@ class Stored:
         """Vpod -> vreplicas that its status has on this pod."""
         return {key: count for key, vpod in self.vpods.items() if (count := vpod.placements.get(pod_name, 0))}
 
+    def outweighed(self, pod: Pod) -> list[str]:
+        """Vpods whose vreplicas weigh something else in the pod's ledger than they do now."""
+        return [
+            key
+            for key, (_, weight) in (pod.ledger or {}).items()
+            if (vpod := self.vpods.get(key)) is not None and vpod.weight != weight
+        ]
+
     def pool_of(self, vpod: VPod) -> Pool:
         """Its pool; an empty one where there is none."""
         return self.pools.get(vpod.pool, Pool(vpod.pool))

@@ -195,6 +195,36 @@ class TestPolicy:
         assert all_on_one > pods > nodes > zones
 
 
+async def trimmed(ledger: dict[str, Any], *, rebound: bool) -> list[str]:
+    """What is said of a trim long after t/v has become heavier. ``ledger``: as the service then wrote it."""
+    scene = waiting_scene()
+    scene.pod("a-0", {"t/v": 2, "t/w": 1}, slots=10)
+    scene.vpod("v", 2, {"a-0": 2})
+    scene.vpod("v", 2, {"a-0": 2}, weight=3, actor=PERSON)
+    if rebound:
+        scene.write("pods", "a-0", None, PERSON)
+        await later(2 * EXCUSE_S)
+        scene.pod("a-0", {}, slots=10, node="", uid="2", actor=PERSON)
+    scene.pod("a-0", ledger, slots=10, uid="2" if rebound else "1")
+    assert scene.found == []
+    await later(2 * EXCUSE_S)
+    told = "1 vreplicas moved from a-0 (Overcommit)"
+    scene.vpod("v", 2, {"a-0": 1}, weight=3, moved=(told, stamp(scene.checkers._clock())))
+    return [line for line in scene.found if line.startswith("I4")]
+
+
+@pytest.mark.parametrize("rebound", [False, True], ids=["patched", "bound anew"])
+@in_virtual_time
+async def test_a_ledger_with_former_weights_may_be_trimmed_however_long_nobody_led(rebound: bool):
+    assert await trimmed({"t/v": 2}, rebound=rebound) == []
+
+
+@pytest.mark.parametrize("rebound", [False, True], ids=["patched", "bound anew"])
+@in_virtual_time
+async def test_a_ledger_with_the_weights_of_now_that_fits_is_not_trimmed_long_after(rebound: bool):
+    assert len(await trimmed({"t/v": [2, 3]}, rebound=rebound)) == 1
+
+
 class TestScalingDown:
     @in_virtual_time
     async def test_a_replica_that_removes_a_pod_with_a_published_placement_is_told(self):
