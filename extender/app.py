@@ -256,7 +256,6 @@ class Service:
         if self.leadership.electors:
             await self.informers.catch_up()
         self.autoscaler.take_over(bucket)
-        self.placer.callers.forget(bucket)
         self.leadership.began(bucket)
         lease = self.leadership.lease_name(bucket)
         log.info("%s leads by %s", self.identity, lease, extra={"lease": lease})
@@ -272,6 +271,9 @@ class Service:
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:
             self.leadership.ended(bucket)
+            # They ask another one from now on. What they have asked of us must neither be decided again, nor be brought back
+            # by a pod that we bind: the next leader may have taken it away.
+            self.placer.callers.forget(bucket)
             self.metrics.leader.labels(lease).set(0)
 
     def _leadership(

@@ -116,7 +116,7 @@ class ScheduleVerb:
             told = f"{leader} leads, ask it" if leader else "nobody leads yet"
             raise ScheduleRefused(f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S)
         if not self._leadership.acts(vpod.pool):
-            # It would decide by what may be old, and begins with forgetting what callers have asked of it before.
+            # It would decide by what may be old.
             told = "this replica is about to lead, and reads what was written before"
             raise ScheduleRefused(told, 503, retry_after_s=RETRY_SOON_S)
         if self._sources.writes_status_of(vpod):

@@ -279,19 +279,22 @@ LEADING = (
         "extender/service/schedule.py",
         "if not self._leadership.acts(vpod.pool):",
         "if not vpod.pool:",
-        "stale read; and what is asked then is forgotten when the loops begin",
+        "stale read: what is decided then goes by ledgers and statuses of long ago",
         (
             "tests/service/test_taking_over.py::"
             "test_a_new_leader_answers_no_caller_before_it_knows_what_was_written_before",
         ),
     ),
     Mutant(
-        "what callers asked of us before another led is decided again",
+        "what callers asked of us before another led is decided again, or comes back with a pod",
         "extender/app.py",
-        "        self.placer.callers.forget(bucket)\n",
+        "            self.placer.callers.forget(bucket)\n",
         "",
-        "ledgers would go below what the caller publishes by now (I2)",
-        (f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",),
+        "ledgers would go below what the caller publishes by now (I2), or have what nobody takes back (I3)",
+        (
+            f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",
+            f"{_BUCKETS}test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_it",
+        ),
     ),
     Mutant(
         "what fails is not asked whether it is in doubt",

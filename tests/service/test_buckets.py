@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import orjson
@@ -12,7 +12,7 @@ import pytest
 from extender.app import Service
 from extender.core.bucket import Bucket
 from extender.core.names import LEASE_NAME
-from extender.kube.api import EVERYWHERE, LEASES, PODS, VPODS, ListOptions, ListPage, Resource
+from extender.kube.api import EVERYWHERE, LEASES, PODS, VPODS, ListOptions, ListPage, NotFound, Resource
 from extender.service.config import Config, LeaderElectionConfig
 from tests.service.test_schedule import KEY, a_request
 from tests.support.builders import POOL
@@ -79,7 +79,9 @@ async def test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to(
     world = await a_world(2)
     async with running(world, 1, 2) as first:
         await leads(first)
+        await asyncio.sleep(30)  # until then empty pods are closed: another leader's scale-down might still arrive
         published = await ask(first, 3, {})
+        assert sum(published.values()) == 3
         async with running(world, 2, 2) as second:
             await leads(second)
             await asyncio.sleep(30)
@@ -90,6 +92,34 @@ async def test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to(
         assert await held(world) == published
         # It asks again, and goes on from there.
         assert sum((await ask(first, 4, published)).values()) == 4
+
+
+async def test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_it():
+    """Seeds 311000105 and 310000171: a pod came back with what another leader had long taken back, and which nobody asked for."""
+    world = await a_world(2)
+    async with running(world, 1, 2) as first:
+        await leads(first)
+        await asyncio.sleep(30)  # until then empty pods are closed: another leader's scale-down might still arrive
+        published = await ask(first, 3, {})
+        ordinal = int(next(iter(published)).rpartition("-")[2])
+        async with running(world, 2, 2) as second:
+            await leads(second)
+            await asyncio.sleep(30)
+            await ask(second, 0, published, deleted=True)
+            await asyncio.sleep(5)
+            assert not second.placer.callers, "all pods are bound, and none holds any of it"
+            uid = (await world.pod_object(ordinal))["metadata"]["uid"]
+            await world.remove_pod(ordinal)
+            async with world.adapters(first):
+
+                async def back() -> bool:
+                    with suppress(NotFound):
+                        pod = await world.pod_object(ordinal)
+                        return pod["metadata"]["uid"] != uid and bool(pod["spec"].get("nodeName"))
+                    return False
+
+                await until(back, timeout_s=30)
+                assert await held(world) == {}
 
 
 @pytest.mark.parametrize("buckets", [1, 8, 64])
