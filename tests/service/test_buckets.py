@@ -79,7 +79,9 @@ async def test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to(
     world = await a_world(2)
     async with running(world, 1, 2) as first:
         await leads(first)
-        await asyncio.sleep(30)  # until then empty pods are closed: another leader's scale-down might still arrive
+        await asyncio.sleep(
+            30
+        )  # until then empty pods are closed: another leader's scale-down might still arrive
         published = await ask(first, 3, {})
         assert sum(published.values()) == 3
         async with running(world, 2, 2) as second:
@@ -99,7 +101,9 @@ async def test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_i
     world = await a_world(2)
     async with running(world, 1, 2) as first:
         await leads(first)
-        await asyncio.sleep(30)  # until then empty pods are closed: another leader's scale-down might still arrive
+        await asyncio.sleep(
+            30
+        )  # until then empty pods are closed: another leader's scale-down might still arrive
         published = await ask(first, 3, {})
         ordinal = int(next(iter(published)).rpartition("-")[2])
         async with running(world, 2, 2) as second:

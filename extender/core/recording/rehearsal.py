@@ -64,6 +64,8 @@ class Rehearsal:
         """Pool key -> vpods to decide, in the order in which they changed."""
         self._due: dict[str, float] = {}
         self._moved_at: dict[str, float] = {}
+        self._quiet: dict[str, tuple[tuple[int, int], bool]] = {}
+        """Pool key -> (its revision when its last period was over, whether that one and all since the one before changed nothing)."""
 
     # -- what comes from the recording ----------------------------------------------------------------------------------
 
@@ -131,6 +133,7 @@ class Rehearsal:
         if old is not None:
             feed(self.state, old, None)
             self._touch_all()
+        self._quiet.clear()  # a pool that comes back counts its revisions anew
 
     def _feed(self, obj: Recorded) -> None:
         place_of = (kind_of(obj), obj.key)
@@ -160,7 +163,9 @@ class Rehearsal:
             due = self._due.setdefault(key, at + pool.pool.scale_down_period_s)
             if at >= due:
                 self._due[key] = at + pool.pool.scale_down_period_s
-                self._period(key, at)
+                if not self._rests(pool):
+                    self._period(key, at)
+                    self._note_quiet(pool, pool.pool, at)
 
     def _settle(self, key: str, changed: Mapping[str, None], at: float) -> None:
         pool = self.state.pool(key)
@@ -183,6 +188,20 @@ class Rehearsal:
         if pool.unplaced:
             self._touch(key)
 
+    def _rests(self, pool: PoolState) -> bool:
+        """Whether another period, and settling after it, would change nothing: hours of silence cost no more than their seconds."""
+        return self._quiet.get(pool.key) == (self.state.revision_of(pool), True)
+
+    def _note_quiet(self, pool: PoolState, spec: AdapterPool, at: float) -> None:
+        revision = self.state.revision_of(pool)
+        before, _ = self._quiet.get(pool.key, (None, False))
+        # A vpod that has moved may move again when time has passed, and nothing else goes by the time.
+        cooling = any(self._cools(key, spec, at) for key in pool.vpods)
+        self._quiet[pool.key] = (revision, revision == before and not cooling)
+
+    def _cools(self, vpod: str, spec: AdapterPool, at: float) -> bool:
+        return at - self._moved_at.get(vpod, float("-inf")) < spec.move_cooldown_s
+
     def _open(self, pool: PoolState, plan: ScalePlan) -> None:
         if not pool.closed:
             return
@@ -197,7 +216,9 @@ class Rehearsal:
         if plan is None or pool.pool is None or pool.stateful_set is None:
             return
         if plan.wanted < pool.stateful_set.replicas:
-            pool.set_closed(ordinals_to_close(pool, plan, self._allows(key)))
+            closed = ordinals_to_close(pool, plan, self._allows(key))
+            if closed != pool.closed:
+                pool.set_closed(closed)
         if not pool.pool.move_dry_run:
             self._move(pool, pool.pool, at)
         count = max(plan.wanted, count_without_empty(pool))
@@ -209,7 +230,7 @@ class Rehearsal:
     def _move(self, pool: PoolState, spec: AdapterPool, at: float) -> None:
         limits = Limits(
             budget=spec.moves_per_period,
-            cooling=lambda vpod: at - self._moved_at.get(vpod, float("-inf")) < spec.move_cooldown_s,
+            cooling=lambda vpod: self._cools(vpod, spec, at),
         )
         allows = self._allows(pool.key)
         advice = Advice(vpods=[key for key in sorted(pool.vpods) if allows(pool.vpods[key])])
