@@ -271,9 +271,7 @@ class Service:
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:
             self.leadership.ended(bucket)
-            # They ask another one from now on. What they have asked of us must neither be decided again, nor be brought back
-            # by a pod that we bind: the next leader may have taken it away.
-            self.placer.callers.forget(bucket)
+            self.placer.forget(bucket)
             self.metrics.leader.labels(lease).set(0)
 
     def _leadership(

@@ -317,6 +317,16 @@ class PoolState:
                 self._claim(vpod_key, name, nothing)
         self._refresh_vpod(vpod_key)
 
+    def owners(self) -> list[tuple[object, str]]:
+        """Who has reserved for which vpods (keys), each once."""
+        found = (
+            (claim.owner, key)
+            for key, claims in self.placements.items()
+            for claim in claims.values()
+            if claim.reserved is not None
+        )
+        return list(dict.fromkeys(found))
+
     def expire(self, now: float) -> list[str]:
         """Drop reservations that no write confirmed in time; the keys of their vpods. Forget what ordinals held that are gone."""
         self._forget_gone(now)

@@ -41,6 +41,8 @@ BATCH_VPODS_MAX: Final = 256
 EXPLANATIONS_MAX: Final = 10_000
 CALLERS_VPODS_MAX: Final = 100_000
 """vpods whose callers keep their status: beyond, a new one is refused until others are released."""
+PLACER: Final = "placer"
+"""Owners of reservations that placing makes are pairs of this and a number."""
 
 
 class NotCommitted(VReplicaError):
@@ -162,7 +164,7 @@ class Placer:
     ) -> tuple[list[Decision], Committed]:
         """Reserve each decision before the next one is made, then write all of them."""
         self._batches += 1
-        owner = ("placer", self._batches)
+        owner = (PLACER, self._batches)
         started = self._clock()
         decisions = []
         for decision in decided:
@@ -264,6 +266,17 @@ class Placer:
             # It publishes nothing anywhere: what other pools still hold was asked of a leader before us.
             for pool in self.callers.others_holding(vpod):
                 self.queues.of(pool).add(vpod.key)
+
+    def forget(self, bucket: Bucket) -> None:
+        """We lead a bucket no more: what callers have asked of us says nothing now, nor what we may or may not have written.
+
+        Whoever leads next finds in ledgers and statuses what has come of it, and places others where nothing has.
+        """
+        self.callers.forget(bucket)
+        for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
+            for owner, key in pool.owners():
+                if isinstance(owner, tuple) and owner[0] == PLACER:
+                    pool.release(owner, key)
 
     def _lock(self, pool: str) -> asyncio.Lock:
         return self._locks.setdefault(pool, asyncio.Lock())

@@ -288,12 +288,32 @@ LEADING = (
     Mutant(
         "what callers asked of us before another led is decided again, or comes back with a pod",
         "extender/app.py",
-        "            self.placer.callers.forget(bucket)\n",
+        "            self.placer.forget(bucket)\n",
         "",
         "ledgers would go below what the caller publishes by now (I2), or have what nobody takes back (I3)",
         (
             f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",
             f"{_BUCKETS}test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_it",
+        ),
+    ),
+    Mutant(
+        "what nobody knows of is still held when we lead again",
+        "extender/service/placer.py",
+        "                    pool.release(owner, key)\n",
+        "                    continue\n",
+        "what another leader has placed there meanwhile is trimmed for it (I4)",
+        (
+            "tests/service/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",
+        ),
+    ),
+    Mutant(
+        "what a pod is bound with is forgotten with the leadership",
+        "extender/service/placer.py",
+        "if isinstance(owner, tuple) and owner[0] == PLACER:",
+        "if isinstance(owner, tuple):",
+        "another would be promised what the pod is being bound with",
+        (
+            "tests/service/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",
         ),
     ),
     Mutant(

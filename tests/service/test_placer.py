@@ -10,7 +10,9 @@ import pytest
 
 from extender.app import Service
 from extender.core import names
+from extender.core.bucket import WHOLE
 from extender.core.explain import Explanation
+from extender.core.ledger import Share
 from extender.core.plan import Decision
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, STATEFULSETS, VPODS, ApiError, Obj, PatchType
 from extender.service.narrator import Narrator
@@ -348,6 +350,33 @@ async def test_what_was_being_written_when_the_lease_was_lost_is_decided_when_we
         await pause.reached.wait()
     async with leading(placer):
         await placed(world, timeout_s=5)
+
+
+async def test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again():
+    """Seed 312000120: another leader had placed others there meanwhile, and one of them was trimmed for what nobody had placed."""
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    placer = Placer(
+        world.caches,
+        world.committer(),
+        NoScaling(),
+        narrator=Narrator(world.recorder(), world.metrics),
+        metrics=world.metrics,
+        clock=asyncio.get_running_loop().time,
+    )
+    pool = world.caches.state.pool(POOL)
+    for verb in ("patch", "get"):
+        world.api.fail(verb, "pods", before=lost(), times=99)
+    async with leading(placer):
+        await asyncio.sleep(3)
+    assert pool.placed_of("tenant/a") == {"dispatcher-0": 3}, "it may have been written"
+    pool.reserve(("bind", "u"), "tenant/b", {"dispatcher-0": Share(2)}, expires_at=float("inf"))
+    placer.forget(WHOLE)
+    assert pool.placed_of("tenant/a") == {}
+    assert pool.placed_of("tenant/b") == {"dispatcher-0": 2}, (
+        "what a pod is bound with does not go by who leads"
+    )
 
 
 SCENE_WRITES = 14
