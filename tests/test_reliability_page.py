@@ -47,7 +47,11 @@ def trials_by_seed() -> dict[int, set[int]]:
 
 ELSEWHERE = {9}
 """A bug of traces: ``test_equal_trials_give_equal_traces`` looks at those."""
-LONGER = {**dict.fromkeys((6, 258287463, 310000171, 311000105, 312000120), 500), 20002: 150, 51031: 200}
+LONGER = {
+    **dict.fromkeys((6, 258287463, 310000171, 311000105, 312000120, 313000117, 313000179), 500),
+    20002: 150,
+    51031: 200,
+}
 
 
 def test_every_seed_on_the_page_is_run_with_as_many_events_as_the_page_says():

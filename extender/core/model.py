@@ -138,6 +138,13 @@ class AdapterPod:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def own_slots(self) -> int | None:
+        """Slots that it says it has, at most what it requests of its node (which nobody can change); None where it says nothing."""
+        if not self.slots_request:
+            return self.slots
+        return self.slots_request if self.slots is None else min(self.slots, self.slots_request)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:

@@ -439,8 +439,8 @@ class PoolState:
         self.revision += 1
         state.revision += 1
         slots = self.pool.slots_per_pod if self.pool is not None else 0
-        if state.pod is not None and state.pod.slots is not None:
-            slots = min(slots, state.pod.slots)
+        if state.pod is not None and (own := state.pod.own_slots) is not None:
+            slots = min(slots, own)
         state.capacity = slots
         state.abandoned = state.name in self.abandoned
         ordinal = state.ordinal

@@ -44,11 +44,12 @@ class NodeVerdicts:
 
 
 def slots_of(state: State, pod: AdapterPod) -> int:
-    """Slots of an adapter pod: what it is stamped with, at most what its pool says; 0 without a pool."""
+    """Slots of an adapter pod: its own, at most what its pool says; 0 without a pool."""
     pool = state.pools.get(pod.pool)
     if pool is None or pool.pool is None:
         return 0
-    return pool.pool.slots_per_pod if pod.slots is None else min(pod.slots, pool.pool.slots_per_pod)
+    own = pod.own_slots
+    return pool.pool.slots_per_pod if own is None else min(own, pool.pool.slots_per_pod)
 
 
 def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:

@@ -5,11 +5,13 @@ what it has not asked about since we lead is known by the ledgers alone, and kep
 it is forgotten: they ask another replica then, and a pod that we bind must not bring back what that one has taken away.
 
 One that has given all back is remembered, too, until no bound pod holds any of it and no pod is still to be bound that may bring
-some back: what the last pod of an ordinal held is carried by any replica that has seen it, and we may not be one of those.
+some back, of whichever pool: what the last pod of an ordinal held is carried by any replica that has seen it, and we may not be
+one of those.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from extender.core.bucket import Bucket
@@ -18,8 +20,8 @@ from extender.core.pool_state import PoolState
 from extender.core.sources.callers import is_callers
 from extender.service.caches import Caches
 
-GIVEN_BACK_MAX: Final = 1_000
-"""Of a pool with a pod that is never bound; the oldest are forgotten."""
+GIVEN_BACK_MAX: Final = 10_000
+"""While a pod is never bound; the oldest are forgotten."""
 
 
 class Callers:
@@ -62,21 +64,26 @@ class Callers:
             self._given_back.pop(vpod.key, None)
             if not vpod.vreplicas:
                 self._given_back[vpod.key] = None
-        self.forget_given_back(vpod.pool)
+        self.forget_given_back()
 
-    def forget_given_back(self, pool_key: str) -> None:
-        """Those of a pool that have given all back, of which nothing is left nor may come with a pod that is still to be bound."""
+    def forget_given_back(self) -> None:
+        """Those that have given all back, of which no pool holds anything nor may get it with a pod that is still to be bound.
+
+        Any pool: a caller may have changed its own, and left something with a pod of the former one that was away.
+        """
         if not self._given_back:
             return
-        pool = self._state.pool(pool_key)
-        of_pool = [key for key in self._given_back if self._vpods[key].pool == pool_key]
-        kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0
-        gone = [
-            key for key in of_pool if not pool.claims_of(key) and not self.others_holding(self._vpods[key])
-        ]
-        for key in gone[: max(0, len(of_pool) - kept)]:
+        kept = GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0
+        too_many = len(self._given_back) - kept
+        if too_many <= 0:
+            return
+        gone = (key for key in self._given_back if not self._is_held(key))
+        for key in list(islice(gone, too_many)):
             del self._given_back[key]
             self._state.vpod_changed(self._vpods.pop(key), None)
+
+    def _is_held(self, key: str) -> bool:
+        return any(pool.claims_of(key) for pool in self._state.pools.values())
 
     def others_holding(self, vpod: VPod) -> list[str]:
         """Keys of the pools besides its own that hold some of a caller's vpod."""

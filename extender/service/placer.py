@@ -155,9 +155,7 @@ class Placer:
             self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
         for key in kept:
             self.queues.of(pool).done(key)
-        asked_in = [vpod.pool for key in keys if (vpod := self.callers.get(key)) is not None]
-        for given_back_in in dict.fromkeys((pool, *asked_in)):
-            self.callers.forget_given_back(given_back_in)
+        self.callers.forget_given_back()
 
     async def _carry_out(
         self, pool: str, decided: Iterable[Decision | None]

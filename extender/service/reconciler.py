@@ -207,10 +207,12 @@ class Reconciler:
         )
 
     def _slots_differ(self, pod: AdapterPod) -> bool:
-        """Whether the slots annotation says neither what the webhook had the pod request nor what the pool has a pod."""
+        """Whether the slots annotation says neither what the webhook had the pod request nor that the pool has a pod less."""
+        if not pod.slots_request or pod.slots == pod.slots_request:
+            return False
         pool = self._caches.state.pools.get(pod.pool)
         per_pod = pool.pool.slots_per_pod if pool is not None and pool.pool is not None else None
-        return bool(pod.slots_request) and pod.slots not in {pod.slots_request, per_pod}
+        return pod.slots is None or pod.slots > pod.slots_request or pod.slots != per_pod
 
     def _what_was_wrong(self, pod: AdapterPod) -> tuple[EventReason, str]:
         """(kind, in words). What requests slots has passed through the webhook: nobody can add that later."""

@@ -174,10 +174,21 @@ POOL_STATE = (
     Mutant(
         "a pod has what its annotation says, whatever its pool",
         _STATE,
-        "slots = min(slots, state.pod.slots)",
-        "slots = state.pod.slots",
+        "slots = min(slots, own)",
+        "slots = own",
         "I1: slotsPerPod is the limit",
         (f"{_CLAIMED}test_a_pod_has_no_more_slots_than_its_pool_gives_each",),
+    ),
+    Mutant(
+        "a pod has what its annotation says, whatever it requests",
+        "extender/core/model.py",
+        "return self.slots_request if self.slots is None else min(self.slots, self.slots_request)",
+        "return self.slots",
+        "I1: its node has no more for it",
+        (
+            "tests/service/test_foreign_writes.py::"
+            "test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_annotation",
+        ),
     ),
     Mutant(
         "closed pods take work",

@@ -348,12 +348,23 @@ LOOPS = (
     Mutant(
         "what a caller gave back is forgotten while a pod is about to bring it back",
         "extender/service/callers.py",
-        "kept = GIVEN_BACK_MAX if _awaits_pods(pool) else 0",
+        "kept = GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
         "kept = 0",
         "its slots are taken for ever: nobody else releases it",
         (
             "tests/service/test_schedule.py::"
             "test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_that_comes_back",
+        ),
+    ),
+    Mutant(
+        "a caller that has changed its pool is forgotten before the first one's pods are back",
+        "extender/service/callers.py",
+        "if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
+        "if any(_awaits_pods(self._state.pool(self._vpods[key].pool)) for key in self._given_back) else 0",
+        "its slots are taken for ever: nobody else releases it",
+        (
+            "tests/service/test_schedule.py::"
+            "test_what_was_given_back_in_another_pool_is_taken_from_a_pod_of_the_first_one_that_comes_back",
         ),
     ),
     Mutant(

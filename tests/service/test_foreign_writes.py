@@ -10,7 +10,7 @@ from extender.core import names
 from extender.kube.api import ADAPTERPOOLS, PatchType
 from extender.metrics import Metrics
 from extender.service.own_writes import OwnWrites
-from tests.support.builders import NS
+from tests.support.builders import NS, POOL
 from tests.support.service import World, lost, until
 
 pytestmark = pytest.mark.looptime
@@ -110,6 +110,25 @@ async def test_slots_that_are_not_what_the_pod_requests_are_written_again(forged
         assert told(service.metrics, "SlotsMismatch")
         await until(lambda: has_ledger(world, {"tenant/a": 3}), timeout_s=5)
     await world.check()
+
+
+async def test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_annotation():
+    """Seed 313000117: the annotation was taken away, the pool's slotsPerPod had grown, and the pod was filled up to that."""
+    world = await World.create(slots=20, replicas=1, maxPods=1)
+    resources = {"requests": {names.SLOTS_RESOURCE: "3"}, "limits": {names.SLOTS_RESOURCE: "3"}}
+    stamped = {"name": "adapter", "image": "i", "resources": resources}
+    await world.pod(0, {}, node="node-0", slots=3, containers=[stamped])
+    async with world.serving() as service:
+        await asyncio.sleep(1)
+        for forged in (None, "20", "3"):
+            await world.annotate(0, **{names.SLOTS_ANNOTATION: forged})
+            await world.vpod(f"as-{forged}".lower(), 9)
+            await asyncio.sleep(3)
+            state = service.caches.state.pool(POOL).pods["dispatcher-0"]
+            assert (state.capacity, state.placed) == (3, 3)
+            assert sum((await world.ledger(0)).values()) == 3
+            annotations = (await world.pod_object(0))["metadata"]["annotations"]
+            assert annotations[names.SLOTS_ANNOTATION] == "3"
 
 
 async def test_slots_of_a_pool_that_was_resized_are_not_taken_for_forged():

@@ -407,7 +407,7 @@ async def test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_
 
 async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_another_one():
     """Seed 294000719: the caller had changed its pool while nobody led, so nobody knew that the first one held any of it."""
-    world = await a_world(0)
+    world = await a_world(0, replicas=1)
     await world.edit_ledger(0, {KEY: 2})
     other = {"statefulSet": "other", "slotsPerPod": 20}
     await world.cluster.create(
@@ -430,6 +430,37 @@ async def test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_
             return await world.ledger(0) == {} and not list(caller.service.placer.callers)
 
         await until(free, timeout_s=20)
+
+
+async def test_what_was_given_back_in_another_pool_is_taken_from_a_pod_of_the_first_one_that_comes_back():
+    """Seed 313000179: nothing of the caller's pool was still to be bound, so who it was had been forgotten."""
+    world = await a_world(0, replicas=1)
+    await world.edit_ledger(0, {KEY: 2})
+    spec = {"statefulSet": "other", "slotsPerPod": 20}
+    body = {
+        "apiVersion": names.API_VERSION,
+        "kind": "AdapterPool",
+        "metadata": {"name": "other"},
+        "spec": spec,
+    }
+    await world.cluster.create(ADAPTERPOOLS, NS, body)
+    async with calling(world) as caller:
+        await asyncio.sleep(1)
+        first = (await world.pod_object(0))["metadata"]["uid"]
+        await world.remove_pod(0)
+        await asyncio.sleep(1)
+        elsewhere = {"namespace": NS, "name": "other"}
+        assert (await caller.post(a_request(elsewhere, deleted=True))).body == {"placements": [], "left": 0}
+        async with world.adapters(caller.service):
+
+            async def free() -> bool:
+                with suppress(ApiError):
+                    pod = await world.pod_object(0)
+                    bound = pod["metadata"]["uid"] != first and bool(pod["spec"].get("nodeName"))
+                    return bound and await world.ledger(0) == {} and not list(caller.service.placer.callers)
+                return False
+
+            await until(free, timeout_s=60)
 
 
 BAD_BODIES = [

@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from extender.core.errors import InvalidObject
 from extender.core.journal import Recorded
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, object_key
 from extender.core.moves import Move
@@ -38,7 +39,7 @@ from extender.core.scaling.scale_down import (
     still_closed,
     waits_for_closed,
 )
-from extender.core.scaling.size import ScalePlan, plan_scale
+from extender.core.scaling.size import POOL_PODS_MAX, ScalePlan, plan_scale
 from extender.core.state import State
 
 MODEL: Final = "Model"
@@ -109,6 +110,12 @@ class Rehearsal:
                 obj = self._changes.of_pool(obj)
                 self._touch(obj.key)
             case StatefulSet():
+                if obj.replicas > POOL_PODS_MAX:
+                    raise InvalidObject(
+                        f"StatefulSet {obj.key}",
+                        "spec.replicas",
+                        f"{obj.replicas} pods are more than the {POOL_PODS_MAX} that are played",
+                    )
                 known = self._objects.get(("StatefulSet", obj.key))
                 obj = replace(obj, replicas=known.replicas) if isinstance(known, StatefulSet) else obj
                 self._touch_all()
@@ -181,8 +188,8 @@ class Rehearsal:
             if plan is None or pool.stateful_set is None:
                 return
             self._open(pool, plan)
-            if plan.wanted > pool.stateful_set.replicas:
-                self._resize(pool, pool.stateful_set, plan.wanted)
+            if min(plan.wanted, POOL_PODS_MAX) > pool.stateful_set.replicas:
+                self._resize(pool, pool.stateful_set, min(plan.wanted, POOL_PODS_MAX))
             if pool.revision == before:
                 return
         if pool.unplaced:
@@ -282,11 +289,8 @@ class Rehearsal:
     ) -> AdapterPod:
         name = f"{stateful_set.name}-{ordinal}"
         recorded = self._recorded_pods.get(object_key(stateful_set.namespace, name))
-        node = (
-            recorded.node if recorded is not None and recorded.node else old.node if old is not None else ""
-        )
-        if node not in self.state.nodes:
-            node = self._emptiest(pool)
+        stood = [pod.node for pod in (recorded, old) if pod is not None and pod.node in self.state.nodes]
+        node = stood[0] if stood else self._emptiest(pool)
         known = recorded if recorded is not None and recorded.pool == pool.key else old
         if known is None:
             return AdapterPod(

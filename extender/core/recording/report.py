@@ -78,7 +78,7 @@ class Replay:
         self._samples = 0
 
     def take(self, line: Line | None) -> None:
-        """Take one line; None for one that is not whole. Raises InvalidObject where a profile is not known."""
+        """Take one line; None for one that is not whole. Raises InvalidObject where a profile is not known, or a pool too large."""
         match line:
             case Header():
                 self._begin(line)

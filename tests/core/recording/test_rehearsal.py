@@ -1,14 +1,18 @@
 """What the model makes of a recording: each in one situation."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
+from extender.core.errors import InvalidObject
 from extender.core.model import AdapterPool, StatefulSet
 from extender.core.pool_state import PoolState
+from extender.core.recording import rehearsal
 from extender.core.recording.entries import Abandon, Gone, Put, Reserve
 from extender.core.recording.player import NO_CHANGES, Changes
 from extender.core.recording.rehearsal import Rehearsal
+from extender.core.scaling.size import POOL_PODS_MAX
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
 
@@ -98,6 +102,26 @@ def test_a_pod_whose_node_is_gone_stands_on_another():
     played.play()
     assert played.pool.pods["dispatcher-0"].where[0] in {"node-1", "node-2"}
     assert played.placed() == {"dispatcher-0": 2}
+
+
+def test_a_pod_whose_node_is_gone_stays_on_the_other_one():
+    """Found by fuzzing: it went to and fro between two that were equally full."""
+    played = Played(a_pod(0, node="node-0"), a_pod(1, node="node-1"), a_vpod("a", 8), replicas=2).play()
+    played.rehearsal.play(Gone("Node", "node-1"))
+    seen = {played.play(10).pool.pods["dispatcher-1"].where[0] for _ in range(20)}
+    assert seen == {"node-2"}
+
+
+def test_a_recording_with_more_pods_than_are_played_is_refused():
+    """Found by fuzzing: 100,001 pods took minutes."""
+    refused = re.escape(f"StatefulSet {NS}/dispatcher: spec.replicas: 10001 pods are more than the 10000")
+    with pytest.raises(InvalidObject, match=refused):
+        Played(replicas=POOL_PODS_MAX + 1)
+
+
+def test_a_pool_does_not_grow_beyond_what_is_played(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rehearsal, "POOL_PODS_MAX", 12)
+    assert Played(a_vpod("a", 1000), max_pods=1000).play(3).replicas == 12
 
 
 def test_what_was_given_up_then_is_given_up():
