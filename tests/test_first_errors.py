@@ -11,6 +11,7 @@ from extender.cli import main
 from extender.kube.api import ApiError, ConnectError, Forbidden, NotFound, OutcomeUnknown
 from extender.kube.first_errors import USUAL, told
 from extender.python_version import python_problem, refuse_old_python
+from extender.sim.scheduler.config_file import InvalidConfiguration, load_configuration
 
 ROOT = Path(__file__).parents[1]
 CONFIG = "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n"
@@ -125,6 +126,31 @@ def test_a_wrong_file_as_configuration(tmp_path, capsys, text, says):
     file.write_text(text)
     assert main(["serve", "--config", str(file)]) == 1
     assert says in one_line(capsys)
+
+
+TAGGED = ("!!int", "!!bool maybe", "!!float", "!!timestamp x", "!!int '1:x'")
+
+
+@pytest.mark.parametrize("value", TAGGED)
+def test_a_value_that_its_tag_does_not_allow(tmp_path, capsys, monkeypatch, value):
+    """Found by fuzzing: PyYAML raises what it likes then."""
+    file = tmp_path / "odd.yaml"
+    file.write_text(f"a: {value}\n")
+    monkeypatch.setenv("KUBECONFIG", str(file))
+    for command in (
+        ["plan", "-f", str(file)],
+        ["serve", "--config", str(file)],
+        ["top", "--once"],
+        ["simulate", "--profile", str(file), "--seeds", "1"],
+    ):
+        assert main(command) == 1
+        said = one_line(capsys)
+        assert "odd.yaml" in said
+        assert "YAML" in said
+    assert main(["config", "check", str(file)]) == 1
+    assert "is not YAML" in capsys.readouterr().out
+    with pytest.raises(InvalidConfiguration, match="cannot be parsed"):
+        load_configuration(file.read_bytes())
 
 
 ROWS = [

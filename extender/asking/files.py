@@ -10,6 +10,7 @@ import yaml
 
 from extender.core.errors import InvalidObject
 from extender.core.manifests import Manifests
+from extender.not_yaml import NOT_YAML, why_not_yaml
 
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 DEPTH_MAX: Final = 200
@@ -44,10 +45,8 @@ def _documents(name: str) -> list[object]:
     try:
         _refuse_depth(raw, loader, name)
         return list(yaml.load_all(raw, Loader=loader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        # The parser tells on several lines where it stopped.
-        problem = " ".join(str(error).split())[:300]
-        raise InvalidObject(name, "", f"is neither YAML nor JSON: {problem}") from error
+    except NOT_YAML as error:
+        raise InvalidObject(name, "", f"is neither YAML nor JSON: {why_not_yaml(error)}") from error
 
 
 def _refuse_depth(raw: bytes, loader: type[yaml.SafeLoader], name: str) -> None:

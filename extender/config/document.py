@@ -15,6 +15,7 @@ import yaml
 
 from extender.core.errors import InvalidObject
 from extender.core.reading import refuse_strange
+from extender.not_yaml import why_not_yaml
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 DOCUMENTS_MAX: Final = 200
@@ -101,8 +102,7 @@ def parse_all(raw: bytes | str, subject: str) -> list[Document]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         if "'\\t'" in str(error) and (spaced := _without_tabs(raw)):
             return parse_all(spaced, subject)
-        # ValueError: also a date that does not exist. The parser tells on several lines where it stopped.
-        raise InvalidObject(subject, "", f"is not YAML: {' '.join(str(error).split())[:300]}") from error
+        raise InvalidObject(subject, "", f"is not YAML: {why_not_yaml(error)}") from error
 
 
 def _without_tabs(raw: bytes | str) -> bytes:
@@ -123,7 +123,10 @@ def _documents(raw: bytes | str, subject: str) -> Iterator[Document]:
             assert node is not None
             # Before the value is made: that resolves merge keys in place, and what they bring may be there twice.
             places = _places(node, subject)
-            value = loader.construct_document(node)
+            try:
+                value = loader.construct_document(node)
+            except (LookupError, AttributeError) as error:
+                raise yaml.YAMLError(why_not_yaml(error)) from error
             refuse_strange(value, subject)
             yield Document(subject, value, MappingProxyType(places))
     finally:

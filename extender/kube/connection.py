@@ -32,6 +32,7 @@ from kubernetes_asyncio.config.kube_config import load_kube_config
 from yarl import URL
 
 from extender.kube.api import ConnectError
+from extender.not_yaml import NOT_YAML, why_not_yaml
 
 REFRESH_PERIOD_S: Final = 60.0
 """client-go's period for token files."""
@@ -193,8 +194,8 @@ def _look_at(path: str) -> None:
             raise ConnectError(f"kubeconfig {file}: is a directory")
     try:
         documents = [yaml.safe_load(file.read_text()) for file in there]
-    except yaml.YAMLError as error:
-        raise ConnectError(f"kubeconfig {path}: is not YAML: {' '.join(str(error).split())[:200]}") from error
+    except NOT_YAML as error:
+        raise ConnectError(f"kubeconfig {path}: is not YAML: {why_not_yaml(error)}") from error
     if not any(isinstance(one, dict) and one.get("clusters") for one in documents):
         raise ConnectError(f"kubeconfig {path}: names no cluster")
 

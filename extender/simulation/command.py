@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from extender.not_yaml import NOT_YAML, why_not_yaml
 from extender.simulation.profile import ALL_KINDS, DRAWN, FaultProfile, ProfileError, profile_from
 from extender.simulation.run import Outcome, Trial, simulate
 from extender.simulation.shrink import shrink
@@ -49,10 +50,10 @@ def read_profile(name: str) -> FaultProfile:
         return DRAWN
     try:
         return replace(profile_from(yaml.safe_load(Path(name).read_bytes())), file=name)
-    except yaml.YAMLError as error:
-        raise ProfileError(f"{name}: not YAML: {error}") from error
     except ProfileError as error:
         raise ProfileError(f"{name}: {error}") from error
+    except NOT_YAML as error:
+        raise ProfileError(f"{name}: not YAML: {why_not_yaml(error)}") from error
 
 
 def numbers_from(text: str) -> frozenset[int]:

@@ -16,6 +16,7 @@ import yaml
 from extender.core.decode import mapping, mappings, text
 from extender.core.errors import VReplicaError
 from extender.core.names import DEFAULT_SCHEDULER_NAME
+from extender.not_yaml import NOT_YAML, why_not_yaml
 from extender.sim.scheduler.config import (
     INVALID,
     UNKNOWN,
@@ -231,8 +232,10 @@ def load_configuration(document: str | bytes) -> SchedulerConfig:
     """Read YAML or JSON text of a KubeSchedulerConfiguration, or of a v1 Policy. Raises InvalidConfiguration."""
     try:
         raw = yaml.safe_load(document)
-    except yaml.YAMLError as error:
-        raise InvalidConfiguration([FieldError(INVALID, "", f"cannot be parsed: {error}")]) from error
+    except NOT_YAML as error:
+        raise InvalidConfiguration(
+            [FieldError(INVALID, "", f"cannot be parsed: {why_not_yaml(error)}")]
+        ) from error
     if not isinstance(raw, dict):
         raise InvalidConfiguration([FieldError(INVALID, "", "must be one object", raw)])
     config, errors = read_policy(raw) if raw.get("kind") == "Policy" else read_configuration(raw)
