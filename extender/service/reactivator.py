@@ -12,7 +12,7 @@ here. So a pod that is refused again after a patch gets its next ones at growing
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from extender.core.candidates import Candidates
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod
@@ -32,6 +32,14 @@ BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 60.0
 
 
+class _Refusal(NamedTuple):
+    """``nodes``: those that were refused. ``shown``: UID of the pod of that name that the watch showed then, "" for none."""
+
+    key: str
+    nodes: tuple[str, ...]
+    shown: str
+
+
 class Reactivator:
     """Remembers refusals (``note``) and undoes kube-scheduler's waiting (``run``)."""
 
@@ -39,8 +47,8 @@ class Reactivator:
         self._api = api
         self._caches = caches
         self._metrics = metrics
-        self._refused: dict[str, tuple[str, tuple[str, ...]]] = {}
-        """Pod UID -> (pod key, the nodes that were refused)."""
+        self._refused: dict[str, _Refusal] = {}
+        """By pod UID."""
         self._patches = 0
         self._patched: dict[str, tuple[int, float]] = {}
         """Pod UID -> (patches that did not help, loop time of the next one at the earliest)."""
@@ -54,7 +62,8 @@ class Reactivator:
     def note(self, pod: AdapterPod, nodes: Sequence[str]) -> None:
         """Filter has refused all of these nodes."""
         self._refused.pop(pod.uid, None)
-        self._refused[pod.uid] = (pod.key, tuple(nodes))
+        known = self._caches.pods.get(pod.key)
+        self._refused[pod.uid] = _Refusal(pod.key, tuple(nodes), known.uid if known is not None else "")
         while len(self._refused) > REFUSED_PODS_MAX:
             del self._refused[next(iter(self._refused))]
 
@@ -91,8 +100,8 @@ class Reactivator:
         """Look at refused pods after every change, until cancelled."""
         while True:
             self._wake.clear()
-            for uid, (key, nodes) in list(self._refused.items()):
-                await self._look_at(uid, key, nodes)
+            for uid, refusal in list(self._refused.items()):
+                await self._look_at(uid, refusal)
             try:
                 async with asyncio.timeout(self._until_next_s()):
                     await self._wake.wait()
@@ -115,15 +124,20 @@ class Reactivator:
         while len(self._patched) > REFUSED_PODS_MAX:
             del self._patched[next(iter(self._patched))]
 
-    async def _look_at(self, uid: str, key: str, nodes: Sequence[str]) -> None:
+    async def _look_at(self, uid: str, refusal: _Refusal) -> None:
         state = self._caches.state
-        pod = self._caches.pods.get(key)
-        if pod is not None and (pod.uid != uid or pod.node or pod.deleting):
+        pod = self._caches.pods.get(refusal.key)
+        if pod is not None and pod.uid != uid:
+            if pod.uid != refusal.shown:
+                self.forget(uid)
+            # Else the watch is behind, and still shows the one before it.
+            return
+        if pod is not None and (pod.node or pod.deleting):
             self.forget(uid)
             return
         _, not_before = self._patched.get(uid, (0, 0.0))
         too_soon = asyncio.get_running_loop().time() < not_before
-        if pod is None or too_soon or not filter_known_nodes(state, pod, Candidates.of(nodes)).passed:
+        if pod is None or too_soon or not filter_known_nodes(state, pod, Candidates.of(refusal.nodes)).passed:
             return
         self._patches += 1
         patch = {
@@ -137,7 +151,7 @@ class Reactivator:
         except NotFound:
             self.forget(uid)
         except ApiError as error:
-            log.info("pod %s was not re-activated: %s", key, error, extra={"pod": key})
+            log.info("pod %s was not re-activated: %s", pod.key, error, extra={"pod": pod.key})
         else:
             self._count_patch(uid)
             self._metrics.repairs.labels("PodReactivated").inc()

@@ -297,6 +297,17 @@ LEADING = (
         ),
     ),
     Mutant(
+        "a refused pod is forgotten for the one before it",
+        "extender/service/reactivator.py",
+        "if pod.uid != refusal.shown:",
+        "if refusal:",
+        "it would wait for kube-scheduler's five minutes",
+        (
+            "tests/service/test_reactivator.py::"
+            "test_a_pod_refused_while_the_watch_still_shows_its_predecessor_is_patched_when_it_shows_it",
+        ),
+    ),
+    Mutant(
         "what nobody knows of is still held when we lead again",
         "extender/service/placer.py",
         "                    pool.release(owner, key)\n",

@@ -128,3 +128,37 @@ async def test_refusals_are_remembered_for_so_many_pods_only():
         reactivator.note(a_pod(index), ALL)
     assert len(reactivator._refused) == REFUSED_PODS_MAX
     assert "uid-0" not in reactivator._refused
+
+
+async def test_a_pod_refused_while_the_watch_still_shows_its_predecessor_is_patched_when_it_shows_it():
+    """Seed 314000352: it was forgotten, as if the predecessor had come after it, and waited for kube-scheduler's five minutes."""
+    world = await World.create(nodes=1, node_slots=20)
+    await world.pod(0, {}, node="node-0")
+    await world.sync()
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics)
+    running = asyncio.create_task(reactivator.run())
+    await world.remove_pod(0)
+    await world.pod(0)
+    reactivator.note(pod_from(await world.pod_object(0)), ["node-0"])
+    await asyncio.sleep(70)
+    assert not await retried(world)(), "for all that is known here, it is there and bound"
+    await world.sync("pods")
+    await until(retried(world), timeout_s=40)
+    running.cancel()
+    await asyncio.wait({running})
+
+
+async def test_a_pod_that_was_replaced_before_the_watch_showed_it_is_forgotten():
+    world = await World.create(nodes=1, node_slots=20)
+    await world.pod(0, {}, node="node-0")
+    await world.sync()
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics)
+    running = asyncio.create_task(reactivator.run())
+    reactivator.note(a_pod(0, node="", uid="never shown"), ["node-0"])
+    await world.remove_pod(0)
+    await world.pod(0)
+    await world.sync("pods")
+    await asyncio.sleep(5)
+    assert not reactivator._refused
+    running.cancel()
+    await asyncio.wait({running})

@@ -21,7 +21,10 @@ FOUND = [
     Trial(31094, events=EVENTS),
     Trial(51031, events=200),
     Trial(6, events=500),
-    *(Trial(seed, events=500) for seed in (258287463, 310000171, 311000105, 312000120, 313000117, 313000179)),
+    *(
+        Trial(seed, events=500)
+        for seed in (258287463, 310000171, 311000105, 312000120, 313000117, 313000179, 314000352)
+    ),
     Trial(30035, events=EVENTS),
     *(
         Trial(seed, events=EVENTS)
