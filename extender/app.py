@@ -271,13 +271,14 @@ class Service:
                 tasks.create_task(self.pool_status.run(bucket), name="pool status")
         finally:
             self.leadership.ended(bucket)
-            self.placer.forget(bucket)
             self.metrics.leader.labels(lease).set(0)
 
     def _leadership(
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
     ) -> Leadership:
-        return Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
+        leadership = Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
+        leadership.another_has_led = lambda bucket: self.placer.forget(bucket)
+        return leadership
 
     def schedule_verb(self) -> ScheduleVerb:
         """What ``POST /v1/schedule`` does."""

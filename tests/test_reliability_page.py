@@ -48,7 +48,9 @@ def trials_by_seed() -> dict[int, set[int]]:
 ELSEWHERE = {9}
 """A bug of traces: ``test_equal_trials_give_equal_traces`` looks at those."""
 LONGER = {
-    **dict.fromkeys((6, 258287463, 310000171, 311000105, 312000120, 313000117, 313000179, 314000352), 500),
+    **dict.fromkeys(
+        (6, 258287463, 310000171, 311000105, 312000120, 313000117, 313000179, 314000352, 315000117), 500
+    ),
     20002: 150,
     51031: 200,
 }

@@ -31,7 +31,8 @@ from extender.kube.lease import RELEASED_S, LeaseConfig, asked_by, buckets_said,
 
 KEPT_S: Final = 6.0
 """How long a Lease that was given up for somebody is left to that one."""
-STAMPS_MAX: Final = 8
+STAMPS_MAX: Final = 32
+"""More writes than that without an answer, and a record of our own looks like another's: nothing worse than waiting for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class Candidacy:
     """Whether it may lead at all, asked again and again."""
     gives: Callable[[str], bool] = lambda _identity: False
     """Whether to give the Lease up for another replica that asks for it."""
+    others: Callable[[], None] = lambda: None
+    """Told whenever the Lease is seen as somebody else has written it, or may have before it was deleted."""
     buckets: int = 1
     """In how many buckets the pools are led, which is said on the Lease while we hold it; of a later bucket's Lease 1."""
 
@@ -112,6 +115,7 @@ class SeenLease:
         self._seen_held = self._seen_held or not (self._is_ours() or self._is_free())
         if text(found, "spec", "renewTime") not in self._stamps:
             self.founded = False  # somebody else has written it, be it only to release it
+            self._candidacy.others()
 
     def may_make_one(self, still_leading: Callable[[], bool]) -> bool:
         """Whether nobody can be leading by a Lease that is gone: ours, as long as it lasts, or it is gone for as long as any lasts.
@@ -129,7 +133,10 @@ class SeenLease:
                 self._lease.name,
                 self._lease.duration_s,
             )
-        return now >= self._missing_since + max(self._lease.duration_s, self._lasts_s())
+        may = now >= self._missing_since + max(self._lease.duration_s, self._lasts_s())
+        if may:
+            self._candidacy.others()
+        return may
 
     def is_others(self, still_leading: Callable[[], bool]) -> bool:
         """Whether somebody else may act by the record that we saw last, or by the one that was there before it."""

@@ -1,8 +1,8 @@
 """``Callers``: the vpods whose callers keep their status themselves and ask ``POST /v1/schedule``, as the leader remembers them.
 
 Nobody watches what they publish. So what a caller has asked with and was answered counts as published until it asks again;
-what it has not asked about since we lead is known by the ledgers alone, and kept as it stands there. With our leadership all of
-it is forgotten: they ask another replica then, and a pod that we bind must not bring back what that one has taken away.
+what it has not asked about since we lead is known by the ledgers alone, and kept as it stands there. When another leads, all of
+it is forgotten: they ask that one, and a pod that we bind must not bring back what it has taken away.
 
 One that has given all back is remembered, too, until no bound pod holds any of it and no pod is still to be bound that may bring
 some back, of whichever pool: what the last pod of an ordinal held is carried by any replica that has seen it, and we may not be
@@ -92,7 +92,7 @@ class Callers:
         ]
 
     def forget(self, bucket: Bucket) -> None:
-        """What they have asked of us while we led says nothing any more: ledgers do, until they ask again."""
+        """What they have asked of us before another led says nothing any more: ledgers do, until they ask again."""
         for vpod in [vpod for vpod in self if bucket.has(vpod.pool)]:
             del self._vpods[vpod.key]
             self._given_back.pop(vpod.key, None)

@@ -57,6 +57,8 @@ class Leadership:
         self.identity = identity
         self.first_version: Callable[[], str] = lambda: ""
         """resourceVersion of what this replica has read first of all."""
+        self.another_has_led: Callable[[Bucket], None] = lambda _bucket: None
+        """Told when another has led a bucket since we did, or may have: as soon as that is seen, at the latest before we do again."""
         self._caches = caches
         self._never = config.mode is Mode.SHADOW
         self._total = election.buckets if election.leader_elect else 1
@@ -68,6 +70,8 @@ class Leadership:
         """Bucket -> whether something was placed there when we led it first."""
         self._acting: set[int] = set()
         """Buckets whose loops run, with all that was written before in the caches."""
+        self._left: set[int] = set()
+        """Buckets that we have led, and nobody else since, as far as we know."""
         self.electors: list[LeaderElector] = []
         if election.leader_elect:
             self.electors = [
@@ -103,6 +107,7 @@ class Leadership:
                 began=self._began,
                 may=self._others_count_alike if bucket.index else lambda: True,
                 gives=partial(self._gives, bucket.index),
+                others=partial(self._another_has_led, bucket),
                 buckets=1 if bucket.index else bucket.total,
             ),
         )
@@ -226,6 +231,12 @@ class Leadership:
     def ended(self, bucket: Bucket) -> None:
         """Its loops are to end."""
         self._acting.discard(bucket.index)
+        self._left.add(bucket.index)
+
+    def _another_has_led(self, bucket: Bucket) -> None:
+        if bucket.index in self._left:
+            self._left.discard(bucket.index)
+            self.another_has_led(bucket)
 
     def _leads_bucket(self, index: int) -> bool:
         elector = self.electors[index]

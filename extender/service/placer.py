@@ -266,9 +266,9 @@ class Placer:
                 self.queues.of(pool).add(vpod.key)
 
     def forget(self, bucket: Bucket) -> None:
-        """We lead a bucket no more: what callers have asked of us says nothing now, nor what we may or may not have written.
+        """Another has led a bucket: what callers have asked of us says nothing now, nor what we may or may not have written.
 
-        Whoever leads next finds in ledgers and statuses what has come of it, and places others where nothing has.
+        Who leads finds in ledgers and statuses what has come of it, and places others where nothing has.
         """
         self.callers.forget(bucket)
         for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:

@@ -152,7 +152,8 @@ class PlanRequestTarget(AnswersTarget):
     """``POST /v1/plan``."""
 
     path = "/v1/plan"
-    statuses = frozenset({200, 400, 404, 413, 415})
+    statuses = frozenset({200, 400, 404, 413, 415, 504})
+    """504: what 2,147,483,647 vreplicas need, with growth, is not found within 10 s."""
     inputs_share = 0.25
     slow_s = 2.0
 

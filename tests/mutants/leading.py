@@ -288,13 +288,21 @@ LEADING = (
     Mutant(
         "what callers asked of us before another led is decided again, or comes back with a pod",
         "extender/app.py",
-        "            self.placer.forget(bucket)\n",
+        "        leadership.another_has_led = lambda bucket: self.placer.forget(bucket)\n",
         "",
         "ledgers would go below what the caller publishes by now (I2), or have what nobody takes back (I3)",
         (
             f"{_BUCKETS}test_what_a_caller_asked_of_us_before_another_led_is_not_gone_back_to",
             f"{_BUCKETS}test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_it",
         ),
+    ),
+    Mutant(
+        "what callers asked is forgotten whenever the Lease is lost",
+        _LEADERSHIP,
+        "        self._left.add(bucket.index)\n",
+        "        self._left.add(bucket.index)\n        self._another_has_led(bucket)\n",
+        "I2: a pod that is bound meanwhile comes without what a caller publishes there",
+        (f"{_BUCKETS}test_who_leads_again_with_nobody_in_between_remembers_what_callers_have_asked",),
     ),
     Mutant(
         "a refused pod is forgotten for the one before it",

@@ -16,7 +16,7 @@ from extender.kube.api import EVERYWHERE, LEASES, PODS, VPODS, ListOptions, List
 from extender.service.config import Config, LeaderElectionConfig
 from tests.service.test_schedule import KEY, a_request
 from tests.support.builders import POOL
-from tests.support.service import World, until, wall
+from tests.support.service import World, lost, until, wall
 
 pytestmark = pytest.mark.looptime
 
@@ -124,6 +124,24 @@ async def test_who_leads_no_more_binds_pods_without_what_callers_have_asked_of_i
 
                 await until(back, timeout_s=30)
                 assert await held(world) == {}
+
+
+async def test_who_leads_again_with_nobody_in_between_remembers_what_callers_have_asked():
+    """Seed 315000117: it bound a pod without what a caller has there, since it had listed pods while that pod was away."""
+    world = await a_world(1)
+    async with running(world, 1, 1) as service:
+        await leads(service)
+        await asyncio.sleep(30)
+        published = await ask(service, 3, {})
+        for verb in ("update", "get"):
+            world.api.fail(verb, "leases", before=lost(), times=12)
+
+        async def lost_it() -> bool:
+            return not service.leadership.leads(POOL)
+
+        await until(lost_it, timeout_s=60)
+        await leads(service)
+        assert [vpod.placements for vpod in service.placer.callers] == [published]
 
 
 @pytest.mark.parametrize("buckets", [1, 8, 64])

@@ -74,7 +74,7 @@ def pool_from(document: Json) -> str:
 
 def target_from(value: object, where: str) -> Target:
     """``pod/x``, ``node/y`` or ``zone/z``, a pod also as ``pod/namespace/x``; or a bare name. Raises InvalidObject."""
-    if isinstance(value, str):
+    if isinstance(value, str) and value.isprintable():
         what, slash, name = value.partition("/")
         if slash and name and what in list(What):
             return Target(What(what), name)

@@ -309,6 +309,7 @@ def test_a_pod_may_be_named_with_its_namespace():
         pytest.param({"drains": []}, "drains: is not known (known: pool, drain, fail, set", id="a field"),
         pytest.param({"drain": "pod/x"}, "drain: must be a list", id="no list"),
         pytest.param({"drain": ["pod/"]}, "drain[0]: must be pod/NAME", id="no name"),
+        pytest.param({"fail": ["\0" * 999]}, "fail[0]: must be pod/NAME", id="what cannot be shown"),
         pytest.param({"set": {"slotsPerPod": "22"}}, "set.slotsPerPod: must be an integer", id="a text"),
         pytest.param({"set": {"slots": 1}}, "set.slots: is not known (known: slotsPerPod", id="a setting"),
         pytest.param({"autoscale": 1}, "autoscale: must be true or false", id="no flag"),
