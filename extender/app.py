@@ -277,8 +277,11 @@ class Service:
         self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
     ) -> Leadership:
         leadership = Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
-        leadership.another_has_led = lambda bucket: self.placer.forget(bucket)
+        leadership.another_has_led = self._another_has_led
         return leadership
+
+    def _another_has_led(self, bucket: Bucket) -> None:
+        self.placer.forget(bucket)
 
     def schedule_verb(self) -> ScheduleVerb:
         """What ``POST /v1/schedule`` does."""
