@@ -30,24 +30,28 @@ class CoverageChecker:
             self._uncovering.bound(
                 pod, published, least, self._broken.heaviest_lately, self._broken.was_edited
             )
-        if self._two_lead() or not by_service or (bound_now and self._stored.outweighed(pod)):
-            # What a pod's last incarnation was seen to hold comes back as it was, weights included.
+        # What a pod's last incarnation was seen to hold comes back as it was, weights included; and who writes may see the slots
+        # of a moment ago.
+        by_what_was = (bound_now and self._stored.outweighed(pod)) or not self._fits(pod)
+        if self._two_lead() or not by_service or by_what_was:
             self._broken.break_ledgers([pod.name])
 
     def check_pod(self, pod: Pod) -> None:
         """Its ledger covers all that is published there, or something excuses that it does not."""
         uncovered = [key for key, count in self._stored.published(pod.name).items() if count > pod.count(key)]
         self._uncovering.ledger(pod, uncovered)
-        fits = (
-            pod.slots is not None
-            and pod.ledger is not None
-            and pod.total <= min(pod.slots, self._stored.pool(pod.pool).slots)
-        )
-        if not uncovered and fits and not self._stored.outweighed(pod):
+        if not uncovered and self._fits(pod) and not self._stored.outweighed(pod):
             self._broken.ledger_is_right(pod.name)
         for key in uncovered:
             if not self._uncovering.excuses(pod.name, key) and not self._broken.was_edited(key):
                 self._violated(f"I2: {self._both(pod, key)}")
+
+    def _fits(self, pod: Pod) -> bool:
+        return (
+            pod.slots is not None
+            and pod.ledger is not None
+            and pod.total <= min(pod.slots, self._stored.pool(pod.pool).slots)
+        )
 
     def check_vpod(self, vpod: VPod) -> None:
         """Ledgers cover all that it publishes, or something excuses that they do not."""

@@ -129,7 +129,7 @@ async def test_a_vpod_is_not_moved_again_before_its_cool_down_is_over():
 async def test_what_a_pool_is_created_with_excuses_no_move():
     scene = CheckerScene()
     scene.pool(
-        slots=4, rebalance={"dryRun": True, "movesPerPeriod": 10, "cooldownSeconds": 0}, profile="spread"
+        slots=100, rebalance={"dryRun": True, "movesPerPeriod": 10, "cooldownSeconds": 0}, profile="spread"
     )
     for reason in ("Overcommit", "Policy", "Compaction"):
         move(scene, 0.0, 1, reason=reason, vpod=reason.lower())

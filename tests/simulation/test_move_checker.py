@@ -219,6 +219,24 @@ async def test_a_ledger_with_former_weights_may_be_trimmed_however_long_nobody_l
     assert await trimmed({"t/v": 2}, rebound=rebound) == []
 
 
+@in_virtual_time
+async def test_what_was_written_by_former_slots_may_be_trimmed_however_long_nobody_led():
+    """Seed 317000043: written 43 s after slotsPerPod was lowered, trimmed 62 s after."""
+    scene = CheckerScene()
+    scene.pool(slots=7)
+    scene.vpod("v", 6, {})
+    scene.pod("a-0", {}, slots=12)
+    scene.pool(slots=4)
+    await later(EXCUSE_S - 10)
+    scene.pod("a-0", {"t/v": 6}, slots=12)
+    scene.vpod("v", 6, {"a-0": 6})
+    assert scene.found == []
+    await later(20)
+    told = "2 vreplicas moved from a-0 (Overcommit)"
+    scene.vpod("v", 6, {"a-0": 4}, moved=(told, stamp(scene.checkers._clock())))
+    assert [line for line in scene.found if line.startswith("I4")] == []
+
+
 @pytest.mark.parametrize("rebound", [False, True], ids=["patched", "bound anew"])
 @in_virtual_time
 async def test_a_ledger_with_the_weights_of_now_that_fits_is_not_trimmed_long_after(rebound: bool):
