@@ -31,8 +31,8 @@ async def pool_that_moves(moves: int = 3, cooldown_s: int = 0, **of_checkers: An
 
 def move(scene: CheckerScene, at_s: float, count: int, *, reason: str = "Policy", vpod: str = "v") -> None:
     """A vpod that was all on a-0 goes to a-1 in part, told at ``at_s``."""
-    scene.pod("a-0", {f"t/{vpod}": 50})
-    scene.pod("a-1", {f"t/{vpod}": 50})
+    scene.pod("a-0", {f"t/{vpod}": 50}, slots=100)
+    scene.pod("a-1", {f"t/{vpod}": 50}, slots=100)
     scene.vpod(vpod, 50, {"a-0": 50})
     told = f"{count} vreplicas moved from a-0 to a-1 ({reason})"
     scene.vpod(vpod, 50, {"a-0": 50 - count, "a-1": count}, moved=(told, stamp(at_s)))
