@@ -38,13 +38,16 @@ class Move:
         return f"{self.vreplicas} vreplicas {verb} from {self.from_pod}{to} ({self.reason})"
 
 
-def moves_made(moves: Iterable[Move], before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Move]:
+def moves_made(
+    moves: Iterable[Move], before: Mapping[str, int], after: Mapping[str, int], *, wanted: int
+) -> Iterator[Move]:
     """What of one vpod's decided ``moves`` happens as its placements ``before`` (pod name -> vreplicas) become ``after``.
 
     A part may not be covered yet, and follows later; a part may have been told before. First those that leave one pod and come
-    to the other, then those that only leave.
+    to the other, then those that only leave, as far as not fewer are ``wanted``: what nobody wants any more is not moved.
     """
     left = {name: count - after.get(name, 0) for name, count in before.items()}
+    lost = sum(count for count in left.values() if count > 0) - max(0, sum(before.values()) - wanted)
     came = {name: count - before.get(name, 0) for name, count in after.items()}
     rest: list[Move] = []
     for move in moves:
@@ -52,9 +55,11 @@ def moves_made(moves: Iterable[Move], before: Mapping[str, int], after: Mapping[
         if count:
             left[move.from_pod] -= count
             came[move.to_pod] -= count
+            lost -= count
             yield replace(move, vreplicas=count)
         rest.append(replace(move, vreplicas=move.vreplicas - count))
     for move in rest:
-        if (count := min(move.vreplicas, left.get(move.from_pod, 0))) > 0:
+        if (count := min(move.vreplicas, left.get(move.from_pod, 0), lost)) > 0:
             left[move.from_pod] -= count
+            lost -= count
             yield replace(move, vreplicas=count)

@@ -121,7 +121,8 @@ def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], 
 
 def _moved(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> list[Obj]:
     """The Moved condition where this write takes vreplicas away that were published, of these alone; else nothing new to say."""
-    moves = list(moves_made(decision.moves, vpod.placements, placements))
+    wanted = decision.explanation.wanted
+    moves = list(moves_made(decision.moves, vpod.placements, placements, wanted=wanted))
     if not moves:
         return []
     return [

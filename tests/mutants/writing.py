@@ -368,6 +368,14 @@ LOOPS = (
         ),
     ),
     Mutant(
+        "what nobody wants any more is told as moved",
+        "extender/core/moves.py",
+        "- max(0, sum(before.values()) - wanted)",
+        "",
+        "I4 as told: a vpod that was scaled down says that the cluster has moved it",
+        ("tests/core/test_moves.py::test_what_nobody_wants_any_more_is_not_told_as_moved",),
+    ),
+    Mutant(
         "decisions of a batch do not reserve",
         "extender/service/placer.py",
         "self._committer.reserve(owner, decision)",
