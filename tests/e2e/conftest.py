@@ -16,7 +16,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.backend import Backend
-from tests.e2e.build import ControlPlaneUnavailable, ready_binaries
+from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.forks import Forks
@@ -84,12 +84,9 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def kubectl() -> Path:
     """The program; skips where there is none."""
     try:
-        program = ready_binaries().folder / "kubectl"
-    except ControlPlaneUnavailable as reason:
+        return ready_binaries().program("kubectl")
+    except (ControlPlaneUnavailable, BuildFailed) as reason:
         pytest.skip(str(reason))
-    if not program.exists():
-        pytest.skip("no kubectl beside the control plane's programs")
-    return program
 
 
 @pytest.fixture(scope="session")

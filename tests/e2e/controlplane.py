@@ -126,7 +126,7 @@ class ControlPlane:
     async def start_scheduler(
         self, config: Source, *, kubeconfig: Path | None = None, leader_elect: bool = False
     ) -> Process:
-        """kube-scheduler 1.36 with a KubeSchedulerConfiguration (file or object), ready (its caches synced)."""
+        """kube-scheduler with a KubeSchedulerConfiguration (file or object), ready (its caches synced)."""
         content = scheduler_configuration(
             config, kubeconfig=kubeconfig or self.scheduler_kubeconfig, leader_elect=leader_elect
         )
@@ -147,7 +147,7 @@ class ControlPlane:
         else:
             policy_file = write_json(self.work_dir / f"{name}-policy.json", policy)
         arguments: list[str | Path] = [
-            self.binaries.legacy_scheduler,
+            self.binaries.program("legacy-kube-scheduler"),
             f"--policy-config-file={policy_file}",
             f"--kubeconfig={kubeconfig or self.scheduler_kubeconfig}",
             "--leader-elect=false",
@@ -243,6 +243,8 @@ class ControlPlane:
             f"--service-account-signing-key-file={self.pki.sa_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
+            # 1.37 refuses to publish a loopback address as the Service "kubernetes"; nothing here uses it.
+            "--endpoint-reconciler-type=none",
             # Pods need no token here, and need not wait for their namespace's ServiceAccount.
             "--disable-admission-plugins=ServiceAccount",
             "--max-requests-inflight=3000",
@@ -267,7 +269,6 @@ class ControlPlane:
 
     async def _start_controller_manager(self) -> None:
         port = free_port()
-        off = ("node-ipam-controller", "node-route-controller", "cloud-node-lifecycle-controller")
         process = self.processes.start(
             "kube-controller-manager",
             [
@@ -278,7 +279,7 @@ class ControlPlane:
                 "--kube-api-qps=500",
                 "--kube-api-burst=1000",
                 f"--service-account-private-key-file={self.pki.sa_key}",
-                f"--controllers={','.join(['*', *(f'-{name}' for name in off)])}",
+                "--controllers=*,-node-ipam-controller",
                 "--node-monitor-period=500ms",
                 f"--node-monitor-grace-period={self.settings.node_grace_s}s",
                 "--node-startup-grace-period=60s",
