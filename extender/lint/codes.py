@@ -76,7 +76,8 @@ _ALL: Final = (
          "Make httpTimeout longer than server.deadlineSeconds: 5s for the default of 4."),
     Code("VS107", _E, "A Policy's httpTimeout is in nanoseconds: no request can be answered in that time.",
          "Write 5000000000 for five seconds."),
-    Code("VS108", _W, "Every request carries all candidate nodes as whole objects: megabytes a pod in a large cluster.",
+    Code("VS108", _W, "Nodes that come back whole count as empty when kube-scheduler scores them (kubernetes#141781, 1.34 to 1.37 at least): "
+         "pods pile up on full nodes. Each request also carries megabytes in a large cluster.",
          "Set nodeCacheCapable: true; the extender knows the nodes itself."),
     Code("VS109", _W, "Extenders see a sample of the nodes that fit: the right zone may not be among them.",
          "Set percentageOfNodesToScore: 100 in the profile of the adapter pods."),
