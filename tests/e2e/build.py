@@ -1,8 +1,8 @@
 """Builds the programs that the end-to-end suite runs on: ``python -m tests.e2e.build [--only-control-plane] [MODULE ...]``.
 
 Theory of operation. Each folder below ``controlplane/`` is a Go module without a line of Go of ours: ``1.34`` to the newest
-version of Kubernetes, ``kwok`` (plays the kubelets), ``legacy`` (the last kube-scheduler that reads a Policy file). Its
-go.mod names the programs by ``tool`` directives. What ``go build`` makes of a module goes to
+version of Kubernetes, ``kwok`` (plays the kubelets), ``legacy`` (the last kube-scheduler that reads a Policy file),
+``karpenter`` (a node autoscaler). Its go.mod names the programs by ``tool`` directives. What ``go build`` makes of a module goes to
 ``${XDG_CACHE_HOME:-~/.cache}/vreplica-scheduler/controlplane/MODULE-KEY/``. KEY is a hash of go.mod, go.sum, the flags and
 the platform: equal inputs are never built twice, and changed ones are never served stale. A build happens in a sibling
 folder that is renamed at the end, so that the folder is complete or absent, also when two builds race or one is killed.
@@ -52,6 +52,8 @@ class Module:
     packages: tuple[tuple[str, str], ...]
     name: str = ""
     """What the cache calls it, where two share a folder."""
+    files: tuple[tuple[str, str], ...] = ()
+    """What is copied beside the programs: a Go module and a file's path in it."""
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -73,7 +75,7 @@ class Module:
 
     def key(self) -> str:
         """Hash of all that decides what comes out, 16 hex digits."""
-        inputs = f"{platform.system()} {platform.machine()} {self.flags} {self.packages}"
+        inputs = f"{platform.system()} {platform.machine()} {self.flags} {self.packages} {self.files}"
         digest = hashlib.sha256(inputs.encode())
         for name in ("go.mod", "go.sum"):
             digest.update((MODULES_DIR / self.folder / name).read_bytes())
@@ -103,7 +105,18 @@ KWOK: Final = Module("kwok", (("kwok", "sigs.k8s.io/kwok/cmd/kwok"),))
 LEGACY: Final = Module("legacy", (("legacy-kube-scheduler", f"{_COMMANDS}/kube-scheduler"),))
 KUBELET: Final = Module(VERSIONS[-1], (("kubelet", f"{_COMMANDS}/kubelet"),), name="kubelet")
 """Of the newest version, for real nodes. A module by its name: the suite without real nodes does not wait for it."""
-EXTRA: Final = {module.name or module.folder: module for module in (KUBELET,)}
+_KARPENTER: Final = "sigs.k8s.io/karpenter"
+KARPENTER: Final = Module(
+    "karpenter",
+    (("karpenter", f"{_KARPENTER}/kwok"),),
+    files=(
+        (_KARPENTER, "pkg/apis/crds/karpenter.sh_nodeclaims.yaml"),
+        (_KARPENTER, "pkg/apis/crds/karpenter.sh_nodepools.yaml"),
+        (_KARPENTER, "kwok/apis/crds/karpenter.kwok.sh_kwoknodeclasses.yaml"),
+    ),
+)
+"""Karpenter with the provider that makes kwok's nodes. 1.12 is the last that Go 1.26.8 builds."""
+EXTRA: Final = {module.name or module.folder: module for module in (KUBELET, KARPENTER)}
 """What is built when it is named, by name."""
 
 
@@ -197,6 +210,9 @@ def _build_module(module: Module, say: Callable[[str], None]) -> None:
     started = time.monotonic()
     try:
         _go_build(module, scratch)
+        for dependency, path in module.files:
+            source = _go(module, "list", "-m", "-f", "{{.Dir}}", dependency).strip()
+            shutil.copy(Path(source) / path, scratch)
         scratch.chmod(0o755)
         _publish(scratch, target)
     finally:
@@ -205,26 +221,30 @@ def _build_module(module: Module, say: Callable[[str], None]) -> None:
 
 
 def _go_build(module: Module, out: Path) -> None:
-    packages = [package for _, package in module.packages]
-    done = subprocess.run(
-        ["go", "build", *module.flags, "-o", f"{out}/", *packages],
-        cwd=MODULES_DIR / module.folder,
-        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=BUILD_TIMEOUT_S,
-    )
-    where = f"controlplane/{module.folder}"
-    if done.returncode != 0:
-        raise BuildFailed(f"go build in {where} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+    _go(module, "build", *module.flags, "-o", f"{out}/", *(package for _, package in module.packages))
     for program, package in module.packages:
         # go build names a program by its package's last element: etcd's is "server".
         made = out / _MAJOR_SUFFIX.sub("", package).rsplit("/", 1)[1]
         if not made.is_file():
-            raise BuildFailed(f"go build in {where} made no {made.name}")
+            raise BuildFailed(f"go build in controlplane/{module.folder} made no {made.name}")
         made.rename(out / program)
+
+
+def _go(module: Module, command: str, *arguments: str) -> str:
+    """Output of ``go COMMAND`` in the module's folder. Raises BuildFailed with its last words."""
+    done = subprocess.run(
+        ["go", command, *arguments],
+        cwd=MODULES_DIR / module.folder,
+        env={**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BUILD_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        where = f"controlplane/{module.folder}"
+        raise BuildFailed(f"go {command} in {where} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    return done.stdout
 
 
 def _publish(scratch: Path, target: Path) -> None:
