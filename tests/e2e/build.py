@@ -267,9 +267,11 @@ def main(arguments: list[str]) -> int:
     from tests.e2e.go_tool import PROMTOOL  # noqa: PLC0415
 
     try:
-        build(say, [EXTRA[name] for name in arguments if name != ONLY_CONTROL_PLANE])
+        extra = [EXTRA[name] for name in arguments if name != ONLY_CONTROL_PLANE]
         if ONLY_CONTROL_PLANE not in arguments:
+            extra.append(KARPENTER)
             PROMTOOL.build(say)
+        build(say, extra)
     except KeyError as error:
         say(f"control plane: no module {error}; there are {', '.join(EXTRA)}")
         return 2

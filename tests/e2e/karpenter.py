@@ -97,6 +97,11 @@ def _node_pool() -> Obj:
         "metadata": {"name": NODE_POOL},
         "spec": {
             "template": {"metadata": {"labels": {KWOK_LABEL: "managed"}}, "spec": spec},
-            "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s"},
+            # Without a budget of its own it takes a tenth of the nodes at a time.
+            "disruption": {
+                "consolidationPolicy": "WhenEmpty",
+                "consolidateAfter": "0s",
+                "budgets": [{"nodes": "100%"}],
+            },
         },
     }

@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
-from extender.core.names import ZONE_LABEL
+from extender.core.names import SLOTS_RESOURCE, ZONE_LABEL
 from extender.kube.api import ADAPTERPOOLS, PatchType
 from tests.e2e.build import KARPENTER, Binaries, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.karpenter import NODE_CPUS, ZONES, made_nodes, start_karpenter
 from tests.e2e.operations import remove_vpods
 from tests.e2e.real import RealBackend
-from tests.e2e.scenario import POOL, System
+from tests.e2e.scenario import POOL, Setup, System
 from tests.e2e.waiting import NotYet, eventually
 
 PODS: Final = 50
@@ -28,7 +28,8 @@ NODES_LEAST: Final = sum(
 )
 """With the pods spread evenly over the zones."""
 GROWN_TIMEOUT_S: Final = 120.0
-GONE_TIMEOUT_S: Final = 120.0
+GONE_TIMEOUT_S: Final = 240.0
+"""The pool shrinks by periods of a minute, and Karpenter looks twice before it takes a node away."""
 SPREAD: Final = {
     "topologySpreadConstraints": [
         {
@@ -51,12 +52,31 @@ def binaries() -> Binaries:
         pytest.skip(str(reason))
 
 
+async def test_with_the_extended_resource_no_pod_ever_gets_a_node(
+    own_control_plane: ControlPlane, binaries: Binaries, tmp_path: Path
+):
+    """Why ``slotsResource`` is off by default."""
+    setup = Setup(slots_resource=True)
+    async with (
+        RealBackend(own_control_plane, tmp_path) as backend,
+        System(backend, tmp_path, setup) as system,
+    ):
+        await start_karpenter(backend, binaries, tmp_path)
+        namespace = await system.pool(cpu=POD_CPU, minPods=1)
+        said = "no instance type has enough resources"
+        event = await system.event(namespace, f"{POOL}-0", "FailedScheduling", said, timeout_s=30.0)
+        assert SLOTS_RESOURCE in event["note"]
+        assert await made_nodes(backend) == []
+
+
 async def resized(system: System, pods: int) -> None:
     """The pool gets so many pods at least."""
     patch = {"spec": {"minPods": pods}}
     await system.backend.api.patch(ADAPTERPOOLS, system.namespace, POOL, patch, patch_type=PatchType.MERGE)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(480)
 async def test_a_pool_gets_its_nodes_from_karpenter_and_gives_them_back(
     own_control_plane: ControlPlane, binaries: Binaries, tmp_path: Path
 ):

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import yaml
 
-from extender.core.decode import mapping, mappings, text, texts
 from extender.core.errors import VReplicaError
 from extender.core.names import DEFAULT_SCHEDULER_NAME
+from extender.core.reading import mapping, mappings, text, texts
 from extender.not_yaml import NOT_YAML, why_not_yaml
 from extender.sim.scheduler.config import (
     INVALID,
