@@ -41,7 +41,7 @@ IN_TREE: Final = frozenset(
         "VolumeBinding", "VolumeRestrictions", "VolumeZone", "TopologyPlacementGenerator", "PodGroupPodsCount",
     }
 )  # fmt: skip
-"""kube-scheduler 1.36's plugins."""
+"""kube-scheduler 1.37's plugins."""
 NEEDED: Final = {"queueSort": "PrioritySort", "bind": "DefaultBinder"}
 """Extension points that must not be empty, and who is there if nothing is said."""
 _ELECTION_DEFAULTS: Final = {"leaseDuration": "15s", "renewDeadline": "10s", "retryPeriod": "2s"}

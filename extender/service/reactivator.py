@@ -1,6 +1,6 @@
 """``Reactivator``: brings refused pods back to kube-scheduler when what refused them has changed. On every replica.
 
-A pod that filter refuses everywhere waits in kube-scheduler for a cluster event, up to five minutes (seen on 1.36).
+A pod that filter refuses everywhere waits in kube-scheduler for a cluster event, up to five minutes (seen on 1.36 and 1.37).
 kube-scheduler does not watch our pools and ledgers, but it does watch the pod: a patch of its ``vreplica.dev/retry``
 annotation puts it back into the active queue within milliseconds. So every replica remembers what it refused, looks
 again when something has changed, and patches when one of the very nodes that it refused would pass now.

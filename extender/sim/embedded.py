@@ -161,7 +161,7 @@ def node_object(
             "capacity": dict(capacity),
             "allocatable": dict(capacity),
             "conditions": [ready],
-            "nodeInfo": {"kubeletVersion": "v1.36.0-embedded", "operatingSystem": "linux"},
+            "nodeInfo": {"kubeletVersion": "v1.37.0-embedded", "operatingSystem": "linux"},
         },
     }
 

@@ -141,6 +141,20 @@ def pending_pod(pool: Pool, ordinal: int) -> Obj:
     return obj
 
 
+def plain_pod() -> Obj:
+    """A pending pod that names the scheduler and is no adapter."""
+    obj: Obj = orjson.loads(_recorded_pod())
+    obj["metadata"] |= {
+        "name": "web-0",
+        "namespace": NAMESPACE,
+        "uid": "11111111-1111-1111-1111-111111111111",
+    }
+    obj["metadata"]["labels"] = {"app": "web"}
+    obj["metadata"].pop("annotations", None)
+    obj["spec"]["schedulerName"] = SCHEDULER_NAME
+    return obj
+
+
 def bound_pod(pool: Pool, ordinal: int, node: str, ledger: dict[str, int]) -> Obj:
     """An adapter pod that runs on ``node`` and carries ``ledger`` (vpod key -> vreplicas)."""
     obj = pending_pod(pool, ordinal)

@@ -11,7 +11,7 @@ from typing import Final
 from tests.bench import requests
 from tests.bench.latency import OURS
 from tests.bench.lists import KINDS, REORDERED, SAME, NodeLists
-from tests.bench.population import Obj, Pool, bound_pod, node, node_name, pending_pod, pod_uid
+from tests.bench.population import Obj, Pool, bound_pod, node, node_name, pending_pod, plain_pod, pod_uid
 from tests.bench.requests import BIND, FILTER, PREEMPT, PRIORITIZE
 
 PAIR: Final = f"{FILTER}+{PRIORITIZE}"
@@ -85,6 +85,8 @@ def cases(scale: Scale, dispatcher: Pool, strict: Pool, seed: int) -> Iterator[C
     for count in scale.names:
         yield from _names(pod, "default", known, count, seed)
     yield from _names(pending_pod(strict, strict.ordinals - 1), "ha", known, scale.names[-1], seed)
+    # Of a pod that is none of ours: what the list itself costs, and next to nothing.
+    yield from _names(plain_pod(), "no adapter", known, scale.names[-1], seed)
     for refused in REFUSED:
         yield from _refusing(pod, scale, refused, seed)
     for count in scale.names:

@@ -1,4 +1,4 @@
-"""Where the embedded API server differs from kube-apiserver 1.36 on purpose, or is known to: one named row each.
+"""Where the embedded API server differs from kube-apiserver 1.37 on purpose, or is known to: one named row each.
 
 The comparison excuses exactly what a row describes and nothing else. After a row that is ``parting`` (one side wrote what
 the other refused) the two are no longer in the same state, so the sequence is compared no further.

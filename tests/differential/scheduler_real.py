@@ -1,4 +1,4 @@
-"""What kube-scheduler 1.36 makes of a case: the nodes that fit, why the others do not, and every plugin's scores.
+"""What kube-scheduler 1.37 makes of a case: the nodes that fit, why the others do not, and every plugin's scores.
 
 Theory of operation. kube-apiserver, etcd and kube-scheduler run alone: no controller, no kubelet, and no admission that changes what is
 compared (``_ADMISSION_OFF``). Running pods are created on their nodes, pending ones one after the other; each is seen and deleted, so that

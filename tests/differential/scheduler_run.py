@@ -1,4 +1,4 @@
-"""``python -m tests.differential scheduler``: the embedded kube-scheduler beside kube-scheduler 1.36 on generated clusters.
+"""``python -m tests.differential scheduler``: the embedded kube-scheduler beside kube-scheduler 1.37 on generated clusters.
 
 Each seed is a cluster (``scheduler_cases``). For every pending pod both say which nodes fit, why the others do not, and what each plugin
 gives the ones that do; all three must be equal. What differs is looked at a second time (informers may lag), then shrunk: objects and

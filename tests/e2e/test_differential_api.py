@@ -6,9 +6,13 @@ import pytest
 
 from tests.differential.api_run import compare_all
 from tests.differential.api_sides import real_api
-from tests.e2e.build import ControlPlaneUnavailable, ready_binaries
+from tests.e2e.build import VERSIONS, ControlPlaneUnavailable, kubernetes_module, ready_binaries
 
 SEEDS = range(1, 21)
+pytestmark = pytest.mark.skipif(
+    kubernetes_module().folder != VERSIONS[-1],
+    reason=f"the embedded cluster follows Kubernetes {VERSIONS[-1]}",
+)
 
 
 async def test_both_api_servers_answer_every_operation_alike(tmp_path: Path):

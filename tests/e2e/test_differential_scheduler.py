@@ -1,4 +1,4 @@
-"""The embedded kube-scheduler decides as kube-scheduler 1.36 does: some fixed clusters of ``python -m tests.differential scheduler``."""
+"""The embedded kube-scheduler decides as kube-scheduler 1.37 does: some fixed clusters of ``python -m tests.differential scheduler``."""
 
 from pathlib import Path
 
@@ -7,9 +7,13 @@ import pytest
 from tests.differential.scheduler_cases import scheduler_case
 from tests.differential.scheduler_real import RealScheduler
 from tests.differential.scheduler_run import Tally, differences
-from tests.e2e.build import ControlPlaneUnavailable
+from tests.e2e.build import VERSIONS, ControlPlaneUnavailable, kubernetes_module
 
 SEEDS = range(15)
+pytestmark = pytest.mark.skipif(
+    kubernetes_module().folder != VERSIONS[-1],
+    reason=f"the embedded cluster follows Kubernetes {VERSIONS[-1]}",
+)
 
 
 @pytest.mark.timeout(300)

@@ -1,4 +1,4 @@
-"""What the comparison with kube-apiserver 1.36 has found (``tests/differential``), each as the real one does it."""
+"""What the comparison with kube-apiserver 1.37 has found (``tests/differential``), each as the real one does it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Filter and score plugins against values worked out by hand from kube-scheduler 1.36's formulas."""
+"""Filter and score plugins against values worked out by hand from kube-scheduler 1.37's formulas."""
 
 import pytest
 
@@ -273,7 +273,7 @@ def test_least_allocated_is_the_mean_of_the_free_shares_in_whole_points():
 
 
 def test_a_pods_own_requests_count_on_its_node_but_not_when_it_is_scored_itself():
-    """1.36's NodeResourcesFit scores a pending pod by its containers alone; seen on kube-scheduler 1.36.3."""
+    """1.36's NodeResourcesFit scores a pending pod by its containers alone; seen on kube-scheduler 1.37.2."""
     own = a_pod(resources={"requests": {"cpu": "2", "memory": "4Gi"}})
     assert (own.requests.milli_cpu, own.requests.memory) == (2000, 4 * 2**30)
     assert NodeResourcesFitScore().score(CycleState(), own, a_node()) == 97

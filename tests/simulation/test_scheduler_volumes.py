@@ -1,4 +1,4 @@
-"""Pods with claims: the volume plugins against kube-scheduler 1.36's texts, and the loop that waits for volumes and claims."""
+"""Pods with claims: the volume plugins against kube-scheduler 1.37's texts, and the loop that waits for volumes and claims."""
 
 import asyncio
 from typing import Any

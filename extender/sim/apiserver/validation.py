@@ -142,25 +142,14 @@ def _stateful_set(obj: Obj) -> Iterator[str]:
     yield from pods.spec_problems(template, "spec.template.spec")
 
 
-_STATEFUL_SET_MUTABLE: Final = (
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
-)
+_STATEFUL_SET_IMMUTABLE: Final = ("selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy")
 
 
 def _stateful_set_change(old: Obj, new: Obj) -> Iterator[str]:
-    fixed_old, fixed_new = (
-        {key: value for key, value in obj["spec"].items() if key not in _STATEFUL_SET_MUTABLE}
-        for obj in (old, new)
-    )
-    if not identical(fixed_old, fixed_new):
-        fields = ", ".join(f"'{field}'" for field in _STATEFUL_SET_MUTABLE)
-        yield f"spec: Forbidden: updates to statefulset spec for fields other than {fields} are forbidden"
+    for field in _STATEFUL_SET_IMMUTABLE:
+        before, after = old["spec"].get(field), new["spec"].get(field)
+        if not identical(before, after):
+            yield f"spec.{field}: Invalid value: {after}: field is immutable"
 
 
 def _lease(lease: Obj) -> Iterator[str]:

@@ -16,7 +16,7 @@ from extender.sim.apiserver.statuses import no_such_resource
 VERSION: Final[Obj] = {
     "major": "1",
     "minor": "36",
-    "gitVersion": "v1.36.0-embedded",
+    "gitVersion": "v1.37.0-embedded",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

@@ -1,1 +1,1 @@
-"""kube-scheduler 1.36's loop: queue, cache, plugins, extender calls over real bytes, preemption."""
+"""kube-scheduler 1.37's loop: queue, cache, plugins, extender calls over real bytes, preemption."""

@@ -70,7 +70,7 @@ def _free_share(requested: int, capacity: int) -> int | None:
 
 
 class NodeResourcesBalancedAllocation:
-    """How much more evenly cpu and memory are used with the pod than without it (as of 1.36)."""
+    """How much more evenly cpu and memory are used with the pod than without it (as of 1.37)."""
 
     name = "NodeResourcesBalancedAllocation"
 
@@ -162,7 +162,7 @@ class NodeAffinity:
 
 _MIB: Final = 1024 * 1024
 _IMAGE_BYTES_MIN: Final = 23 * _MIB
-_IMAGE_BYTES_MAX_PER_CONTAINER: Final = 1000 * _MIB
+_IMAGE_BYTES_MAX_PER_IMAGE: Final = 1000 * _MIB
 
 
 class ImageLocality:
@@ -182,7 +182,7 @@ class ImageLocality:
         return True
 
     def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        """Bytes already there, from 23 MiB to 1000 MiB a container."""
+        """Bytes already there, from 23 MiB to 1000 MiB an image, of containers and volumes (1.37 counts those of volumes, too)."""
         del state
         spec = pod.obj.get("spec") or {}
         containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
@@ -193,7 +193,7 @@ class ImageLocality:
             if volume.get("image")
         ]
         there = sum(self._image_score(normalized_image(image), node) for image in images)
-        most = _IMAGE_BYTES_MAX_PER_CONTAINER * len(containers)
+        most = _IMAGE_BYTES_MAX_PER_IMAGE * len(images)
         there = _IMAGE_BYTES_MIN if there < _IMAGE_BYTES_MIN else min(there, most)
         return truncated(MAX_NODE_SCORE * (there - _IMAGE_BYTES_MIN), most - _IMAGE_BYTES_MIN)
 
@@ -221,7 +221,7 @@ def default_profile(
     ignored_resources: Collection[str] = (),
     percentage_of_nodes_to_score: int | None = None,
 ) -> Profile:
-    """kube-scheduler 1.36's default plugins, in its order, less those for volume limits and dynamic resources."""
+    """kube-scheduler 1.37's default plugins, in its order, less those for volume limits and dynamic resources."""
     spread, affinity = PodTopologySpread(listers), InterPodAffinity(listers)
     filters: list[FilterPlugin] = [
         NodeUnschedulable(),

@@ -1,4 +1,4 @@
-"""The embedded kube-scheduler: 1.36's loop against the ``Api`` Protocol.
+"""The embedded kube-scheduler: 1.37's loop against the ``Api`` Protocol.
 
 ```
 queue.pop -> snapshot -> filter, extenders, score (scheduling_algorithm)
