@@ -265,6 +265,7 @@ class PoolState:
         if state is not None and state.excused:
             state.excused = False
             self.revision += 1
+            state.revision += 1
             self._refresh_served(state)
 
     def _stand(self, state: PodState, pod: AdapterPod | None, node: Node | None) -> None:
