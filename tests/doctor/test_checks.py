@@ -138,6 +138,14 @@ ROWS = [
         "kube-scheduler", W, "0/3 nodes", id="no node fits",
     ),
     pytest.param(set_on_first("pods", "metadata", "annotations", SLOTS_ANNOTATION, value=None), "stranded-pods", E, "no annotation", id="not stamped"),
+    pytest.param(
+        set_on_first("pods", "status", "conditions", value=[{"type": "Ready", "status": "False"}]),
+        "served", E, "knative-eventing/dispatcher-0: the pod is not Ready, and 3 vreplicas on it", id="a pod that is not Ready",
+    ),
+    pytest.param(
+        set_on_first("nodes", "status", "conditions", value=[{"type": "Ready", "status": "Unknown"}]),
+        "served", E, "node node-0 is not Ready, and 3 vreplicas on it", id="a node that is lost",
+    ),
     pytest.param(set_on_first("pods", "spec", "schedulerName", value="other"), "stranded-pods", W, "was bound by 'other'", id="another scheduler's"),
     pytest.param(
         set_on_first("adapterpools", "spec", "slotsPerPod", value=2), "overcommit", E, "carries 3 slots, its pool gives it 2", id="over its slots"
@@ -200,7 +208,7 @@ MAY_FOLLOW = {
     "webhook-certificate": {"rights", "leader"},
     "overcommit": {"ledger-drift", "capacity"},
     "ledger-drift": {"overcommit"},
-    "placements-gone": {"ledger-drift"},
+    "placements-gone": {"ledger-drift", "served"},
     "pools": {"webhook-selectors"},
     "pool-names": {"capacity", "ledger-drift", "overcommit"},
     "capacity": {"profiles"},
