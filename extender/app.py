@@ -26,6 +26,7 @@ from extender.kube.read_only import ReadOnlyApi
 from extender.metrics import Metrics
 from extender.service.answers import Answers, Asked
 from extender.service.autoscaler import Autoscaler
+from extender.service.availability import AvailabilityTracker
 from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
@@ -114,7 +115,6 @@ class Service:
             alone=leadership.alone,
         )
         narrator = Narrator(self.recorder, self.metrics)
-        self.committer.refusals.tell = narrator.write_refused
         self.placer = Placer(
             self.caches,
             self.committer,
@@ -185,6 +185,7 @@ class Service:
             describe_state=self.describe_state,
             schedule=self.schedule_verb().schedule,
         )
+        self.availability = self._availability(narrator, clock)
         self.answers = self._answers(config, now)
         self._add_gauges()
 
@@ -198,6 +199,17 @@ class Service:
         )
         self.server.questions += answers.routes
         return answers
+
+    def _availability(self, narrator: Narrator, clock: Callable[[], float]) -> AvailabilityTracker:
+        self.committer.refusals.tell = narrator.write_refused
+        self.committer.on_status_written = narrator.status_written
+        self.pool_status.recorder = self.recorder
+        return AvailabilityTracker(
+            self.caches,
+            feed=lambda pool, vpod: self.placer.queues.of(pool).add(vpod),
+            leads=self.leadership.leads,
+            clock=clock,
+        )
 
     def _add_gauges(self) -> None:
         add_gauges(
@@ -245,6 +257,7 @@ class Service:
             if self._serve:
                 tasks.create_task(self.answers.page.run(self.informers.wait_synced), name="page")
             await self.informers.wait_synced()
+            tasks.create_task(self.availability.run(), name="availability")
             if self.shadow is not None:
                 await self.shadow.run()
             tasks.create_task(self.reactivator.run(), name="reactivator")

@@ -54,6 +54,8 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         + (f" of {weight} slots" if weight > 1 else "")
         + f", has {placed}, publishes {published}"
     )
+    if answer.get("unserved"):
+        yield f"[bold red]{escape(answer['unserved'])}[/bold red]"
     style = "bold red" if answer["left"] else "bold green"
     yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
     yield f"the profile's rule for new ones: {escape(answer['rule'])}"

@@ -122,6 +122,7 @@ class PodState:
         "abandoned",
         "capacity",
         "claims",
+        "excused",
         "held",
         "last_ledger",
         "last_ledger_old",
@@ -154,6 +155,8 @@ class PodState:
         self.placed = 0
         self.ledger_bytes = 0
         self.capacity = 0
+        self.excused = False
+        """Whether it has served until lately: what it holds counts as served for a while (see ``availability``)."""
         self.abandoned = False
         """Not Ready for longer than rescheduleAfterSeconds."""
         self.schedulable = False
@@ -164,7 +167,12 @@ class PodState:
 
     def stand(self, pod: AdapterPod | None, node: Node | None) -> None:
         """Take the pod as it now is and the node under it; None for one that is not there or not known."""
+        served = self.serving
         self.pod, self.node = pod, node
+        if self.serving:
+            self.excused = False
+        elif served:
+            self.excused = True
         if node is not None and self.bound and pod is not None and not pod.assumed:
             self.last_place = (node.name, node.zone)
 
@@ -194,6 +202,23 @@ class PodState:
     def bound(self) -> bool:
         """Whether a live pod stands on a node."""
         return self.pod is not None and bool(self.pod.node) and not self.pod.finished
+
+    @property
+    def serving(self) -> bool:
+        """Whether it does its work: Ready, not being deleted, on a node that is known and Ready."""
+        pod, node = self.pod, self.node
+        return (
+            pod is not None
+            and node is not None
+            and pod.ready
+            and node.ready
+            and not (pod.deleting or pod.finished or pod.assumed)
+        )
+
+    @property
+    def down(self) -> bool:
+        """Whether what it holds counts as served by nobody."""
+        return not self.excused and not self.serving
 
     @property
     def pending(self) -> bool:

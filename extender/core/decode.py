@@ -368,6 +368,7 @@ def vpod_from(obj: Json) -> VPod:
         ),
         observed_generation=_count(obj, kind, ("status", "observedGeneration"), 0),
         scheduled_vreplicas=_count(obj, kind, ("status", "scheduledVReplicas"), 0),
+        ready_vreplicas=_optional_count(obj, kind, ("status", "readyVReplicas")),
         conditions=conditions_of(obj),
         deleting=bool(metadata.get("deletionTimestamp")),
     )

@@ -24,6 +24,8 @@ class EventReason(StrEnum):
 
     SCHEDULED = "Scheduled"
     FAILED_SCHEDULING = "FailedScheduling"
+    UNAVAILABLE = "Unavailable"
+    AVAILABLE = "Available"
     MOVED = "Moved"
     WOULD_MOVE = "WouldMove"
     FAILED_BINDING = "FailedBinding"
@@ -65,6 +67,21 @@ EVENTS: Final = MappingProxyType(
             (VPOD,),
             "not all vreplicas have a place; the note says why, as the condition `Scheduled` does",
             "nothing while the pool grows; else see `kubectl describe` of the pool: `ScalingLimited`, `Ready`",
+        ),
+        EventReason.UNAVAILABLE: EventKind(
+            _WARN,
+            "Serving",
+            (VPOD, POOL),
+            "nobody serves some of the vreplicas that are placed: a node is lost, or a pod is terminating or not Ready for "
+            "more than 10 s; the note says how many and where",
+            "look at the pods and nodes that the note names; `rescheduleAfterSeconds` of the pool says when the vreplicas "
+            "are placed elsewhere",
+        ),
+        EventReason.AVAILABLE: EventKind(
+            _TELL,
+            "Serving",
+            (VPOD, POOL),
+            "all vreplicas are on pods that are Ready, again or for the first time",
         ),
         EventReason.MOVED: EventKind(
             _TELL,
@@ -156,6 +173,13 @@ EVENTS: Final = MappingProxyType(
 )
 
 HAPPENED: Final = frozenset(
-    {EventReason.SCHEDULED, EventReason.MOVED, EventReason.SCALED_UP, EventReason.SCALED_DOWN}
+    {
+        EventReason.SCHEDULED,
+        EventReason.UNAVAILABLE,
+        EventReason.AVAILABLE,
+        EventReason.MOVED,
+        EventReason.SCALED_UP,
+        EventReason.SCALED_DOWN,
+    }
 )
 """What is done once it is told: another note is another event. All others tell what goes on, in words that may change with each try."""

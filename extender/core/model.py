@@ -81,6 +81,8 @@ class VPod:
     placements: Mapping[str, int] = field(default_factory=lambda: NO_PLACEMENTS)
     observed_generation: int = 0
     scheduled_vreplicas: int = 0
+    ready_vreplicas: int | None = None
+    """Those of them that its status says are served; None where it says nothing of that."""
     conditions: tuple[Condition, ...] = ()
     deleting: bool = False
     source: str = ""

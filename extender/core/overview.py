@@ -2,12 +2,13 @@
 
 .. code-block:: text
 
-    pools[]     name, profile, pods, schedulablePods, slots, usedSlots, freeSlots, pendingVReplicas, vpods,
+    pools[]     name, profile, pods, schedulablePods, slots, usedSlots, freeSlots, pendingVReplicas, unservedVReplicas, vpods,
                 closedPods, drainingPods, overcommittedPods
-    pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, state
+    pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
     waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
 
-Pools with what is pending come first, pods that are overcommitted, then drained, then the fullest, vpods that have waited
+Pools with what nobody serves come first, then those with what is pending. Of the pods come first those that do not serve what
+is placed on them (``unserved`` vreplicas), then those that are overcommitted, then drained, then the fullest; of vpods those that have waited
 for longest. Of each so many are listed, and ``poolsNotListed``, ``podsNotListed`` and ``waitingNotListed`` say how many are
 not. With 10,000 pods it takes tens of milliseconds, so it is made in steps, between which others may run.
 """
@@ -16,8 +17,9 @@ import heapq
 from collections.abc import Generator, Iterator
 from typing import Final
 
+from extender.core.availability import unserved_on
 from extender.core.claims import PodState
-from extender.core.model import VPod
+from extender.core.model import VPod, placement_order
 from extender.core.pool_state import PoolState
 from extender.core.state import State
 
@@ -37,7 +39,7 @@ class Overview:
     def __init__(self, state: State) -> None:
         self._state = state
         self._pools: list[dict[str, object]] = []
-        self._pods: list[tuple[tuple[int, float, str], PoolState, PodState, str]] = []
+        self._pods: list[tuple[tuple[int, float, tuple[int, str]], PoolState, PodState, str]] = []
         self._waiting: list[tuple[str, VPod, int]] = []
         self._pods_seen = 0
         self._waiting_seen = 0
@@ -71,6 +73,7 @@ class Overview:
                 "usedSlots": counts["used"],
                 "freeSlots": pool.free_slots(),
                 "pendingVReplicas": pending,
+                "unservedVReplicas": sum(pool.unserved.values()),
                 "vpods": len(pool.vpods),
                 "closedPods": counts["closed"],
                 "drainingPods": counts["draining"],
@@ -101,9 +104,11 @@ class Overview:
         counts["overcommitted"] += pod.held > pod.capacity
         counts["closed"] += pool.is_closed(pod)
         self._pods_seen += 1
-        urgency = 0 if pod.held > pod.capacity else 1 if pod.leaving else 2
+        unserved = _unserved(pod)
+        urgency = 0 if unserved else 1 if pod.held > pod.capacity else 2 if pod.leaving else 3
         fullness = pod.held / pod.capacity if pod.capacity else 0.0
-        self._pods.append(((urgency, -fullness, pod.name), pool, pod, state))
+        order = (urgency, -float(unserved) if unserved else -fullness, placement_order(pod.name))
+        self._pods.append((order, pool, pod, state))
 
     def _wait(self, pool: PoolState, key: str) -> int:
         vpod = pool.vpods.get(key)
@@ -136,9 +141,15 @@ def overview(state: State) -> dict[str, object]:
     return made.to_json()
 
 
-def _pool_order(row: dict[str, object]) -> tuple[int, int, str]:
-    pending, used = row["pendingVReplicas"], row["usedSlots"]
+def _unserved(pod: PodState) -> int:
+    """vreplicas that are published on the pod and that nobody serves."""
+    return sum(claim.published for claim in pod.claims.values()) if pod.down else 0
+
+
+def _pool_order(row: dict[str, object]) -> tuple[int, int, int, str]:
+    pending, used, unserved = row["pendingVReplicas"], row["usedSlots"], row["unservedVReplicas"]
     return (
+        -unserved if isinstance(unserved, int) else 0,
         -pending if isinstance(pending, int) else 0,
         -used if isinstance(used, int) else 0,
         str(row["name"]),
@@ -147,6 +158,8 @@ def _pool_order(row: dict[str, object]) -> tuple[int, int, str]:
 
 def _state_of(pool: PoolState, pod: PodState) -> str:
     """In a word or two, what is special about a pod; "" for nothing."""
+    if published := _unserved(pod):
+        return unserved_on(pod, pod.name, published).why
     if pod.held > pod.capacity:
         return "overcommitted"
     if pod.draining:
@@ -169,6 +182,7 @@ def _pod_row(pool: PoolState, pod: PodState, state: str) -> dict[str, object]:
         "usedSlots": pod.held,
         "freeSlots": pod.free,
         "vpods": len(pod.claims),
+        "unserved": _unserved(pod),
         "state": state,
     }
 

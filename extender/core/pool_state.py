@@ -49,6 +49,8 @@ class PoolState:
         """vpod key -> pod name -> its claim there; the same Claim objects as in ``PodState.claims``."""
         self.unplaced: dict[str, None] = {}
         """vpods of which fewer vreplicas are placed than wanted, in the order in which that was noticed."""
+        self.unserved: dict[str, int] = {}
+        """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``); never 0."""
         self.schedulable = 0
         self.room = 0
         self.closed = 0
@@ -219,8 +221,7 @@ class PoolState:
             state.last_ledger, state.last_ledger_old = dict(old.ledger), False
         if new is not None and new.node and not new.assumed:
             state.last_ledger = {}
-        state.stand(new, node)
-        self._note_place(state)
+        self._stand(state, new, node)
         self._note_to_come(state)
         self._set_ledger(
             state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
@@ -255,9 +256,42 @@ class PoolState:
     def node_changed(self, pod_name: str, node: Node | None) -> None:
         """The node under a pod changed."""
         if (state := self.pods.get(pod_name)) is not None:
-            state.stand(state.pod, node)
-            self._note_place(state)
+            self._stand(state, state.pod, node)
             self._refresh(state)
+
+    def end_excuse(self, pod_name: str) -> None:
+        """That pod has been away for too long: what it holds counts as unserved from now on."""
+        state = self.pods.get(pod_name)
+        if state is not None and state.excused:
+            state.excused = False
+            self.revision += 1
+            state.revision += 1
+            self._refresh_served(state)
+
+    def _stand(self, state: PodState, pod: AdapterPod | None, node: Node | None) -> None:
+        down = state.down
+        state.stand(pod, node)
+        self._note_place(state)
+        if state.down is not down:
+            self._refresh_served(state)
+
+    def _refresh_served(self, state: PodState) -> None:
+        for key, claim in state.claims.items():
+            if claim.published:
+                self._count_unserved(key)
+
+    def _count_unserved(self, key: str) -> None:
+        """Add up what a vpod publishes on pods that are down."""
+        unserved = 0
+        if key in self.vpods:
+            pods = self.pods
+            for name, claim in self.claims_of(key).items():
+                if claim.status.vreplicas and pods[name].down:
+                    unserved += claim.status.vreplicas
+        if unserved:
+            self.unserved[key] = unserved
+        else:
+            self.unserved.pop(key, None)
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed or went: what its status publishes is claimed."""
@@ -281,6 +315,8 @@ class PoolState:
                 known.status = share
             else:
                 self._claim(key, name, publishing(share))
+        if old is None or new is None or old.placements != new.placements:
+            self._count_unserved(key)
         self._refresh_vpod(key)
 
     # -- reservations ------------------------------------------------------------------------------------------

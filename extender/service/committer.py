@@ -19,6 +19,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Final
 
+from extender.core.availability import availability_of
 from extender.core.claims import NOTHING, Claim
 from extender.core.ledger import Share, share_of
 from extender.core.model import NO_PLACEMENTS, AdapterPod, VPod, object_key
@@ -72,6 +73,8 @@ class Committer:
         """The event loop's time at which our leadership of a pool has begun, seconds."""
         self.write_status: StatusWriter = vpod_status
         """How statuses are written; replaced where there are other kinds than VPods."""
+        self.on_status_written: Callable[[VPod, VPod], None] = _tell_nobody
+        """Told of a vpod as it was and as it is, once its status has been written."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.refusals = WriteRefusals(metrics)
         self._untold = UntoldMoves()
@@ -251,8 +254,10 @@ class Committer:
                         patch_type=PatchType.MERGE,
                         subresource="status",
                     )
-            self._caches.vpods.written(write.decode(reply))
+            written = write.decode(reply)
+            self._caches.vpods.written(written)
             batch.written.add(key)
+            self.on_status_written(vpod, written)
             self._tell(batch, decision)
         except ApiError as error:
             batch.failed[key] = str(error)
@@ -273,7 +278,9 @@ class Committer:
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
         told = as_refused(self._untold.telling(decision, vpod.placements), batch.refused.get(decision.vpod))
-        return self.write_status(vpod, told, target, self._now())
+        pool = self._caches.state.pool(decision.pool)
+        availability = availability_of(pool, target, decision.explanation.wanted)
+        return self.write_status(vpod, told, target, availability, self._now())
 
     def _tell(self, batch: Batch, decision: Decision) -> None:
         """The status says what was decided, all of it unless a ledger has failed: then the moves wait to be told in full."""
@@ -313,6 +320,10 @@ class Committer:
             for name in names
             if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.key, pool.pods[name].pod)
         ]
+
+
+def _tell_nobody(_old: VPod, _new: VPod) -> None:
+    pass
 
 
 async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:

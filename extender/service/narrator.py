@@ -3,6 +3,7 @@
 Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the Moved condition.
 """
 
+from extender.core.availability import UNSERVED_REASONS, condition_of
 from extender.core.event_reasons import EventReason
 from extender.core.explain import Step
 from extender.core.model import VPod
@@ -41,6 +42,26 @@ class Narrator:
         vpod = pool.vpods.get(decision.vpod)
         if moves and vpod is not None:
             self._event(vpod, EventReason.MOVED, "; ".join(move.sentence() for move in moves))
+
+    def status_written(self, old: VPod, new: VPod) -> None:
+        """Tell once that vreplicas are no longer served, and once that all are again.
+
+        A vpod whose pods have only begun to start has lost nothing, and one that waited for a place is told as
+        Scheduled. The stored condition remembers what was told, so another leader does not tell it again.
+        """
+        before, after = condition_of(old), condition_of(new)
+        if before is None or after is None:
+            return
+        was_unserved = before.reason in UNSERVED_REASONS
+        if was_unserved and after.reason not in UNSERVED_REASONS:
+            if after.status == "True":
+                self._event(new, EventReason.AVAILABLE, after.message)
+        elif (
+            after.reason in UNSERVED_REASONS
+            and not was_unserved
+            and (old.ready_vreplicas or 0) > (new.ready_vreplicas or 0)
+        ):
+            self._event(new, EventReason.UNAVAILABLE, after.message)
 
     def would_move(self, vpod: VPod, note: str) -> None:
         """Tell what an evictor in a dry run would do."""

@@ -36,6 +36,10 @@ class PoolNumbers:
     slots: Mapping[str, int]
     """By ``SLOT_STATE_VALUES``."""
     pending: int
+    unserved: int
+    """vreplicas that are placed and that nobody serves."""
+    unavailable: int
+    """vpods with such vreplicas."""
     vpods: int
     replicas: int
     """That the StatefulSet asks for."""
@@ -97,6 +101,8 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
             "reserved": reserved,
         },
         pending=numbers["pendingVReplicas"],
+        unserved=numbers["unservedVReplicas"],
+        unavailable=numbers["unavailableVPods"],
         vpods=numbers["vpods"],
         replicas=replicas,
     )
@@ -142,5 +148,15 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
         Label("state", SLOT_STATE_VALUES),
     )
     declare("pool_pending_vreplicas", "vreplicas without a place", lambda numbers: {"": numbers.pending})
+    declare(
+        "pool_unserved_vreplicas",
+        "vreplicas that are placed on pods that are not Ready, or terminating, or on a lost node",
+        lambda numbers: {"": numbers.unserved},
+    )
+    declare(
+        "pool_unavailable_vpods",
+        "vpods with vreplicas that are placed and that nobody serves",
+        lambda numbers: {"": numbers.unavailable},
+    )
     declare("pool_vpods", "vpods that refer to the pool", lambda numbers: {"": numbers.vpods})
     declare("pool_replicas", "Pods that the StatefulSet is asked for", lambda numbers: {"": numbers.replicas})

@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from extender.core.availability import AVAILABLE, UNSERVED_REASONS, pool_availability
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.collector import why_unschedulable
 from extender.core.decode import Json, mapping, mappings, text
+from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPool, VPod
+from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
 from extender.core.scaling.size import ScalePlan, anyone, plan_scale
 from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
+from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.fenced import PoolApi
 from extender.service.caches import Caches
 from extender.service.status import PoolCondition, timestamp
@@ -33,10 +37,12 @@ SHARE_OF_TIME: Final = 0.05
 
 
 def pool_numbers(state: PoolState) -> dict[str, int]:
-    """The counts of AdapterPool.status: pods, slots and vreplicas.
+    """The counts of AdapterPool.status: pods, slots, vreplicas and vpods.
 
     Slots count of pods that are bound, and of those that come back with what they hold: so used ones are among them.
     """
+    published = sum(sum(vpod.placements.values()) for vpod in state.vpods.values())
+    unserved = sum(state.unserved.values())
     counted = [pod for pod in state.members() if pod.bound or pod.placed]
     return {
         "pods": sum(1 for pod in state.members() if pod.pod is not None),
@@ -47,6 +53,9 @@ def pool_numbers(state: PoolState) -> dict[str, int]:
         "pendingVReplicas": sum(
             state.vpods[key].vreplicas - state.placed_vreplicas(key) for key in state.unplaced
         ),
+        "readyVReplicas": published - unserved,
+        "unservedVReplicas": unserved,
+        "unavailableVPods": len(state.unserved),
         "vpods": len(state.vpods),
     }
 
@@ -62,9 +71,16 @@ def pool_conditions(
     plan = plan_scale(state, allows)
     return [
         ("Ready", *readiness(state)),
+        available(state),
         _overcommitted(over),
         _scaling_limited(plan, foreign) if plan is not None else _WITHIN_LIMITS,
     ]
+
+
+def available(state: PoolState) -> PoolCondition:
+    """Whether all vreplicas of the pool are served; the counts and pods, where not."""
+    condition = pool_availability(state).condition()
+    return (condition.type, condition.status == "True", condition.reason, condition.message[:1024])
 
 
 def _overcommitted(over: Sequence[str]) -> PoolCondition:
@@ -163,6 +179,8 @@ class PoolStatusWriter:
         more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]] = lambda _pool: (),
         foreign: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        self.recorder: EventRecorder | None = None
+        """Where it is told that vreplicas are served no longer, and again; None: nowhere."""
         self._foreign = foreign
         self._api = api
         self._fenced = fenced
@@ -255,7 +273,29 @@ class PoolStatusWriter:
             patch_type=PatchType.MERGE,
             subresource="status",
         )
+        self._tell(pool, mapping(stored, "status"), status)
         return text(mapping(written, "metadata"), "resourceVersion")
+
+    def _tell(self, pool: AdapterPool, before: Json, after: Json) -> None:
+        """Tell once that vreplicas are no longer served, and once that all are again: what is stored says what was told.
+
+        Pods that only begin to start take nothing away.
+        """
+        old, new = (
+            next((item for item in mappings(status, "conditions") if item.get("type") == AVAILABLE), None)
+            for status in (before, after)
+        )
+        if self.recorder is None or old is None or new is None:
+            return
+        was, now = (item.get("reason") in UNSERVED_REASONS for item in (old, new))
+        fewer = _ready_of(before) > _ready_of(after)
+        if was is now or (now and not fewer):
+            return
+        self.recorder.event(
+            ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
+            reason=EventReason.UNAVAILABLE if now else EventReason.AVAILABLE,
+            note=text(new, "message"),
+        )
 
     def _condition(self, pool: AdapterPool, known: Sequence[Json], *condition: Any) -> Obj:
         kind, holds, reason, message = condition
@@ -284,6 +324,12 @@ def _says(stored: Json, status: Obj) -> bool:
         _by_type(stored) == _by_type(status) if name == "conditions" else stored.get(name) == value
         for name, value in status.items()
     )
+
+
+def _ready_of(status: Json) -> int:
+    """readyVReplicas of a pool's status; 0 where it says nothing."""
+    ready = status.get("readyVReplicas")
+    return ready if type(ready) is int else 0
 
 
 def _by_type(status: Json) -> dict[str, Json]:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from extender.core.availability import is_outdated
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.decode import pod_from
 from extender.core.errors import LedgerTooLarge
@@ -24,6 +25,7 @@ from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPod, AdapterPool, StatefulSet, VPod
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.core.node_level.carry import ledger_of
+from extender.core.pool_state import PoolState
 from extender.core.verbs import slots_of
 from extender.kube.api import PODS, ApiError, PatchType
 from extender.kube.fenced import PoolApi
@@ -154,7 +156,7 @@ class Reconciler:
                     self._queues.of(pool.key).add(key)
             for key in list(pool.unplaced):
                 self._queues.of(pool.key).add(key)
-            for key in [key for key, vpod in pool.vpods.items() if _says_otherwise(vpod)]:
+            for key in [key for key, vpod in pool.vpods.items() if _says_otherwise(pool, vpod)]:
                 self._queues.of(pool.key).add(key)
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
@@ -235,7 +237,9 @@ class Reconciler:
         )
 
 
-def _says_otherwise(vpod: VPod) -> bool:
-    """Whether its Scheduled condition and its placements do not agree: somebody else has written one of them."""
+def _says_otherwise(pool: PoolState, vpod: VPod) -> bool:
+    """Whether its conditions do not agree with its placements and their pods: somebody else has written one of them."""
+    if is_outdated(pool, vpod):
+        return True
     scheduled = next((item.status == "True" for item in vpod.conditions if item.type == SCHEDULED), None)
     return scheduled is not None and scheduled is not (sum(vpod.placements.values()) >= vpod.vreplicas)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from extender.core.availability import Availability
 from extender.core.model import AdapterPool, Namespace, Source, VPod
 from extender.core.plan import Decision
 from extender.core.sources.declared import Claimant
@@ -240,11 +241,16 @@ class ForeignSources:
         return any(source.key == vpod.source and source.write_status for source in declared)
 
     def write_status(
-        self, vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float
+        self,
+        vpod: VPod,
+        decision: Decision,
+        placements: Mapping[str, int],
+        availability: Availability,
+        now: float,
     ) -> StatusWrite | None:
         """How to publish placements in the status of a vpod of any kind; None where there is nothing to write."""
         if not vpod.source:
-            return vpod_status(vpod, decision, placements, now)
+            return vpod_status(vpod, decision, placements, availability, now)
         running = self._running.get(vpod.source)
         source = running.kind.declared(vpod) if running is not None else None
         if running is None or source is None or not source.write_status:

@@ -1,4 +1,4 @@
-"""The status of a VPod as we publish it: placements, counts and the Scheduled condition."""
+"""The status of a VPod as we publish it: placements, counts, and the conditions Scheduled, Available and Moved."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
+from extender.core.availability import AVAILABLE, Availability, condition_of
 from extender.core.decode import vpod_from
 from extender.core.model import Condition, VPod
 from extender.core.moves import moves_made
@@ -35,15 +36,22 @@ class StatusWrite:
     decode: Callable[[Obj], VPod]
 
 
-StatusWriter = Callable[[VPod, Decision, Mapping[str, int], float], StatusWrite | None]
-"""(vpod, decision, placements to publish, epoch seconds) -> the write; None where the status says so already."""
+StatusWriter = Callable[[VPod, Decision, Mapping[str, int], Availability, float], StatusWrite | None]
+"""(vpod, decision, placements to publish, how these are served, epoch seconds) -> the write.
+
+None where the status says so already.
+"""
 
 
 def vpod_status(
-    vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float
+    vpod: VPod,
+    decision: Decision,
+    placements: Mapping[str, int],
+    availability: Availability,
+    now: float,
 ) -> StatusWrite | None:
     """The ``StatusWriter`` of VPods."""
-    patch = status_patch(vpod, decision, placements, now)
+    patch = status_patch(vpod, decision, placements, availability, now)
     return None if patch is None else StatusWrite(VPODS, patch, vpod_from)
 
 
@@ -79,7 +87,13 @@ def _where(published: int, placements: Mapping[str, int]) -> str:
     return text[:_MESSAGE_CHARS_MAX]
 
 
-def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], now: float) -> Obj | None:
+def status_patch(
+    vpod: VPod,
+    decision: Decision,
+    placements: Mapping[str, int],
+    availability: Availability,
+    now: float,
+) -> Obj | None:
     """The merge patch of status that publishes ``placements``; None where it says so already.
 
     The version is a precondition: a spec that changes before this arrives makes it a Conflict. A condition whose
@@ -87,26 +101,24 @@ def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], 
     """
     published = sum(placements.values())
     condition = scheduled_condition(decision, placements)
+    available = availability.condition()
     known = next((item for item in vpod.conditions if item.type == SCHEDULED), None)
+    known_available = condition_of(vpod)
     if (
         dict(vpod.placements) == dict(placements)
         and vpod.scheduled_vreplicas == published
         and vpod.observed_generation == vpod.generation
-        and known is not None
-        and (known.status, known.reason) == (condition.status, condition.reason)
+        and vpod.ready_vreplicas == availability.ready
+        and _says_the_same(known, condition)
+        and _says_the_same(known_available, available)
     ):
         return None
-    since = known.last_transition_time if known is not None and known.status == condition.status else ""
-    written: Obj = {
-        "type": SCHEDULED,
-        "status": condition.status,
-        "reason": condition.reason,
-        "message": condition.message,
-        "observedGeneration": vpod.generation,
-        "lastTransitionTime": since or timestamp(now),
-    }
+    written = [
+        _written(vpod, condition, known, now),
+        _written(vpod, available, known_available, now),
+    ]
     moved = _moved(vpod, decision, placements, now)
-    ours = {SCHEDULED, MOVED} if moved else {SCHEDULED}
+    ours = {SCHEDULED, AVAILABLE, MOVED} if moved else {SCHEDULED, AVAILABLE}
     others = [_plain(item) for item in vpod.conditions if item.type not in ours]
     return {
         "metadata": {"resourceVersion": vpod.resource_version, "uid": vpod.uid},
@@ -114,8 +126,26 @@ def status_patch(vpod: VPod, decision: Decision, placements: Mapping[str, int], 
             "observedGeneration": vpod.generation,
             "placements": [{"podName": name, "vreplicas": count} for name, count in placements.items()],
             "scheduledVReplicas": published,
-            "conditions": [*others, written, *moved],
+            "readyVReplicas": availability.ready,
+            "conditions": [*others, *written, *moved],
         },
+    }
+
+
+def _says_the_same(known: Condition | None, now: Condition) -> bool:
+    return known is not None and (known.status, known.reason) == (now.status, now.reason)
+
+
+def _written(vpod: VPod, condition: Condition, known: Condition | None, now: float) -> Obj:
+    """A condition as it is to be stored. ``known``: as it stands, whose time goes on where the status is the same."""
+    since = known.last_transition_time if known is not None and known.status == condition.status else ""
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": clean_note(condition.message)[:_MESSAGE_CHARS_MAX],
+        "observedGeneration": vpod.generation,
+        "lastTransitionTime": since or timestamp(now),
     }
 
 

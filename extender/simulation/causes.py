@@ -96,6 +96,7 @@ class Causes:
         name = (after or before or {})["metadata"]["name"]
         ready = after is not None and is_ready(after)
         self._presence.node_seen(name, ready=ready, pods=self._stored.pods.values())
+        (self._stored.ready_nodes.add if ready else self._stored.ready_nodes.discard)(name)
         if after is None:
             return
         self._stored.zone_of[name] = (after["metadata"].get("labels") or {}).get(ZONE_LABEL, "")

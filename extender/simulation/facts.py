@@ -86,6 +86,8 @@ class VPod:
     scheduled: int
     condition: tuple[str, str]
     moved: tuple[str, str, str]
+    available: tuple[int, str, str] | None = None
+    """readyVReplicas, and status and reason of its Available condition; None where it says nothing of that."""
     by_caller: bool = False
     """Whether a caller of /v1/schedule keeps it, and it is no object."""
     foreign: bool = False
@@ -225,6 +227,7 @@ def read_vpod(obj: Obj) -> VPod:
         placements[item["podName"]] = placements.get(item["podName"], 0) + item["vreplicas"]
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     scheduled, moved = conditions.get("Scheduled"), conditions.get("Moved")
+    available = conditions.get("Available")
     return VPod(
         key=f"{metadata['namespace']}/{metadata['name']}",
         uid=metadata["uid"],
@@ -236,5 +239,8 @@ def read_vpod(obj: Obj) -> VPod:
         placements=placements,
         scheduled=status.get("scheduledVReplicas", 0),
         condition=(scheduled["status"], scheduled["reason"]) if scheduled else ("", ""),
+        available=(status.get("readyVReplicas", -1), available["status"], available["reason"])
+        if available
+        else None,
         moved=(moved["reason"], moved["message"], moved["lastTransitionTime"]) if moved else ("", "", ""),
     )

@@ -2,8 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from extender.simulation.facts import Pod, Pool, VPod
+
+_UNSERVED: Final = {"NodeLost", "PodTerminating", "PodNotReady"}
+"""Reasons of Available that blame a pod."""
 
 
 @dataclass
@@ -19,6 +23,8 @@ class Stored:
     """Node name -> zone."""
     labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """Of namespaces."""
+    ready_nodes: set[str] = field(default_factory=set)
+    """Nodes that are Ready."""
 
     def pool(self, name: str) -> Pool:
         """The pool of that name; one of which nothing is known yet comes to be."""
@@ -50,6 +56,7 @@ class Stored:
         found = [line for pool in self.pools.values() for line in self._pod_differences(pool)]
         found += [line for pod in self.pods.values() for line in self._ledger_differences(pod)]
         found += [line for vpod in self.vpods.values() for line in self._status_differences(vpod)]
+        found += [line for vpod in self.vpods.values() for line in self._served_differences(vpod)]
         return found
 
     def idle(self) -> Iterator[str]:
@@ -172,6 +179,22 @@ class Stored:
                 f"I3: {vpod.key} has {dict(vpod.placements)} of {vpod.wanted}: {self._where_room(vpod)}"
             )
         return found
+
+    def _served_differences(self, vpod: VPod) -> Iterator[str]:
+        """Of what it says is served: its pods are Ready, are not going, and stand on nodes that are Ready."""
+        if vpod.is_silent:
+            return
+        ready = sum(count for name, count in vpod.placements.items() if self._serves(self.pods.get(name)))
+        told = vpod.available
+        if told is None or told[0] != ready:
+            yield f"{vpod.key}: {ready} of {vpod.total} are served, and its status says {told}"
+        elif (told[1] == "True" and not ready == vpod.total >= vpod.wanted) or (told[2] in _UNSERVED) is not (
+            ready < vpod.total
+        ):
+            yield f"{vpod.key}: {ready} of {vpod.wanted} are served, and Available is {told[1:]}"
+
+    def _serves(self, pod: Pod | None) -> bool:
+        return pod is not None and pod.ready and not pod.deleting and pod.node in self.ready_nodes
 
     def _refusal_differences(self, vpod: VPod) -> list[str]:
         """Of one that its pool is not for: no more than it wants, and what is missing is told with the reason."""

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeAlias
 
+from extender.core.model import placement_order
+
 Row: TypeAlias = Mapping[str, object]
 
 SORTS: Final = ("urgency", "used", "free", "vpods", "name")
@@ -18,7 +20,7 @@ def sort_pods(pods: Sequence[Row], sort: str) -> list[Row]:
         case "vpods":
             return sorted(pods, key=lambda row: -count(row, "vpods"))
         case "name":
-            return sorted(pods, key=lambda row: (str(row.get("pool")), str(row.get("name"))))
+            return sorted(pods, key=lambda row: (str(row.get("pool")), placement_order(str(row.get("name")))))
         case _:
             return list(pods)
 

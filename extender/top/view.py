@@ -21,7 +21,7 @@ HEAD_ROWS: Final = 12
 """Of the head, and of the heads of three tables."""
 ROWS_MIN: Final = 3
 _NUMBERS: Final = frozenset(
-    {"PODS", "READY", "SLOTS", "USED", "FREE", "PENDING", "VPODS", "LEAVING", "WANTS", "WAITS"}
+    {"PODS", "READY", "SLOTS", "USED", "FREE", "PENDING", "UNSERVED", "VPODS", "LEAVING", "WANTS", "WAITS"}
 )
 _CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
 """Columns that are cut where it is narrow; names that a person goes on with, and numbers, are not."""
@@ -105,10 +105,16 @@ class View:
 
     def _pods(self, pods: Sequence[Row], shown: int) -> Table:
         more = self._more("pods", len(pods), shown)
-        titles = ("POD", "POOL", "NODE", "ZONE", "USED", "SLOTS", "FREE", "VPODS", "STATE")
-        keys = ("name", "pool", "node", "zone", "usedSlots", "slots", "freeSlots", "vpods", "state")
-        cells = [[row.get(key) for key in keys] for row in pods[:shown]]
-        styles = [_STATE_STYLES.get(str(row.get("state") or ""), "yellow") for row in pods[:shown]]
+        titles = ("POD", "POOL", "NODE", "ZONE", "USED", "SLOTS", "FREE", "VPODS", "UNSERVED", "STATE")
+        keys = ("name", "pool", "node", "zone", "usedSlots", "slots", "freeSlots", "vpods")
+        cells = [
+            [*(row.get(key) for key in keys), count(row, "unserved") or "", row.get("state")]
+            for row in pods[:shown]
+        ]
+        styles = [
+            "bold red" if count(row, "unserved") else _STATE_STYLES.get(str(row.get("state") or ""), "yellow")
+            for row in pods[:shown]
+        ]
         return _table(f"pods by {self.sort}", more, titles, cells, styles, hidden=self._one_pool())
 
     def _one_pool(self) -> frozenset[str]:
@@ -133,15 +139,30 @@ def rows(overview: Row, name: str) -> list[Row]:
 
 
 def _pools(pools: Sequence[Row], more: int) -> Table:
-    titles = ("POOL", "PROFILE", "PODS", "READY", "SLOTS", "USED", "FREE", "PENDING", "VPODS", "LEAVING")
+    titles = (
+        "POOL",
+        "PROFILE",
+        "PODS",
+        "READY",
+        "SLOTS",
+        "USED",
+        "FREE",
+        "PENDING",
+        "UNSERVED",
+        "VPODS",
+        "LEAVING",
+    )
     cells: list[list[object]] = []
     styles: list[str] = []
     for row in pools[:POOL_ROWS_MAX]:
         leaving = count(row, "closedPods") + count(row, "drainingPods")
         pending = count(row, "pendingVReplicas")
         keys = ("name", "profile", "pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
-        cells.append([*(row.get(key) for key in keys), pending, row.get("vpods"), leaving or ""])
-        styles.append("yellow" if pending else "")
+        unserved = count(row, "unservedVReplicas")
+        cells.append(
+            [*(row.get(key) for key in keys), pending, unserved or "", row.get("vpods"), leaving or ""]
+        )
+        styles.append("bold red" if unserved else "yellow" if pending else "")
     return _table("pools", more, titles, cells, styles)
 
 

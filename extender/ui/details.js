@@ -26,7 +26,7 @@ export class Details {
 
   /** Show a selection, or what needs attention. */
   draw(selection) {
-    const shown = selection ? "" : JSON.stringify([this.#acts.loaded(), this.#model.waiting(), this.#model.unschedulable(), [...this.#model.tenants()], this.#poolFigures()]);
+    const shown = selection ? "" : JSON.stringify([this.#acts.loaded(), this.#model.waiting(), this.#model.unserved(), this.#model.unschedulable(), [...this.#model.tenants()], this.#poolFigures()]);
     if (shown && shown === this.#shown && this.#root.firstChild) return;
     this.#shown = shown;
     const open = new Set([...this.#root.querySelectorAll("details[open] > summary")].map((it) => it.textContent.replace(/[0-9]/g, "")));
@@ -51,9 +51,11 @@ export class Details {
     const waiting = this.#model.waiting();
     const shut = this.#model.unschedulable();
     const over = [...this.#model.pods].filter(([, pod]) => pod.used > pod.slots && pod.node).map(([name]) => name);
+    const unserved = this.#model.unserved();
     const parts = [el("h2", {}, "Attention")];
     if (!this.#model.pools.has(this.#acts.pool())) parts.push(el("p", { class: "bad" }, "This pool is not known here: nothing can be said of it."));
-    else if (waiting.length + shut.length + over.length === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
+    else if (waiting.length + shut.length + over.length + unserved.length === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
+    for (const [why, pods] of unserved) parts.push(el("h3", { class: "bad" }, `Nobody serves what is on ${count(pods.length, "pod")}: ${why}`), this.#links("pod", pods, NAMED));
     if (over.length > 0) parts.push(el("h3", { class: "bad" }, `Overcommitted (${over.length})`), this.#links("pod", over));
     if (waiting.length > 0) {
       const line = ({ why, vpods, missing }) =>

@@ -141,11 +141,13 @@ function drawSummary() {
         ["pods", known.pods, `${known.schedulablePods} take work`],
         ["slots used", known.usedSlots, `${percent(known.usedSlots, known.slots)} of ${known.slots.toLocaleString("en")}`],
         ["slots free", known.freeSlots, `${known.slotsPerPod} a pod`],
+        ["unserved", known.unservedVReplicas ?? 0, `vreplicas of ${count(known.unavailableVPods ?? 0, "vpod")}`, known.unservedVReplicas > 0],
         ["waiting", known.pendingVReplicas, "vreplicas", known.pendingVReplicas > 0],
         ["vpods", known.vpods, `profile ${known.profile}`],
       ]
     : [];
-  document.title = known?.pendingVReplicas ? `(${known.pendingVReplicas} waiting) vreplicas` : "vreplicas";
+  if (known?.unservedVReplicas) document.title = `(${known.unservedVReplicas} unserved) vreplicas`;
+  else document.title = known?.pendingVReplicas ? `(${known.pendingVReplicas} waiting) vreplicas` : "vreplicas";
   const list = $("numbers");
   if (list.children.length !== numbers.length) {
     list.replaceChildren(...numbers.map(() => el("div", {}, el("dt"), el("dd", {}, el("strong"), el("span")))));
@@ -217,7 +219,8 @@ function say() {
   $("replica").className = state;
   if (!known) return;
   const shut = known.pods - known.schedulablePods;
-  const summary = `${count(known.pendingVReplicas, "vreplica")} waiting, ${count(shut, "pod")} not taking work${state === "live" ? "" : `, ${text}`}`;
+  const unserved = known.unservedVReplicas > 0 ? `nobody serves ${count(known.unservedVReplicas, "vreplica")}, ` : "";
+  const summary = `${unserved}${count(known.pendingVReplicas, "vreplica")} waiting, ${count(shut, "pod")} not taking work${state === "live" ? "" : `, ${text}`}`;
   if (summary === said || !sayPace.due()) return;
   said = summary;
   setText($("live"), summary);

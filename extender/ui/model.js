@@ -159,6 +159,13 @@ export class Model {
     return [...found].map(([reason, pods]) => [reason, pods.sort(byName)]).sort(([, a], [, b]) => b.length - a.length);
   }
 
+  /** Pods that do not serve what is placed on them: [[why, names]], most first. */
+  unserved() {
+    const found = new Map();
+    for (const [name, { unserved }] of this.pods) if (unserved) found.set(unserved, [...(found.get(unserved) ?? []), name]);
+    return [...found].map(([why, pods]) => [why, pods.sort(byName)]).sort(([, a], [, b]) => b.length - a.length);
+  }
+
   /** vpods of which some vreplicas wait: [[key, how many, why]], by name. */
   waiting() {
     return [...this.vpods]

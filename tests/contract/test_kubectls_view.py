@@ -75,6 +75,7 @@ def test_a_row_of_get_vpods_tells_whether_all_is_well():
       spec: {poolRef: {name: dispatcher}, vreplicas: 8}
       status:
         scheduledVReplicas: 5
+        readyVReplicas: 3
         conditions: [{type: Moved, status: "True"}, {type: Scheduled, status: "False", reason: InsufficientSlots}]
     """)
     shown = {
@@ -86,6 +87,7 @@ def test_a_row_of_get_vpods_tells_whether_all_is_well():
         "Pool": "dispatcher",
         "VReplicas": 8,
         "Placed": 5,
+        "Ready": 3,
         "Scheduled": "False",
         "Reason": "InsufficientSlots",
         "Age": None,

@@ -33,6 +33,7 @@ def test_a_pool_in_numbers():
         "usedSlots": 4,
         "freeSlots": 10,
         "pendingVReplicas": 5,
+        "unservedVReplicas": 4,
         "vpods": 1,
         "closedPods": 1,
         "drainingPods": 1,
@@ -126,4 +127,19 @@ def test_a_pool_that_only_vpods_speak_of_is_none_and_they_wait():
     assert [row["name"] for row in found["pools"]] == [POOL]
     assert [(row["vpod"], row["pool"], row["pending"]) for row in found["waiting"]] == [
         ("tenant/a", "ns/none", 1)
+    ]
+
+
+def test_pods_that_serve_nobody_come_first_and_those_alike_by_ordinal():
+    scene = Scene(replicas=12)
+    for ordinal in range(12):
+        scene.pod(ordinal, {}, ready=ordinal not in {2, 10, 11})
+    scene.vpod("a", 7, {0: 1, 2: 2, 10: 2, 11: 3})
+    pods = overview(scene.state)["pods"]
+    assert isinstance(pods, list)
+    assert [(pod["name"], pod["unserved"]) for pod in pods[:4]] == [
+        ("dispatcher-11", 3),
+        ("dispatcher-2", 2),
+        ("dispatcher-10", 2),
+        ("dispatcher-0", 0),
     ]

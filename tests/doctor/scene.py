@@ -57,7 +57,8 @@ def a_pod(
         "creationTimestamp": stamp(600),
     }
     pod["spec"] = {"schedulerName": "vreplica-scheduler", **({"nodeName": node} if node else {})}
-    pod["status"] = {"phase": "Running" if node else "Pending"}
+    ready = {"type": "Ready", "status": "True" if node else "False"}
+    pod["status"] = {"phase": "Running" if node else "Pending", "conditions": [ready]}
     return pod
 
 
@@ -79,6 +80,7 @@ class Scene:
         self.listed: dict[str, list[Obj] | str] = {
             "customresourcedefinitions": [_established(crd) for crd in self.crds()],
             "namespaces": [named(NS)],
+            "nodes": [named("node-0", status={"conditions": [{"type": "Ready", "status": "True"}]})],
             "adapterpools": [named(POOL, NS, spec={"statefulSet": POOL, "slotsPerPod": 20, "maxPods": 2})],
             "statefulsets": [
                 named(

@@ -155,6 +155,14 @@ ROWS = [
     pytest.param(
         add("pods", requesting(unbound(5, conditions=[NO_SUCH_NODE]))), "slots-resource", E, "waits for a node that offers", id="no node offers it"
     ),
+    pytest.param(
+        set_on_first("pods", "status", "conditions", value=[{"type": "Ready", "status": "False"}]),
+        "served", E, "knative-eventing/dispatcher-0: the pod is not Ready, and 3 vreplicas on it", id="a pod that is not Ready",
+    ),
+    pytest.param(
+        set_on_first("nodes", "status", "conditions", value=[{"type": "Ready", "status": "Unknown"}]),
+        "served", E, "node node-0 is not Ready, and 3 vreplicas on it", id="a node that is lost",
+    ),
     pytest.param(set_on_first("pods", "spec", "schedulerName", value="other"), "stranded-pods", W, "was bound by 'other'", id="another scheduler's"),
     pytest.param(
         set_on_first("adapterpools", "spec", "slotsPerPod", value=2), "overcommit", E, "carries 3 slots, its pool gives it 2", id="over its slots"
@@ -218,7 +226,7 @@ MAY_FOLLOW = {
     "overcommit": {"ledger-drift", "capacity"},
     "slots-resource": {"kube-scheduler"},
     "ledger-drift": {"overcommit"},
-    "placements-gone": {"ledger-drift"},
+    "placements-gone": {"ledger-drift", "served"},
     "pools": {"webhook-selectors"},
     "pool-names": {"capacity", "ledger-drift", "overcommit"},
     "capacity": {"profiles"},

@@ -153,6 +153,13 @@ ROWS = [
     Row("VReplicaVPodsWait", {f"{S}_pending_vpods_oldest_seconds": "300x150"}, None, "five minutes"),
     Row("VReplicaPoolShort", {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x150"}, {"pool": "ns/p"}),
     Row("VReplicaPoolShort", {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x110 0x40"}, None, "placed"),
+    Row("VReplicaUnserved", {f'{S}_pool_unserved_vreplicas{{pool="ns/p"}}': "3x150"}, {"pool": "ns/p"}),
+    Row(
+        "VReplicaUnserved",
+        {f'{S}_pool_unserved_vreplicas{{pool="ns/p"}}': "3x118 0x40"},
+        None,
+        "served again",
+    ),
     Row(
         "VReplicaPodsPending",
         {f'{S}_pool_pods{{pool="ns/p", state="pending"}}': "1x150"},

@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from extender.core.model import split_key
+from extender.core.availability import condition_of
+from extender.core.model import VPod, split_key
 from extender.core.moves import MoveReason
 from extender.core.names import UNREACHABLE_TAINT
 from extender.kube.api import ADAPTERPOOLS, NODES, STATEFULSETS, VPODS, Obj
@@ -34,6 +35,7 @@ from tests.e2e.operations import (
     without_pods,
 )
 from tests.e2e.scenario import POOL, QUICK_ELECTION, Setup, System, adapter_pool
+from tests.e2e.waiting import NotYet
 
 SEED: Final = 4
 QUICK: Final = Setup(election=QUICK_ELECTION)
@@ -243,3 +245,38 @@ async def _change_tenants(system: System, tenant: str, prefix: str) -> None:
     renamed = [system.vpod(tenant, f"{prefix}-{index}-renamed", 6) for index in (4, 5)]
     await asyncio.gather(*(api.create(VPODS, tenant, obj) for obj in [*again, *renamed]))
     await remove_vpods(system, tenant, [f"{prefix}-{index}" for index in (4, 5)])
+
+
+async def test_a_lost_node_is_told_on_the_vpods_and_their_pool_until_it_is_back(
+    backend: Backend, tmp_path: Path
+):
+    async with System(backend, tmp_path, QUICK) as system:
+        await backend.add_nodes(3)
+        await system.pool()
+        tenant = await system.vpods(6, 8)
+        await system.settled()
+        await until_available(system, "True")
+        victim = str((await system.adapters())[0]["spec"]["nodeName"])
+        try:
+            await backend.fail_node(victim)
+            lost = await until_available(system, "False", some=True)
+            assert {one.reason for vpod in lost if (one := condition_of(vpod))} == {"NodeLost"}
+            assert all((vpod.ready_vreplicas or 0) < vpod.scheduled_vreplicas for vpod in lost)
+            await system.event(tenant, lost[0].name, "Unavailable", victim)
+        finally:
+            await backend.recover_node(victim)
+        await until_available(system, "True")
+        await system.event(tenant, lost[0].name, "Available")
+
+
+async def until_available(system: System, status: str, *, some: bool = False) -> list[VPod]:
+    """The vpods whose condition Available is so, once that is true of all of them, or of ``some``."""
+
+    async def look() -> list[VPod]:
+        vpods = list((await system.all_vpods()).values())
+        found = [vpod for vpod in vpods if (one := condition_of(vpod)) is not None and one.status == status]
+        if not found or (len(found) < len(vpods) and not some):
+            raise NotYet(f"{len(found)} of {len(vpods)} vpods have Available={status}")
+        return found
+
+    return await system.eventually(look, 90.0, f"Available={status}")

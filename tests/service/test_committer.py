@@ -169,7 +169,7 @@ async def test_a_status_keeps_conditions_of_others():
     )
     await world.sync()
     await commit(world, a_decision("a", {0: 3}))
-    assert {c["type"] for c in (await world.status())["conditions"]} == {"Billed", "Scheduled"}
+    assert {c["type"] for c in (await world.status())["conditions"]} == {"Billed", "Scheduled", "Available"}
 
 
 # -- what goes wrong --------------------------------------------------------------------------------------------------

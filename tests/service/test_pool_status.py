@@ -37,6 +37,9 @@ async def test_the_status_counts_pods_slots_and_vreplicas():
         "usedSlots": 40,
         "freeSlots": 0,
         "pendingVReplicas": 5,
+        "readyVReplicas": 0,
+        "unservedVReplicas": 40,
+        "unavailableVPods": 1,
         "vpods": 1,
     }
 

@@ -2,11 +2,13 @@
 
 import pytest
 
+from extender.core.availability import AVAILABLE, Availability, AvailableReason, Unserved
 from extender.core.explain import Explanation
 from extender.core.model import Condition, VPod
 from extender.core.plan import Decision
 from extender.core.reasons import ConflictReason
-from extender.service.status import ALL_PLACED, SCHEDULED, scheduled_condition, status_patch, timestamp
+from extender.service import status
+from extender.service.status import ALL_PLACED, SCHEDULED, scheduled_condition, timestamp
 from tests.support.builders import POOL, a_vpod
 
 T0, T1 = 1_000_000_000.0, 1_000_000_100.9
@@ -17,16 +19,26 @@ def a_decision(target: dict[str, int], *, wanted: int, left: int = 0) -> Decisio
     return Decision("tenant/a", POOL, target, 1, left, Explanation(wanted, (), left, reason))
 
 
-def published(patch) -> Condition:
-    raw = next(item for item in patch["status"]["conditions"] if item["type"] == SCHEDULED)
+def status_patch(vpod, decision, placements, now, *, unserved: tuple[Unserved, ...] = ()):
+    """The patch where all pods serve but ``unserved``."""
+    served = Availability(decision.explanation.wanted, sum(placements.values()), unserved)
+    return status.status_patch(vpod, decision, placements, served, now)
+
+
+def published(patch, kind: str = SCHEDULED) -> Condition:
+    raw = next(item for item in patch["status"]["conditions"] if item["type"] == kind)
     return Condition(raw["type"], raw["status"], raw["reason"], raw["message"], raw["lastTransitionTime"])
+
+
+AVAILABLE_SINCE_T0 = Condition(AVAILABLE, "True", "AllReady", "2 of 2", timestamp(T0))
 
 
 def settled(**fields) -> VPod:
     """A vpod whose status says already that both of its vreplicas are on pod 0."""
     condition = Condition(SCHEDULED, "True", ALL_PLACED, "all 2 vreplicas are placed", timestamp(T0))
     fields = {
-        "conditions": (condition,),
+        "conditions": (condition, AVAILABLE_SINCE_T0),
+        "ready_vreplicas": 2,
         "generation": 4,
         "observed_generation": 4,
         "scheduled_vreplicas": 2,
@@ -76,7 +88,7 @@ def test_what_is_published_already_is_not_written_again():
 
 def test_another_message_alone_is_not_worth_a_write():
     condition = Condition(SCHEDULED, "True", ALL_PLACED, "in other words", timestamp(T0))
-    assert status_patch(settled(conditions=(condition,)), ALL, ALL.target, T1) is None
+    assert status_patch(settled(conditions=(condition, AVAILABLE_SINCE_T0)), ALL, ALL.target, T1) is None
 
 
 @pytest.mark.parametrize(
@@ -85,6 +97,8 @@ def test_another_message_alone_is_not_worth_a_write():
         pytest.param({"conditions": ()}, id="no condition"),
         pytest.param({"generation": 5}, id="another generation"),
         pytest.param({"scheduled_vreplicas": 1}, id="another count"),
+        pytest.param({"ready_vreplicas": 1}, id="another count of those that are served"),
+        pytest.param({"ready_vreplicas": None}, id="nothing is said of those that are served"),
     ],
 )
 def test_what_differs_is_written(fields):
@@ -102,7 +116,7 @@ def test_other_conditions_stay():
     other = Condition("Audited", "True", "Fine", "by somebody", timestamp(T0))
     patch = status_patch(settled(conditions=(other,)), ALL, ALL.target, T1)
     assert patch is not None
-    assert [item["type"] for item in patch["status"]["conditions"]] == ["Audited", SCHEDULED]
+    assert [item["type"] for item in patch["status"]["conditions"]] == ["Audited", SCHEDULED, AVAILABLE]
 
 
 def test_messages_are_no_longer_than_the_api_allows():
@@ -125,3 +139,25 @@ def test_the_longest_names_do_not_make_a_message_longer_than_the_api_allows():
 
 def test_a_vpod_that_wants_nothing_says_so():
     assert scheduled_condition(a_decision({}, wanted=0), {}).message == "no vreplicas are wanted"
+
+
+NODE_LOST = Unserved("dispatcher-0", 2, AvailableReason.NODE_LOST, "node n0 is not Ready")
+
+
+def test_vreplicas_that_nobody_serves_are_published_as_not_ready():
+    patch = status_patch(settled(), ALL, ALL.target, T1, unserved=(NODE_LOST,))
+    assert patch["status"]["scheduledVReplicas"] == 2
+    assert patch["status"]["readyVReplicas"] == 0
+    assert published(patch).status == "True"
+    assert published(patch, AVAILABLE) == Condition(
+        AVAILABLE,
+        "False",
+        "NodeLost",
+        "0 of 2 vreplicas are served; nobody serves 2 on dispatcher-0 (node n0 is not Ready)",
+        timestamp(T1),
+    )
+
+
+def test_available_keeps_its_time_while_its_status_stays():
+    patch = status_patch(settled(generation=5), ALL, ALL.target, T1)
+    assert published(patch, AVAILABLE).last_transition_time == timestamp(T0)

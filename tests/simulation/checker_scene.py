@@ -92,7 +92,9 @@ class CheckerScene:
         """``moved``: message and time of its Moved condition. What is not all placed is not Scheduled."""
         placed = sum(placements.values())
         conditions: list[Obj] = [
-            {"type": "Scheduled", "status": str(placed == wanted), "reason": "AllPlaced"}
+            {"type": "Scheduled", "status": str(placed == wanted), "reason": "AllPlaced"},
+            # No pod of these scenes is Ready.
+            {"type": "Available", "status": "False", "reason": "PodNotReady" if placed else "NotAllPlaced"},
         ]
         if moved[0]:
             conditions.append(
@@ -101,6 +103,7 @@ class CheckerScene:
         status = {
             "observedGeneration": 1,
             "scheduledVReplicas": placed,
+            "readyVReplicas": 0,
             "placements": [{"podName": pod, "vreplicas": count} for pod, count in placements.items()],
             "conditions": conditions,
         }

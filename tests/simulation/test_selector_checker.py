@@ -27,14 +27,24 @@ class SelectorScene(CheckerScene):
     def label(self, labels: dict[str, str]) -> None:
         self.write("namespaces", "t", {"metadata": {"name": "t", "labels": labels}}, PERSON)
 
-    def want(self, wanted: int, placements: dict[str, int], condition: tuple[str, str], actor: str) -> None:
-        """With this Scheduled condition."""
+    def want(
+        self,
+        wanted: int,
+        placements: dict[str, int],
+        condition: tuple[str, str],
+        actor: str,
+        *,
+        served: int = 0,
+    ) -> None:
+        """With this Scheduled condition; ``served``: how many its status says are served."""
+        available = ("True", "AllReady") if served else ("False", "PodNotReady")
         scheduled = {"type": "Scheduled", "status": condition[0], "reason": condition[1]}
         status: Obj = {
             "observedGeneration": 1,
             "scheduledVReplicas": sum(placements.values()),
             "placements": [{"podName": pod, "vreplicas": count} for pod, count in placements.items()],
-            "conditions": [scheduled],
+            "readyVReplicas": served,
+            "conditions": [scheduled, {"type": "Available", "status": available[0], "reason": available[1]}],
         }
         spec = {"poolRef": {"name": "a"}, "vreplicas": wanted}
         metadata = {"namespace": "t", "name": "v", "uid": "v", "generation": 1}
@@ -68,3 +78,12 @@ async def test_who_gives_it_more_is_found():
     scene.want(2, {"a-0": 1, "a-1": 1}, ("True", "AllPlaced"), REPLICA)
     (found,) = scene.found
     assert found.startswith("status: replica-1 gave t/v more, whose namespace a does not select")
+
+
+@in_virtual_time
+async def test_a_vpod_that_says_it_is_served_by_a_pod_that_is_not_ready_has_not_settled():
+    scene = SelectorScene()
+    scene.want(1, {"a-0": 1}, ("True", "AllPlaced"), REPLICA, served=1)
+    assert scene.checkers.differences() == [
+        "t/v: 0 of 1 are served, and its status says (1, 'True', 'AllReady')"
+    ]

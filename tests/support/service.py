@@ -524,14 +524,22 @@ def _status(vreplicas: int, placements: Mapping[int, int]) -> Obj:
         "observedGeneration": 1,
         "placements": [{"podName": f"dispatcher-{o}", "vreplicas": n} for o, n in placements.items()],
         "scheduledVReplicas": placed,
+        "readyVReplicas": 0,  # no pod of this world is Ready unless a test says so
         "conditions": [
+            {
+                "type": "Available",
+                "status": "False" if vreplicas else "True",
+                "reason": "PodNotReady" if placed else "NotAllPlaced" if vreplicas else "AllReady",
+                "message": "",
+                "lastTransitionTime": "2026-01-01T00:00:00Z",
+            },
             {
                 "type": "Scheduled",
                 "status": str(done),
                 "reason": "AllPlaced" if done else "InsufficientSlots",
                 "message": "",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }
+            },
         ],
     }
 

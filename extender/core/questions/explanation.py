@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
+from extender.core.availability import availability_of
 from extender.core.errors import VReplicaError
 from extender.core.model import VPod
 from extender.core.plan import Decision, place
@@ -117,6 +118,7 @@ def explain_vpod(
     found = candidates_of(pool, vpod, decision)
     placed = pool.placed_of(key)
     published = {name: count for name, count in vpod.placements.items() if count}
+    availability = availability_of(pool, published, decision.explanation.wanted)
     answer: Answer = {
         "kind": "VPod",
         "name": key,
@@ -129,6 +131,7 @@ def explain_vpod(
         "published": published,
         "target": dict(decision.target),
         "pending": max(0, decision.explanation.wanted - sum(published.values())),
+        "unserved": availability.message() if availability.unserved else "",
         "left": decision.left,
         "reason": str(decision.explanation.reason or ""),
         "outcome": outcome_of(pool, vpod, decision),

@@ -1,11 +1,13 @@
 """Pools: whether each has its StatefulSet, its pods opt in, and what waits stands a chance."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from extender.core.decode import pool_from, vpod_from
+from extender.core.availability import unserved_on
+from extender.core.claims import PodState
+from extender.core.decode import node_from, pod_from, pool_from, vpod_from
 from extender.core.errors import InvalidObject
-from extender.core.model import AdapterPool, VPod
+from extender.core.model import AdapterPod, AdapterPool, VPod, placement_order
 from extender.core.names import POOL_LABEL
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.reading import Json, mapping, text
@@ -168,7 +170,65 @@ def _replicas(facts: Facts, pool: AdapterPool) -> int | None:
     return replicas if type(replicas) is int else None
 
 
+def _served(facts: Facts) -> Outcome:
+    """vreplicas that are placed on pods that do not serve them: each pod with how many, and why."""
+    notes, lost = Notes(), dict[tuple[str, str], int]()
+    pods, nodes = _pods_served(facts), {text(raw, "metadata", "name"): raw for raw in facts.of("nodes").items}
+    vpods = 0
+    for raw in facts.of("vpods").items:
+        try:
+            vpod = vpod_from(raw)
+        except InvalidObject:
+            continue
+        namespace = vpod.pool.partition("/")[0]
+        down = [
+            (name, why, count_)
+            for name, count_ in vpod.placements.items()
+            if (why := _why_not_served(pods.get(f"{namespace}/{name}"), nodes))
+        ]
+        vpods += bool(down)
+        for name, why, number in down:
+            key = (f"{namespace}/{name}", why)
+            lost[key] = lost.get(key, 0) + number
+    total = sum(lost.values())
+    by_number = sorted(lost.items(), key=lambda item: (-item[1], placement_order(item[0][0])))
+    notes.errors += [
+        f"{pod}: {why}, and {count(number, 'vreplica')} on it" for (pod, why), number in by_number
+    ]
+    return notes.outcome(
+        "every vreplica that is placed is on a pod that is Ready",
+        bad=f"nobody serves {count(total, 'vreplica')} of {count(vpods, 'vpod')}",
+        fix="Look at these pods and nodes. Where a node does not come back, delete it, or taint it "
+        "node.kubernetes.io/out-of-service; rescheduleAfterSeconds of a pool says when its vreplicas go elsewhere.",
+        nothing="" if facts.of("vpods").items else "no vpods",
+    )
+
+
+def _pods_served(facts: Facts) -> dict[str, AdapterPod]:
+    found = {}
+    for raw in facts.of("pods").items:
+        try:
+            found[key_of(raw)] = pod_from(raw)
+        except InvalidObject:
+            continue
+    return found
+
+
+def _why_not_served(pod: AdapterPod | None, nodes: Mapping[str, Json]) -> str:
+    """In words; "" for a pod that serves what it has."""
+    state = PodState("", None)
+    raw = nodes.get(pod.node) if pod is not None else None
+    state.stand(pod, node_from(raw) if raw is not None else None)
+    return "" if state.serving else unserved_on(state, "", 0).why
+
+
 POOLS: Final = (
+    Check(
+        "served",
+        "Are all vreplicas that are placed on pods that serve them?",
+        ("vpods", "pods", "nodes"),
+        _served,
+    ),
     Check(
         "pools",
         "Has every pool a StatefulSet whose pods opt in?",

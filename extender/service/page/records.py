@@ -5,7 +5,8 @@
     service   identity, leading, shadow, problems [why it is not ready], profiles [names]
     pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, overcommittedPods,
               problem (why it is not Ready), leader, leads (whether this replica does)
-    pods      by name: node, zone, slots, used, free (slots), why (it takes no new work), closed, placements
+    pods      by name: node, zone, slots, used, free (slots), why (it takes no new work), unserved (why nobody serves what
+              is published there, "" where somebody does), closed, placements
     vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas), waits (why, where some are)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
 
@@ -21,6 +22,7 @@ changed in place, are signs of their own.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from extender.core.availability import unserved_on
 from extender.core.claims import Claim, PodState
 from extender.core.collector import why_unschedulable
 from extender.core.model import Node, VPod
@@ -46,11 +48,18 @@ def pod_record(pool: PoolState, pod: PodState) -> Record:
         "used": pod.placed,
         "free": pod.free,
         "why": why_unschedulable(pool, pod),
+        "unserved": _unserved(pod),
         "closed": pool.is_closed(pod),
         "placements": {
             key: _placement(claim) for key, claim in sorted(pod.claims.items()) if claim.placed.vreplicas
         },
     }
+
+
+def _unserved(pod: PodState) -> str:
+    if not pod.down or not any(claim.published for claim in pod.claims.values()):
+        return ""
+    return unserved_on(pod, pod.name, 0).why
 
 
 def _placement(claim: Claim) -> int | list[int]:

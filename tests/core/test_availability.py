@@ -1,0 +1,149 @@
+"""Which vreplicas are served: kept up to date by differences, and equal to what adding up says."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, strategies as st
+
+from extender.core.availability import AvailableReason, availability_of, is_outdated, pool_availability
+from extender.core.model import Condition
+from extender.core.pool_state import PoolState
+from tests.support.builders import POOL, Scene, a_node
+
+
+def a_scene() -> Scene:
+    """Three pods that serve, each on a node of its own."""
+    scene = Scene(replicas=3)
+    for index in range(3):
+        scene.node(a_node(f"node-{index}", f"z{index}"))
+        scene.pod(index, {}, node=f"node-{index}", ready=True)
+    return scene
+
+
+def the_pool(scene: Scene) -> PoolState:
+    return scene.state.pools[POOL]
+
+
+def test_vreplicas_on_pods_that_are_ready_are_served():
+    scene = a_scene().vpod("a", 5, {0: 3, 1: 2})
+    found = availability_of(the_pool(scene), {"dispatcher-0": 3, "dispatcher-1": 2}, 5)
+    assert (found.ready, found.reason, found.holds) == (5, AvailableReason.ALL_READY, True)
+    assert found.message() == "5 of 5 vreplicas are on pods that are Ready"
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason", "why"),
+    [
+        ({"ready": False}, AvailableReason.POD_NOT_READY, "the pod is not Ready"),
+        ({"ready": True, "deleting": True}, AvailableReason.POD_TERMINATING, "the pod is terminating"),
+        ({"ready": True, "finished": True}, AvailableReason.POD_NOT_READY, "the pod has finished"),
+    ],
+)
+def test_a_pod_that_has_never_served_counts_at_once(fields, reason, why):
+    scene = Scene(replicas=1).pod(0, {}, **fields).vpod("a", 2, {0: 2})
+    found = availability_of(the_pool(scene), {"dispatcher-0": 2}, 2)
+    assert (found.ready, found.reason) == (0, reason)
+    assert found.message() == f"0 of 2 vreplicas are served; nobody serves 2 on dispatcher-0 ({why})"
+
+
+def test_a_pod_that_has_served_is_excused_until_its_time_is_over():
+    scene = a_scene().vpod("a", 5, {0: 3, 1: 2})
+    pool = the_pool(scene)
+    scene.pod(0, {}, node="node-0", ready=False)
+    assert pool.unserved == {}
+    pool.end_excuse("dispatcher-0")
+    assert pool.unserved == {"tenant/a": 3}
+    scene.pod(0, {}, node="node-0", ready=True)
+    assert pool.unserved == {}
+
+
+def test_a_lost_node_is_the_worst_reason():
+    scene = a_scene().vpod("a", 6, {0: 3, 1: 2, 2: 1})
+    pool = the_pool(scene)
+    scene.pod(0, {}, node="node-0", ready=True, deleting=True)
+    scene.node(a_node("node-1", "z1", ready=False))
+    for name in ("dispatcher-0", "dispatcher-1"):
+        pool.end_excuse(name)
+    found = availability_of(pool, pool.vpods["tenant/a"].placements, 6)
+    assert (found.ready, found.reason) == (1, AvailableReason.NODE_LOST)
+    assert "3 on dispatcher-0 (the pod is terminating), 2 on dispatcher-1 (node node-1 is not Ready)" in (
+        found.message()
+    )
+
+
+def test_what_waits_for_a_place_is_not_available_and_its_pods_are_not_blamed():
+    scene = a_scene()
+    found = availability_of(the_pool(scene), {"dispatcher-0": 3}, 5)
+    assert (found.holds, found.reason) == (False, AvailableReason.NOT_ALL_PLACED)
+    assert found.message() == "3 of 5 vreplicas are served: 2 are not placed"
+
+
+def test_a_status_is_outdated_once_its_pods_say_otherwise():
+    told = (Condition("Available", "True", "AllReady"),)
+    scene = a_scene().vpod("a", 3, {0: 3}, ready_vreplicas=3, conditions=told)
+    pool = the_pool(scene)
+    assert not is_outdated(pool, pool.vpods["tenant/a"])
+    scene.node(a_node("node-0", "z0", ready=False))
+    assert not is_outdated(pool, pool.vpods["tenant/a"])
+    pool.end_excuse("dispatcher-0")
+    assert is_outdated(pool, pool.vpods["tenant/a"])
+    new = (Condition("Available", "False", "NodeLost"),)
+    assert not is_outdated(pool, replace(pool.vpods["tenant/a"], ready_vreplicas=0, conditions=new))
+
+
+def recomputed(pool: PoolState) -> dict[str, int]:
+    """The slow way to ``PoolState.unserved``."""
+    found = {}
+    for key, vpod in pool.vpods.items():
+        down = [name for name in vpod.placements if (pod := pool.pods.get(name)) is None or pod.down]
+        if count := sum(vpod.placements[name] for name in down):
+            found[key] = count
+    return found
+
+
+ORDINALS = st.integers(0, 2)
+CHANGES = st.one_of(
+    st.tuples(st.just("pod"), ORDINALS, st.booleans(), st.booleans()),
+    st.tuples(st.just("no pod"), ORDINALS),
+    st.tuples(st.just("node"), ORDINALS, st.booleans()),
+    st.tuples(st.just("end"), ORDINALS),
+    st.tuples(
+        st.just("vpod"), st.sampled_from("ab"), st.dictionaries(ORDINALS, st.integers(1, 5), max_size=3)
+    ),
+    st.tuples(st.just("no vpod"), st.sampled_from("ab")),
+    st.tuples(st.just("replicas"), st.integers(0, 3)),
+)
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_what_is_kept_by_differences_equals_what_adding_up_says(changes):
+    scene = a_scene()
+    pool = the_pool(scene)
+    for change in changes:
+        make(scene, pool, *change)
+        assert pool.unserved == recomputed(pool)
+    found = pool_availability(pool)
+    assert sum(pool.unserved.values()) == sum(item.vreplicas for item in found.unserved)
+
+
+def make(scene: Scene, pool: PoolState, kind: str, *rest) -> None:
+    """One of ``CHANGES``."""
+    match kind:
+        case "pod":
+            ordinal, ready, deleting = rest
+            scene.pod(ordinal, {}, node=f"node-{ordinal}", ready=ready, deleting=deleting)
+        case "no pod":
+            state = pool.pods.get(f"dispatcher-{rest[0]}")
+            if state is not None and state.pod is not None:
+                scene.no_pod(rest[0])
+        case "node":
+            scene.node(a_node(f"node-{rest[0]}", f"z{rest[0]}", ready=rest[1]))
+        case "end":
+            pool.end_excuse(f"dispatcher-{rest[0]}")
+        case "vpod":
+            scene.vpod(rest[0], 6, rest[1])
+        case "no vpod":
+            if f"tenant/{rest[0]}" in pool.vpods:
+                scene.no_vpod(rest[0])
+        case "replicas":
+            scene.stateful_set(rest[0])

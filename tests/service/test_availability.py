@@ -1,0 +1,173 @@
+"""VPods and pools say which of their vreplicas are served: in time, once a change, and not for a mere restart."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from extender.core.model import Condition
+from extender.kube.api import ADAPTERPOOLS, EVENTS, NODES, PODS, PatchType
+from extender.service import availability
+from extender.service.availability import AvailabilityTracker
+from extender.service.caches import Caches
+from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
+from tests.support.service import NS, World
+
+pytestmark = pytest.mark.looptime
+
+
+async def set_ready(world: World, ordinal: int, *, ready: bool) -> None:
+    condition = {"type": "Ready", "status": str(ready)}
+    await world.cluster.patch(
+        PODS,
+        NS,
+        f"dispatcher-{ordinal}",
+        {"status": {"conditions": [condition]}},
+        patch_type=PatchType.MERGE,
+        subresource="status",
+    )
+
+
+async def set_node_ready(world: World, name: str, *, ready: bool) -> None:
+    patch = {"status": {"conditions": [{"type": "Ready", "status": str(ready)}]}}
+    await world.cluster.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status")
+
+
+async def available(world: World, name: str = "a") -> tuple[object, ...]:
+    """(readyVReplicas, the condition's status, its reason)."""
+    status = await world.status(name)
+    (found,) = [item for item in status["conditions"] if item["type"] == "Available"]
+    return status["readyVReplicas"], found["status"], found["reason"]
+
+
+async def told(world: World) -> list[tuple[str, str, str]]:
+    """(type, reason, kind) of the events about availability."""
+    page = await world.cluster.list_page(EVENTS)
+    found = [event for event in page.items if event["reason"] in {"Available", "Unavailable"}]
+    return [(event["type"], event["reason"], event["regarding"]["kind"]) for event in found]
+
+
+async def on_pod_0(world: World) -> int:
+    placements = (await world.status("a"))["placements"]
+    return next(item["vreplicas"] for item in placements if item["podName"] == "dispatcher-0")
+
+
+def status_writes(world: World) -> int:
+    return world.api.count("patch", "vpods/status", "a")
+
+
+@asynccontextmanager
+async def a_world_at_work(vreplicas: int = 6) -> AsyncIterator[World]:
+    """Three pods that are Ready, and a vpod on them."""
+    world = await World.create()
+    await world.pods(0, 1, 2)
+    for ordinal in range(3):
+        await set_ready(world, ordinal, ready=True)
+    await world.vpod("a", vreplicas)
+    async with world.serving():
+        await asyncio.sleep(5)
+        yield world
+
+
+async def test_a_vpod_whose_pods_are_ready_is_available_with_its_first_status():
+    async with a_world_at_work() as world:
+        assert await available(world) == (6, "True", "AllReady")
+        assert status_writes(world) == 1
+        assert await told(world) == []
+
+
+async def test_a_lost_node_is_told_after_ten_seconds_with_one_write_and_one_warning():
+    async with a_world_at_work() as world:
+        on_it = await on_pod_0(world)
+        await set_node_ready(world, "node-0", ready=False)
+        await asyncio.sleep(9)
+        assert await available(world) == (6, "True", "AllReady")
+        await asyncio.sleep(5)
+        assert await available(world) == (6 - on_it, "False", "NodeLost")
+        assert status_writes(world) == 2
+        assert sorted(await told(world)) == [
+            ("Warning", "Unavailable", "AdapterPool"),
+            ("Warning", "Unavailable", "VPod"),
+        ]
+        await set_node_ready(world, "node-0", ready=True)
+        await asyncio.sleep(5)
+        assert await available(world) == (6, "True", "AllReady")
+        assert status_writes(world) == 3
+        assert ("Normal", "Available", "VPod") in await told(world)
+        assert len(await told(world)) == 4
+
+
+async def test_a_pod_that_is_ready_again_within_ten_seconds_changes_nothing():
+    async with a_world_at_work() as world:
+        for _ in range(3):
+            await set_ready(world, 0, ready=False)
+            await asyncio.sleep(8)
+            await set_ready(world, 0, ready=True)
+            await asyncio.sleep(2)
+        await asyncio.sleep(20)
+        assert await available(world) == (6, "True", "AllReady")
+        assert status_writes(world) == 1
+        assert await told(world) == []
+
+
+async def test_a_pod_that_has_not_been_ready_yet_serves_nothing_and_is_no_warning():
+    world = await World.create()
+    await world.pods(0)
+    await world.vpod("a", 3)
+    async with world.serving():
+        await asyncio.sleep(3)
+        assert await available(world) == (0, "False", "PodNotReady")
+        await set_ready(world, 0, ready=True)
+        await asyncio.sleep(3)
+        assert await available(world) == (3, "True", "AllReady")
+        assert [item for item in await told(world) if item[0] == "Warning"] == []
+
+
+async def test_the_pool_counts_what_nobody_serves():
+    async with a_world_at_work() as world:
+        await set_ready(world, 0, ready=False)
+        await asyncio.sleep(15)
+        status = (await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher"))["status"]
+        on_it = await on_pod_0(world)
+        assert (status["unservedVReplicas"], status["readyVReplicas"]) == (on_it, 6 - on_it)
+        assert status["unavailableVPods"] == 1
+        (condition,) = [item for item in status["conditions"] if item["type"] == "Available"]
+        assert (condition["status"], condition["reason"]) == ("False", "PodNotReady")
+
+
+async def test_another_leader_tells_nothing_twice():
+    async with a_world_at_work() as world:
+        await set_node_ready(world, "node-0", ready=False)
+        await asyncio.sleep(15)
+        before, writes = await told(world), status_writes(world)
+    async with world.serving(seed=2):
+        await asyncio.sleep(30)
+        assert await told(world) == before
+        assert status_writes(world) == writes
+        assert (await available(world))[1:] == ("False", "NodeLost")
+
+
+async def test_a_lost_zone_feeds_the_queue_in_portions():
+    caches, fed = Caches(), []
+    caches.nodes.update(a_node())
+    caches.stateful_sets.update(a_stateful_set(1))
+    caches.pools.update(a_pool())
+    caches.pods.update(a_pod(0, {}, ready=True, resource_version="1"))
+    fine = (Condition("Available", "True", "AllReady"),)
+    for number in range(600):
+        vpod = a_vpod(f"v{number}", 1, {0: 1}, ready_vreplicas=1, conditions=fine, resource_version="1")
+        caches.vpods.update(vpod)
+    clock = asyncio.get_running_loop().time
+    tracker = AvailabilityTracker(
+        caches, feed=lambda pool, key: fed.append((pool, key)), leads=lambda _: True, clock=clock
+    )
+    task = asyncio.create_task(tracker.run())
+    await asyncio.sleep(1)
+    caches.nodes.update(a_node(ready=False))
+    await asyncio.sleep(11.5)
+    assert len(fed) == availability.FEED_MAX
+    await asyncio.sleep(5)
+    assert len(set(fed)) == len(fed) == 600
+    assert {pool for pool, _ in fed} == {POOL}
+    task.cancel()
