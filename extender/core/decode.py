@@ -299,6 +299,7 @@ def namespace_from(obj: Json) -> Namespace:
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
         labels=labels_of(mapping(metadata, "labels")),
+        deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 

@@ -338,6 +338,7 @@ class Namespace:
     uid: str = ""
     resource_version: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    deleting: bool = False
 
     @property
     def key(self) -> str:

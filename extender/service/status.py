@@ -56,12 +56,12 @@ def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Co
     """The Scheduled condition after ``placements`` have been written."""
     explanation, published = decision.explanation, sum(placements.values())
     missing = max(0, explanation.wanted - published)
-    if not missing and not decision.left:
+    if not missing and explanation.is_satisfied:
         return Condition(SCHEDULED, "True", ALL_PLACED, _where(published, placements))
     reason = explanation.reason or ConflictReason.INSUFFICIENT_SLOTS
     message = (
         explanation.outcome()
-        if decision.left
+        if decision.left or not missing
         else f"{missing} of {explanation.wanted} vreplicas are not written yet"
         + (f": {explanation.detail}" if explanation.detail else "")
     )

@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Final
 
+from extender.core.counted import counted
 from extender.core.decode import pod_from
 from extender.core.ledger import ledger_slots
 from extender.core.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION
 from extender.core.reading import Json, mapping, mappings, text
 from extender.doctor.facts import Facts, key_of
-from extender.doctor.verdict import Check, Notes, Outcome, count
+from extender.doctor.verdict import Check, Notes, Outcome
 
 PENDING_S: Final = 30
 """How long an unbound pod may be without a word of any scheduler."""
@@ -60,10 +61,10 @@ def _scheduler(facts: Facts) -> Outcome:
     fixes = [_NOBODY_LOOKS] if notes.errors else []
     fixes += [_REFUSED] if notes.warnings else []
     return notes.outcome(
-        f"{count(len(pending), 'pod')} waiting for a node, none of them long"
+        f"{counted(len(pending), 'pod')} waiting for a node, none of them long"
         if pending
         else "no pod waits for a node",
-        bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} without a node",
+        bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} without a node",
         fix=" ".join(fixes),
         nothing="" if facts.of("pods").items else NO_PODS,
     )
@@ -83,9 +84,9 @@ def _stranded(facts: Facts) -> Outcome:
         elif bound and name not in SCHEDULER_NAMES:
             notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
     return notes.outcome(
-        f"{count(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
+        f"{counted(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
         nothing="" if facts.of("pods").items else NO_PODS,
-        bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook or our scheduler",
+        bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook or our scheduler",
         fix="The leader repairs bound ones within a minute. Check webhook-registration, then delete pods that stay so: "
         "their StatefulSet makes them anew, and what they hold comes back.",
     )
@@ -104,7 +105,7 @@ def _overcommitted(facts: Facts) -> Outcome:
     return notes.outcome(
         "no ledger is over its pod's slots",
         nothing="" if facts.of("pods").items else NO_PODS,
-        bad=f"{count(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be read",
+        bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be read",
         fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is too much, if there is room.",
     )
 
