@@ -12,6 +12,7 @@ from extender.core.errors import InvalidObject, LedgerUnreadable
 from extender.core.ledger import EMPTY_LEDGER, decode_ledger
 from extender.core.model import (
     ORDINAL_MAX,
+    RESCHEDULE_AFTER_S,
     AdapterPod,
     AdapterPool,
     Condition,
@@ -54,6 +55,7 @@ T = TypeVar("T", AdapterPod, Node)
 __all__ = [
     "Json",
     "conditions_of",
+    "is_adapter",
     "is_true",
     "mapping",
     "mappings",
@@ -148,6 +150,19 @@ def _refusal_in(status: Json) -> str:
     return ""
 
 
+def is_adapter(pod: Json) -> bool:
+    """Whether a v1 Pod is ours to place: by the pool's label, with whatever value, or by an annotation of ours.
+
+    A pod that was stamped and has lost its label still carries vreplicas, which must not be served uncounted.
+    """
+    annotations = mapping(pod, "metadata", "annotations")
+    return (
+        names.POOL_LABEL in mapping(pod, "metadata", "labels")
+        or names.PLACEMENTS_ANNOTATION in annotations
+        or names.SLOTS_ANNOTATION in annotations
+    )
+
+
 def pod_from(obj: Json) -> AdapterPod:
     """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod exists."""
     metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
@@ -224,6 +239,7 @@ def node_from(obj: Json) -> Node:
             for taint in mappings(obj, "spec", "taints")
             if text(taint, "effect") in REPELLING and text(taint, "key") not in TAINTS_OF_CONDITION
         ),
+        allocatable=tuple(sorted(labels_of(mapping(obj, "status", "allocatable")).items())),
     )
 
 
@@ -321,7 +337,9 @@ def pool_from(obj: Json) -> AdapterPool:
         min_pods_per_vpod=_count(obj, kind, ("spec", "minPodsPerVPod"), 0),
         max_pods=_optional_count(obj, kind, ("spec", "maxPods")),
         scale_down_period_s=_count(obj, kind, ("spec", "scaleDownPeriodSeconds"), 100, 1),
-        reschedule_after_s=_optional_count(obj, kind, ("spec", "rescheduleAfterSeconds")),
+        reschedule_after_s=_optional_count(obj, kind, ("spec", "rescheduleAfterSeconds"))
+        if "rescheduleAfterSeconds" in mapping(obj, "spec")
+        else RESCHEDULE_AFTER_S,
         moves_per_period=_count(obj, kind, ("spec", "rebalance", "movesPerPeriod"), 10),
         move_cooldown_s=_count(obj, kind, ("spec", "rebalance", "cooldownSeconds"), 300),
         move_dry_run=dry_run is True,

@@ -163,6 +163,8 @@ class Node:
     """All of them: any may be asked for by a StatefulSet that comes later. Some 3 KiB a node."""
     taints: tuple[Taint, ...] = ()
     """Those that say whom the node is for; how it is at the moment is in ``cordoned`` and ``ready``."""
+    allocatable: tuple[tuple[str, str], ...] = ()
+    """Resource and quantity, by name. No decision looks at it: that it has changed is a reason to look again."""
 
     @property
     def key(self) -> str:
@@ -286,6 +288,10 @@ class Source:
         return f"{self.kind}.{self.group}".lower()
 
 
+RESCHEDULE_AFTER_S: Final = 300
+"""Seconds; what kube-controller-manager waits before it evicts the pods of an unreachable node, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
     """spec of an AdapterPool; see DESIGN 2 for each field's meaning."""
@@ -302,7 +308,8 @@ class AdapterPool:
     min_pods_per_vpod: int = 0
     max_pods: int | None = None
     scale_down_period_s: int = 100
-    reschedule_after_s: int | None = None
+    reschedule_after_s: int | None = RESCHEDULE_AFTER_S
+    """None: never."""
     moves_per_period: int = 10
     """vreplicas."""
     move_cooldown_s: int = 300
