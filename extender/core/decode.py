@@ -84,6 +84,19 @@ def is_true(value: str) -> bool:
     return value in _TRUE
 
 
+_FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
+
+
+def _no_bools(annotations: Json) -> tuple[str, ...]:
+    """Annotations that should drain a pod and whose text is no bool: who wrote them believes that they do."""
+    keys = (names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)
+    return tuple(
+        f"{key} is {shown(annotations[key], 80)}, which is no bool"
+        for key in keys
+        if key in annotations and not {text(annotations, key)} <= _TRUE | _FALSE
+    )
+
+
 def _subject(obj: Json, kind: str) -> str:
     return f"{kind} {object_key(text(obj, 'metadata', 'namespace'), text(obj, 'metadata', 'name'))}"
 
@@ -203,6 +216,7 @@ def pod_from(obj: Json) -> AdapterPod:
         has_annotations=bool(annotations),
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
         or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),
+        no_bools=_no_bools(annotations),
         deleting=bool(metadata.get("deletionTimestamp")),
         finished=text(status, "phase") in {"Succeeded", "Failed"},
         ready=ready.get("status") == "True",

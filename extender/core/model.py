@@ -123,6 +123,8 @@ class AdapterPod:
     """Assumed on ``node`` by a bind that is not confirmed yet; never set on what the API server sent."""
     unschedulable: bool = False
     """Annotated as taking no new work (ours or Knative's annotation)."""
+    no_bools: tuple[str, ...] = ()
+    """What is wrong with annotations that should say so, a clause each: such a text drains nothing."""
     deleting: bool = False
     finished: bool = False
     """Phase Succeeded or Failed."""

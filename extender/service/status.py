@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Final
 
+from extender.core.counted import counted
 from extender.core.decode import vpod_from
 from extender.core.model import Condition, VPod
 from extender.core.moves import moves_made
@@ -75,7 +76,8 @@ def _where(published: int, placements: Mapping[str, int]) -> str:
         return "no vreplicas are wanted"
     named = ", ".join(f"{count} on {name}" for name, count in islice(placements.items(), NAMED_PODS_MAX))
     more = len(placements) - NAMED_PODS_MAX
-    text = f"all {published} vreplicas are placed: {named}" + (f", and {more} pods more" if more > 0 else "")
+    what = "1 vreplica is placed" if published == 1 else f"all {published} vreplicas are placed"
+    text = f"{what}: {named}" + (f", and {counted(more, 'pod')} more" if more > 0 else "")
     return text[:_MESSAGE_CHARS_MAX]
 
 

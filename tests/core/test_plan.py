@@ -220,7 +220,7 @@ def test_a_pool_that_is_gone_is_told_of_also_where_nothing_is_left_over():
     decision = place(pool, pool.vpods["tenant/a"])
     assert (dict(decision.target), decision.left) == ({"dispatcher-0": 1}, 0)
     assert decision.explanation.outcome() == (
-        "all 1 vreplicas stay where they are (PoolNotFound): AdapterPool elsewhere/none does not exist"
+        "1 vreplica stays where it is (PoolNotFound): AdapterPool elsewhere/none does not exist"
     )
 
 

@@ -152,8 +152,21 @@ def _slots_of_pools(facts: Facts) -> dict[str, int]:
     return found
 
 
+def _draining(facts: Facts) -> Outcome:
+    notes = Notes()
+    for raw in facts.of("pods").items:
+        pod = pod_from(raw)
+        notes.warnings += [f"{pod.key}: annotation {problem}" for problem in pod.no_bools]
+    return notes.outcome(
+        "no annotation that should drain a pod is misspelt",
+        nothing="" if facts.of("pods").items else NO_PODS,
+        fix='Such a pod is not drained: write "true" or "false".',
+    )
+
+
 PODS: Final = (
     Check("kube-scheduler", "Does a scheduler look after adapter pods?", ("pods",), _scheduler),
+    Check("drain-marks", "Are pods that should be drained marked so that it is read?", ("pods",), _draining),
     Check("stranded-pods", "Have adapter pods come by the webhook and our scheduler?", ("pods",), _stranded),
     Check("slots-resource", "Do adapter pods agree about vreplica.dev/slots?", ("pods",), _slots_resource),
     Check(
