@@ -150,7 +150,10 @@ def test_a_node_that_a_file_shows_decides_whether_its_pods_take_work(plan):
 
 
 def test_a_pool_that_no_file_shows(plan):
-    assert plan(a_vpod("a", 1))["vpods"][0]["reasons"] == ["PoolNotFound"]
+    assert plan(a_vpod("a", 1))["vpods"][0]["reasons"] == [
+        "PoolNotFound",
+        "AdapterPool k/d does not exist",
+    ]
 
 
 def test_a_tenant_whom_the_pool_does_not_select_gets_nothing_and_no_pods(plan):

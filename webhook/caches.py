@@ -137,6 +137,10 @@ class WebhookCaches:
         """The namespace of that name."""
         return self.namespaces.get(name)
 
+    def vpods_of(self, pool_key: str) -> int:
+        """How many VPods name this pool and are not being deleted; one pass, asked when a pool is deleted."""
+        return sum(vpod.pool == pool_key and not vpod.deleting for vpod in self.vpods.objects.values())
+
     def heaviest_vpod(self, pool_key: str) -> VPod | None:
         """The vpod of that pool whose vreplica takes the most slots; one pass, asked when a pool is written."""
         found = [vpod for vpod in self.vpods.objects.values() if vpod.pool == pool_key]

@@ -9,6 +9,8 @@ of whoever creates the pod. An unbound pod's ledger claims nothing, so there the
 that is created on a node already would make its ledger count, so there it must be empty. The ValidatingAdmissionPolicy
 of the manifests refuses the same, and works while no webhook does; what needs other objects is here alone.
 
+AdapterPools are not deleted while VPods use them (``_deleted_pool``).
+
 AdapterPools and VPods: a rule is applied when the object is created or when the field that it is about changes. An
 object that came to break it in another way (the pool shrank later) can still be edited, labelled and finalized.
 Caches lag a little: what they do not know yet is a warning, never a refusal, and the placer checks again.
@@ -20,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from extender.core import names
-from extender.core.decode import Json, mapping, pool_from, quantity, sequence, text, vpod_from
+from extender.core.counted import counted
+from extender.core.decode import Json, is_true, mapping, pool_from, quantity, sequence, text, vpod_from
 from extender.core.errors import InvalidObject, LedgerUnreadable
 from extender.core.ledger import decode_ledger, ledger_slots
 from extender.core.model import AdapterPool, Namespace, VPod, object_key
@@ -53,6 +56,10 @@ class View(Protocol):
         """The namespace of that name."""
         ...
 
+    def vpods_of(self, pool_key: str) -> int:
+        """How many VPods name this pool and are not being deleted."""
+        ...
+
     def heaviest_vpod(self, pool_key: str) -> VPod | None:
         """The vpod of that pool whose vreplica takes the most slots, the first by key of several."""
         ...
@@ -71,7 +78,9 @@ DEFAULT_RULES: Final = Rules()
 
 
 def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
-    """The verdict on one request. Requests about anything else, and deletions, are allowed. Never raises."""
+    """The verdict on one request. Requests about anything else, and other deletions, are allowed. Never raises."""
+    if request.operation == "DELETE" and (request.group, request.resource) == (names.GROUP, "adapterpools"):
+        return _deleted_pool(request, view)
     if request.object is None or request.operation not in {"CREATE", "UPDATE"}:
         return ALLOWED
     match (request.group, request.resource, request.subresource):
@@ -222,6 +231,26 @@ def _pool(new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, f
             f"VPod {heaviest.key} needs {heaviest.weight} slots for one vreplica, more than spec.slotsPerPod "
             f"{new.slots_per_pod}: it cannot be placed"
         )
+
+
+def _deleted_pool(request: AdmissionRequest, view: View) -> Verdict:
+    """A pool that VPods use stays, unless its namespace goes with it or an annotation says otherwise.
+
+    In a namespace that is being deleted nothing is refused: VPods of other namespaces would keep it for ever.
+    """
+    old = request.old_object or {}
+    if is_true(text(old, "metadata", "annotations", names.ALLOW_DELETION_ANNOTATION)):
+        return ALLOWED
+    namespace = view.namespace(request.namespace)
+    users = view.vpods_of(object_key(request.namespace, request.name))
+    if not users or (namespace is not None and namespace.deleting):
+        return ALLOWED
+    return denied(
+        f"AdapterPool {object_key(request.namespace, request.name)}: {counted(users, 'VPod')} "
+        f"{'uses' if users == 1 else 'use'} it, and nobody would look after what is placed; delete the VPods or change "
+        f'their spec.poolRef first, or set annotation {names.ALLOW_DELETION_ANNOTATION}: "true" on the pool to delete '
+        "it all the same"
+    )
 
 
 def _sources(new: AdapterPool, obj: Json, old: Json | None, findings: _Findings) -> None:

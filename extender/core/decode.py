@@ -12,6 +12,7 @@ from extender.core.errors import InvalidObject, LedgerUnreadable
 from extender.core.ledger import EMPTY_LEDGER, decode_ledger
 from extender.core.model import (
     ORDINAL_MAX,
+    RESCHEDULE_AFTER_S,
     AdapterPod,
     AdapterPool,
     Condition,
@@ -81,6 +82,19 @@ _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 def is_true(value: str) -> bool:
     """Whether an annotation's text is a true of Go's strconv.ParseBool."""
     return value in _TRUE
+
+
+_FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
+
+
+def _no_bools(annotations: Json) -> tuple[str, ...]:
+    """Annotations that should drain a pod and whose text is no bool: who wrote them believes that they do."""
+    keys = (names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)
+    return tuple(
+        f"{key} is {shown(annotations[key], 80)}, which is no bool"
+        for key in keys
+        if key in annotations and not {text(annotations, key)} <= _TRUE | _FALSE
+    )
 
 
 def _subject(obj: Json, kind: str) -> str:
@@ -202,6 +216,7 @@ def pod_from(obj: Json) -> AdapterPod:
         has_annotations=bool(annotations),
         unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
         or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),
+        no_bools=_no_bools(annotations),
         deleting=bool(metadata.get("deletionTimestamp")),
         finished=text(status, "phase") in {"Succeeded", "Failed"},
         ready=ready.get("status") == "True",
@@ -314,6 +329,7 @@ def namespace_from(obj: Json) -> Namespace:
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
         labels=labels_of(mapping(metadata, "labels")),
+        deleting=bool(metadata.get("deletionTimestamp")),
     )
 
 
@@ -335,7 +351,9 @@ def pool_from(obj: Json) -> AdapterPool:
         min_pods_per_vpod=_count(obj, kind, ("spec", "minPodsPerVPod"), 0),
         max_pods=_optional_count(obj, kind, ("spec", "maxPods")),
         scale_down_period_s=_count(obj, kind, ("spec", "scaleDownPeriodSeconds"), 100, 1),
-        reschedule_after_s=_optional_count(obj, kind, ("spec", "rescheduleAfterSeconds")),
+        reschedule_after_s=_optional_count(obj, kind, ("spec", "rescheduleAfterSeconds"))
+        if "rescheduleAfterSeconds" in mapping(obj, "spec")
+        else RESCHEDULE_AFTER_S,
         moves_per_period=_count(obj, kind, ("spec", "rebalance", "movesPerPeriod"), 10),
         move_cooldown_s=_count(obj, kind, ("spec", "rebalance", "cooldownSeconds"), 300),
         move_dry_run=dry_run is True,

@@ -39,6 +39,7 @@ class EventReason(StrEnum):
     LEDGER_DIFFERS = "LedgerDiffers"
     LEDGER_UNREADABLE = "LedgerUnreadable"
     SLOTS_MISMATCH = "SlotsMismatch"
+    ANNOTATION_UNREADABLE = "AnnotationUnreadable"
     WEBHOOK_BYPASSED = "WebhookBypassed"
 
 
@@ -161,6 +162,13 @@ EVENTS: Final = MappingProxyType(
             (POD,),
             "the annotation `vreplica.dev/slots` was not what the pod requests, and was written again",
             "as for ForeignWrite",
+        ),
+        EventReason.ANNOTATION_UNREADABLE: EventKind(
+            _WARN,
+            "Draining",
+            (POD,),
+            "an annotation that should drain the pod is no bool, so the pod is not drained",
+            "write `true` or `false`",
         ),
         EventReason.WEBHOOK_BYPASSED: EventKind(
             _WARN,

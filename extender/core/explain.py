@@ -54,9 +54,15 @@ class Explanation(NamedTuple):
     left: int
     """vreplicas without a place."""
     reason: ConflictReason | None
+    """Why it is not placed as it asks. With nothing left over: why what stands is not looked after (``POOL_NOT_FOUND``)."""
     refused: tuple[tuple[str, int], ...] = ()
     detail: str = ""
     """What kept the decision from being made as the profile says, "" if nothing did."""
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether all has a place, in a pool that exists."""
+        return not self.left and self.reason is None
 
     def sentences(self) -> Iterator[str]:
         """One line a step, the outcome last."""
@@ -66,9 +72,22 @@ class Explanation(NamedTuple):
 
     def outcome(self) -> str:
         """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling events."""
+        if not self.left and self.reason is not None:
+            stands = (
+                _all_of(self.wanted, "stays where it is", "stay where they are")
+                if self.wanted
+                else "nothing is placed"
+            )
+            return f"{stands} ({self.reason})" + (f": {self.detail}" if self.detail else "")
         if not self.left:
-            return f"all {self.wanted} vreplicas are placed" + (f"; {self.detail}" if self.detail else "")
+            return _all_of(self.wanted, "is placed", "are placed") + (
+                f"; {self.detail}" if self.detail else ""
+            )
         pods = sum(count for _, count in self.refused)
         why = ", ".join(f"{count} {text}" for text, count in self.refused)
         detail = f": {self.detail}" if self.detail else f": 0/{pods} pods have room: {why}" if pods else ""
         return f"{self.left} of {self.wanted} vreplicas are not placed ({self.reason}){detail}"
+
+
+def _all_of(number: int, one: str, many: str) -> str:
+    return f"1 vreplica {one}" if number == 1 else f"all {number} vreplicas {many}"

@@ -125,6 +125,8 @@ class AdapterPod:
     """Assumed on ``node`` by a bind that is not confirmed yet; never set on what the API server sent."""
     unschedulable: bool = False
     """Annotated as taking no new work (ours or Knative's annotation)."""
+    no_bools: tuple[str, ...] = ()
+    """What is wrong with annotations that should say so, a clause each: such a text drains nothing."""
     deleting: bool = False
     finished: bool = False
     """Phase Succeeded or Failed."""
@@ -290,6 +292,10 @@ class Source:
         return f"{self.kind}.{self.group}".lower()
 
 
+RESCHEDULE_AFTER_S: Final = 300
+"""Seconds; what kube-controller-manager waits before it evicts the pods of an unreachable node, too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdapterPool:
     """spec of an AdapterPool; see DESIGN 2 for each field's meaning."""
@@ -306,7 +312,8 @@ class AdapterPool:
     min_pods_per_vpod: int = 0
     max_pods: int | None = None
     scale_down_period_s: int = 100
-    reschedule_after_s: int | None = None
+    reschedule_after_s: int | None = RESCHEDULE_AFTER_S
+    """None: never."""
     moves_per_period: int = 10
     """vreplicas."""
     move_cooldown_s: int = 300
@@ -342,6 +349,7 @@ class Namespace:
     uid: str = ""
     resource_version: str = ""
     labels: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    deleting: bool = False
 
     @property
     def key(self) -> str:

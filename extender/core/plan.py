@@ -180,7 +180,14 @@ class _Plan:
         else:
             self._shrink_to(self.vpod.vreplicas)
         left = self.vpod.vreplicas - sum(self.kept.values())
-        return self._decision(self.vpod.vreplicas, max(0, left), problem)
+        decision = self._decision(self.vpod.vreplicas, max(0, left), problem)
+        if problem is ConflictReason.POOL_NOT_FOUND:
+            # All that stands stays (I4), and yet nobody looks after it: that is told although nothing is left over.
+            story = decision.explanation._replace(
+                reason=problem, detail=f"AdapterPool {self.pool.key} does not exist"
+            )
+            decision = decision._replace(explanation=story)
+        return decision
 
     def _published(self) -> int:
         """How many of the vpod are. What only ledgers have was placed when the tenant might still use the pool."""

@@ -70,8 +70,3 @@ def bounded(lines: list[str]) -> tuple[str, ...]:
     """The first lines, and how many more there are."""
     more = len(lines) - EVIDENCE_MAX
     return (*lines[:EVIDENCE_MAX], *([f"and {more} more"] if more > 0 else []))
-
-
-def count(number: int, what: str) -> str:
-    """``1 pod``, ``2 pods``."""
-    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -103,6 +103,10 @@ class ForeignWrites:
     def tell(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
         """Count a repair of a pod's annotations, and tell it in the log and in a Warning event on the pod."""
         self._metrics.repairs.labels(kind).inc()
+        self.warn(pod, kind, note)
+
+    def warn(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
+        """Tell it in the log and in a Warning event on the pod."""
         log.warning(
             "pod %s: %s: %s", pod.key, kind, note, extra={"pod": pod.key, "pool": pod.pool, "reason": kind}
         )

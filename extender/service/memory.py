@@ -92,7 +92,7 @@ class DecisionMemory:
             return f"its spec changed (generation {vpod.generation})"
         if last.error:
             return "the last decision could not be written"
-        return WAITED if last.explanation.left else POOL_CHANGED
+        return POOL_CHANGED if last.explanation.is_satisfied else WAITED
 
     def history(self, key: str) -> list[Told]:
         """The decisions that are remembered of a vpod, the last one first."""
@@ -122,7 +122,7 @@ def _same(entry: _Entry, explanation: Explanation, generation: int, error: str) 
         return False
     if entry.explanation == explanation:
         return True
-    quiet = not explanation.steps and not explanation.left and not entry.explanation.left
+    quiet = explanation.is_satisfied and entry.explanation.is_satisfied and not explanation.steps
     return quiet and entry.explanation.wanted == explanation.wanted
 
 

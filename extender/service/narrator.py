@@ -28,7 +28,7 @@ class Narrator:
         if vpod is None:
             return
         note = decision.explanation.outcome()
-        if decision.left:
+        if not decision.explanation.is_satisfied:
             self._event(vpod, EventReason.FAILED_SCHEDULING, note)
         elif decision.target and (newly or has_grown(decision)):
             where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())

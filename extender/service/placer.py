@@ -291,7 +291,7 @@ class Placer:
         pool = self._caches.state.pool(decision.pool)
         self._remember(key, decision.explanation if key in pool.vpods else None)
         self._note(pool, decision, error)
-        result = "error" if error else "unschedulable" if decision.left else "scheduled"
+        result = "error" if error else "scheduled" if decision.explanation.is_satisfied else "unschedulable"
         self._metrics.schedule_attempt(result, self._clock() - started)
         if error is not None:
             log.info(
@@ -301,7 +301,7 @@ class Placer:
                 extra={"vpod": key, "pool": decision.pool},
             )
             queue.retry(key)
-        elif decision.left:
+        elif not decision.explanation.is_satisfied:
             queue.park(key)
             self._autoscaler.trigger(decision.pool)
         elif self._waits_for_bind(pool, decision):
@@ -353,4 +353,4 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
 
 def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
     """Whether all stays where ``known`` has told how it came there, which is worth more."""
-    return not (new.steps or new.left or known.left) and known.wanted == new.wanted
+    return new.is_satisfied and known.is_satisfied and not new.steps and known.wanted == new.wanted

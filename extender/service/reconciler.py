@@ -73,9 +73,14 @@ class Reconciler:
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
-    def _pod_changed(self, _old: AdapterPod | None, new: AdapterPod | None) -> None:
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if new is None:
             return
+        known = old.no_bools if old is not None and old.uid == new.uid else ()
+        is_ours = any(bucket.has(new.pool) for bucket in self._running)
+        if new.no_bools and new.no_bools != known and is_ours:
+            note = f"annotation {'; '.join(new.no_bools)}: the pod is not drained"
+            self._foreign.warn(new, EventReason.ANNOTATION_UNREADABLE, note)
         broken = self._needs_repair(new)
         if not broken and new.uid not in self._broken:
             return

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Final
 
 from extender.core.availability import AVAILABLE, Availability, condition_of
+from extender.core.counted import counted
 from extender.core.decode import vpod_from
 from extender.core.model import Condition, VPod
 from extender.core.moves import moves_made
@@ -64,12 +65,12 @@ def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Co
     """The Scheduled condition after ``placements`` have been written."""
     explanation, published = decision.explanation, sum(placements.values())
     missing = max(0, explanation.wanted - published)
-    if not missing and not decision.left:
+    if not missing and explanation.is_satisfied:
         return Condition(SCHEDULED, "True", ALL_PLACED, _where(published, placements))
     reason = explanation.reason or ConflictReason.INSUFFICIENT_SLOTS
     message = (
         explanation.outcome()
-        if decision.left
+        if decision.left or not missing
         else f"{missing} of {explanation.wanted} vreplicas are not written yet"
         + (f": {explanation.detail}" if explanation.detail else "")
     )
@@ -83,7 +84,8 @@ def _where(published: int, placements: Mapping[str, int]) -> str:
         return "no vreplicas are wanted"
     named = ", ".join(f"{count} on {name}" for name, count in islice(placements.items(), NAMED_PODS_MAX))
     more = len(placements) - NAMED_PODS_MAX
-    text = f"all {published} vreplicas are placed: {named}" + (f", and {more} pods more" if more > 0 else "")
+    what = "1 vreplica is placed" if published == 1 else f"all {published} vreplicas are placed"
+    text = f"{what}: {named}" + (f", and {counted(more, 'pod')} more" if more > 0 else "")
     return text[:_MESSAGE_CHARS_MAX]
 
 

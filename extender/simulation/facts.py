@@ -153,7 +153,7 @@ class Pool:
         self.period_s = spec.get("scaleDownPeriodSeconds", 100)
         self.cooldown_s = rebalance.get("cooldownSeconds", 300)
         self.dry_run = rebalance.get("dryRun", False)
-        self.reschedule_after_s = spec.get("rescheduleAfterSeconds")
+        self.reschedule_after_s = spec.get("rescheduleAfterSeconds", 300)
         self.selector = (spec.get("namespaceSelector") or {}).get("matchLabels") or {}
 
     @property

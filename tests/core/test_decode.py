@@ -157,11 +157,15 @@ class TestAdapterPool:
             0,
             0,
             None,
-            None,
+            300,
         )
         assert (pool.scale_down_period_s, pool.moves_per_period, pool.move_cooldown_s) == (100, 10, 300)
         assert (pool.move_dry_run, pool.profile) == (False, "default")
         assert pool.namespace_selector.matches({})
+
+    def test_null_never_reschedules_and_is_not_the_default(self):
+        spec = {**self.OBJECT["spec"], "rescheduleAfterSeconds": None}
+        assert decode.pool_from({**self.OBJECT, "spec": spec}).reschedule_after_s is None
 
     def test_its_selector(self):
         selector = {

@@ -213,6 +213,17 @@ def test_an_unknown_pool_leaves_placements_alone():
     assert decision.explanation.reason is ConflictReason.POOL_NOT_FOUND
 
 
+def test_a_pool_that_is_gone_is_told_of_also_where_nothing_is_left_over():
+    scene = Scene()
+    scene.state.vpod_changed(None, a_vpod("a", 1, {0: 1}, pool="elsewhere/none"))
+    pool = scene.state.pool("elsewhere/none")
+    decision = place(pool, pool.vpods["tenant/a"])
+    assert (dict(decision.target), decision.left) == ({"dispatcher-0": 1}, 0)
+    assert decision.explanation.outcome() == (
+        "1 vreplica stays where it is (PoolNotFound): AdapterPool elsewhere/none does not exist"
+    )
+
+
 def test_a_vpod_that_is_gone_releases_everything():
     scene = Scene().pod(0, {"tenant/a": 2})
     decision = release_all(scene.pool, "tenant/a")

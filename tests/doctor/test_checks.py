@@ -150,6 +150,10 @@ ROWS = [
         add("pods", unbound(60, conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes"}])),
         "kube-scheduler", W, "0/3 nodes", id="no node fits",
     ),
+    pytest.param(
+        set_on_first("pods", "metadata", "annotations", "vreplica.dev/unschedulable", value="yes"),
+        "drain-marks", W, "vreplica.dev/unschedulable is 'yes', which is no bool", id="a mark that drains nothing",
+    ),
     pytest.param(set_on_first("pods", "metadata", "annotations", SLOTS_ANNOTATION, value=None), "stranded-pods", E, "no annotation", id="not stamped"),
     pytest.param(add("pods", requesting(a_pod(2))), "slots-resource", W, "1 of 3 adapter pods request vreplica.dev/slots", id="of both ways"),
     pytest.param(
@@ -379,6 +383,15 @@ def test_on_a_cluster_without_anything_of_ours_nothing_is_called_ok():
     assert well == {"api-server", "rights"}
     assert "not installed there, or no longer" in outcomes["leader"].summary
     assert "Install the chart" in outcomes["leader"].fix
+
+
+def test_a_drain_mark_that_is_no_bool_is_told():
+    pod = unbound(60)
+    pod["metadata"].setdefault("annotations", {})["vreplica.dev/unschedulable"] = "yes"
+    scene = Scene()
+    scene.items("pods").append(pod)
+    outcomes = scene.outcomes()
+    assert "vreplica.dev/unschedulable is 'yes', which is no bool" in outcomes["drain-marks"].summary
 
 
 REFUSED = "0/6 nodes are available: 5 Insufficient cpu."

@@ -10,11 +10,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from extender.core.availability import condition_of
 from extender.core.model import VPod, split_key
 from extender.core.moves import MoveReason
-from extender.core.names import UNREACHABLE_TAINT
-from extender.kube.api import ADAPTERPOOLS, NODES, STATEFULSETS, VPODS, Obj
+from extender.core.names import ALLOW_DELETION_ANNOTATION, UNREACHABLE_TAINT
+from extender.kube.api import ADAPTERPOOLS, NODES, STATEFULSETS, VPODS, Forbidden, Obj, PatchType
 from tests.e2e.backend import Backend, nodes_ready
 from tests.e2e.objects import stateful_set
 from tests.e2e.operations import (
@@ -185,9 +187,13 @@ async def test_a_pool_or_its_stateful_set_is_deleted_and_made_again_and_nothing_
         before = await system.settled(pods=4)
         standing = published(system, tenant)
         # The pool: its pods run on, its tenants are told.
+        with pytest.raises(Forbidden, match="9 VPods use it"):
+            await backend.api.delete(ADAPTERPOOLS, namespace, POOL)
+        allowed = {"metadata": {"annotations": {ALLOW_DELETION_ANNOTATION: "true"}}}
+        await backend.api.patch(ADAPTERPOOLS, namespace, POOL, allowed, patch_type=PatchType.MERGE)
         await backend.api.delete(ADAPTERPOOLS, namespace, POOL)
         await system.vpods(1, 8, tenant=tenant, prefix="late")
-        await told(system, tenant, "False", "PoolNotFound", of="late")
+        await told(system, tenant, "False", "PoolNotFound")
         await system.restart()
         await backend.apply([adapter_pool(namespace)])
         await system.settled(pods=4)

@@ -12,7 +12,8 @@ from extender.service import availability
 from extender.service.availability import AvailabilityTracker
 from extender.service.caches import Caches
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
-from tests.support.service import NS, World
+from tests.support.builders import NS
+from tests.support.service import World
 
 pytestmark = pytest.mark.looptime
 
@@ -50,7 +51,7 @@ async def told(world: World) -> list[tuple[str, str, str]]:
 
 async def on_pod_0(world: World) -> int:
     placements = (await world.status("a"))["placements"]
-    return next(item["vreplicas"] for item in placements if item["podName"] == "dispatcher-0")
+    return next(int(item["vreplicas"]) for item in placements if item["podName"] == "dispatcher-0")
 
 
 def status_writes(world: World) -> int:

@@ -165,6 +165,31 @@ async def test_the_condition_says_why_a_vpod_is_not_placed(pool: Obj, vpod: Obj,
         assert await world.condition() == ("False", reason)
 
 
+async def test_a_vpod_whose_pool_is_deleted_is_told_within_a_second_and_placed_at_once_when_it_is_back():
+    world = await a_world(0, 1)
+    await world.vpod("a", 4)
+    await world.vpod("none", 0)
+    async with world.serving():
+        await placed(world)
+        standing = await world.published()
+        pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
+        await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+        await asyncio.sleep(1)
+        assert await world.condition() == ("False", "PoolNotFound")
+        assert await world.condition("none") == ("False", "PoolNotFound"), "also one that asks for nothing"
+        assert await world.published() == standing, "its pods run on, and nothing is lost"
+        assert {event["note"].partition(":")[0] for event in await world.events("FailedScheduling")} == {
+            "all 4 vreplicas stay where they are (PoolNotFound)",
+            "nothing is placed (PoolNotFound)",
+        }
+        await world.cluster.create(
+            ADAPTERPOOLS, NS, {"metadata": {"name": "dispatcher"}, "spec": pool["spec"]}
+        )
+        await asyncio.sleep(1)
+        assert await world.condition() == ("True", "AllPlaced")
+        assert await world.published() == standing
+
+
 async def test_one_vpod_that_has_no_place_does_not_hinder_the_others():
     world = await a_world(0, 1, 2)
     await world.vpod("a", 1, slotsPerVReplica=21)

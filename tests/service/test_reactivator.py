@@ -179,7 +179,7 @@ NO_ROOM = {
 
 async def a_pod_without_room(world: World, *, resource: bool = True, ordinal: int = 0) -> None:
     """kube-scheduler has found no node for it, and our filter was not even asked."""
-    container = {"name": "adapter", "image": "registry.example/adapter:1"}
+    container: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
     if resource:
         container["resources"] = REQUESTED
     await world.pod(ordinal, containers=[container])

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from extender.core import names
-from extender.kube.api import PODS, NotFound
+from extender.kube.api import ADAPTERPOOLS, PODS, NotFound, Obj, PatchType
 from extender.service.status import timestamp
 from tests.support.builders import NS, POOL
 from tests.support.service import World, until, wall
@@ -166,3 +166,19 @@ async def test_a_profile_evens_out_over_pods_that_have_come_later_a_few_at_a_tim
 
 async def _is_published(world: World, name: str, placements: dict[int, int]) -> bool:
     return await world.published(name) == placements
+
+
+async def test_a_pool_waits_300_seconds_unless_it_says_null_which_stays():
+    world = await World.create(replicas=1)
+
+    async def patience(patch: Obj | list[Obj] | None, how: PatchType = PatchType.MERGE) -> object:
+        if patch is not None:
+            await world.cluster.patch(ADAPTERPOOLS, NS, "dispatcher", patch, patch_type=how)
+        return (await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher"))["spec"]["rescheduleAfterSeconds"]
+
+    assert await patience(None) == 300
+    never = {"op": "add", "path": "/spec/rescheduleAfterSeconds", "value": None}
+    assert await patience([never], PatchType.JSON) is None
+    assert await patience({"spec": {"maxPods": 9}}) is None, "another field's change leaves it"
+    merged = {"spec": {"rescheduleAfterSeconds": None}}
+    assert await patience(merged) == 300, "a merge patch takes the field away, as with the real API server"

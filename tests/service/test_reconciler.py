@@ -128,3 +128,20 @@ async def test_a_pod_whose_slots_annotation_is_not_what_it_requests_is_repaired_
     async with world.serving():
         await world.edit_ledger(0, "{oops")
         await until(ledger_is(world, 0, {}), timeout_s=5)
+
+
+async def test_a_drain_mark_that_is_no_bool_is_told_once_and_drains_nothing():
+    world = await World.create()
+    await world.pods(0, 1)
+    await world.vpod("a", 4)
+    async with world.serving():
+        await asyncio.sleep(5)
+        before = await world.published()
+        await world.annotate(0, **{names.UNSCHEDULABLE_ANNOTATION: "yes"})
+        await asyncio.sleep(5)
+        (event,) = await world.events("AnnotationUnreadable")
+        assert (event["type"], event["regarding"]["name"]) == ("Warning", "dispatcher-0")
+        assert event["note"] == (
+            "annotation vreplica.dev/unschedulable is 'yes', which is no bool: the pod is not drained"
+        )
+        assert await world.published() == before

@@ -132,12 +132,48 @@ class TestPods:
         ).allowed
 
 
-def pool_request(obj: Obj, old: Obj | None = None, **more: Any) -> AdmissionRequest:
+def pool_request(obj: Obj | None, old: Obj | None = None, **more: Any) -> AdmissionRequest:
     return request(obj, old, resource="adapterpools", username="alice", **more)
 
 
 def vpod_request(obj: Obj, old: Obj | None = None, **more: Any) -> AdmissionRequest:
     return request(obj, old, resource="vpods", username="alice", **more)
+
+
+def a_deletion(pool: Obj) -> AdmissionRequest:
+    name = pool["metadata"]["name"]
+    return pool_request(None, pool, operation="DELETE", name=name)
+
+
+class TestDeletedAdapterPools:
+    def test_one_that_vpods_use_stays_and_the_way_to_delete_it_is_told(self):
+        vpods = [a_vpod_object(name) for name in ("a", "b")] + [a_vpod_object("c", pool="other")]
+        got = verdict(a_deletion(a_pool_object()), caches(vpods=vpods))
+        assert (got.allowed, got.code) == (False, 403)
+        assert "adapters/dispatcher: 2 VPods use it" in got.message
+        assert 'vreplica.dev/allow-deletion: "true"' in got.message
+
+    def test_one_that_nobody_uses_any_more_may_go(self):
+        leaving = a_vpod_object()
+        leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        others = [a_vpod_object(pool="other"), leaving]
+        assert verdict(a_deletion(a_pool_object()), caches(vpods=others)).allowed
+
+    @pytest.mark.parametrize(
+        ("value", "allowed"), [("true", True), ("1", True), ("yes", False), ("false", False)]
+    )
+    def test_an_annotation_allows_it_all_the_same(self, value: str, allowed: bool):
+        pool = a_pool_object()
+        pool["metadata"]["annotations"] = {"vreplica.dev/allow-deletion": value}
+        assert verdict(a_deletion(pool), caches(vpods=[a_vpod_object()])).allowed is allowed
+
+    def test_it_goes_with_its_namespace_also_while_tenants_elsewhere_use_it(self):
+        namespace = a_namespace("adapters")
+        view = caches(vpods=[a_vpod_object()], namespaces=[namespace])
+        assert not verdict(a_deletion(a_pool_object()), view).allowed
+        namespace["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        view = caches(vpods=[a_vpod_object()], namespaces=[namespace])
+        assert verdict(a_deletion(a_pool_object()), view).allowed
 
 
 class TestAdapterPools:

@@ -133,7 +133,9 @@ def _failing(pool: Compared) -> str:
     if vpods:
         lost += f", with all that {_many(vpods, 'vpod')} {'has' if vpods == 1 else 'have'}"
     if after_s is None:
-        return f"{lost}; nothing moves, the pods come back with what they hold (rescheduleAfterSeconds is not set)"
+        return (
+            f"{lost}; nothing moves, the pods come back with what they hold (rescheduleAfterSeconds is null)"
+        )
     return f"{lost}; after {after_s} s what has room elsewhere is placed there (rescheduleAfterSeconds)"
 
 

@@ -168,8 +168,6 @@ def explain_vpod(
 def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
     """The decision's outcome; for what no pod could change, what is wrong in words."""
     match decision.explanation.reason:
-        case ConflictReason.POOL_NOT_FOUND:
-            why = f"AdapterPool {pool.key} does not exist"
         case ConflictReason.STATEFULSET_NOT_FOUND:
             name = pool.pool.stateful_set_key if pool.pool is not None else ""
             why = f"StatefulSet {name} of AdapterPool {pool.key} does not exist"
@@ -185,10 +183,10 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
     outcome, wanted = decision.explanation.outcome(), decision.explanation.wanted
     if why:
         return f"{outcome}: {why}"
-    if not wanted and not decision.left:
+    if not wanted and decision.explanation.is_satisfied:
         return "it asks for no vreplicas"
     unpublished = wanted - sum(vpod.placements.values())
-    if not decision.left and unpublished > 0:
+    if decision.explanation.is_satisfied and unpublished > 0:
         return f"all {wanted} vreplicas have a place; {unpublished} of them are not published yet"
     return outcome
 

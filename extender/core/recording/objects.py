@@ -218,6 +218,7 @@ def _pool(pool: AdapterPool) -> Manifest:
         "minPods": pool.min_pods,
         "minPodsPerVPod": pool.min_pods_per_vpod,
         "scaleDownPeriodSeconds": pool.scale_down_period_s,
+        "rescheduleAfterSeconds": pool.reschedule_after_s,
         "rebalance": {
             "movesPerPeriod": pool.moves_per_period,
             "cooldownSeconds": pool.move_cooldown_s,
@@ -226,7 +227,6 @@ def _pool(pool: AdapterPool) -> Manifest:
         "profile": pool.profile,
     }
     spec |= {"maxPods": pool.max_pods} if pool.max_pods is not None else {}
-    spec |= {"rescheduleAfterSeconds": pool.reschedule_after_s} if pool.reschedule_after_s is not None else {}
     if selector := _selector(pool.namespace_selector):
         spec["namespaceSelector"] = selector
     metadata = _metadata(

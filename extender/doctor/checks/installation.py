@@ -5,11 +5,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
+from extender.core.counted import counted
 from extender.core.reading import Json, mapping, mappings, sequence, text
 from extender.doctor.checks.webhooks import our_webhooks
 from extender.doctor.facts import NOT_SERVED, SERVICE, WEBHOOK, Facts, key_of
 from extender.doctor.installed_by import install_fix
-from extender.doctor.verdict import Check, Notes, Outcome, Verdict, bounded, count
+from extender.doctor.verdict import Check, Notes, Outcome, Verdict, bounded
 
 MINOR_MIN: Final = 30
 """ValidatingAdmissionPolicy is on by default from 1.30 on; without it the ledgers are guarded by the webhook alone."""
@@ -59,7 +60,7 @@ def _rights(facts: Facts) -> Outcome:
     if unread or cut:
         return Outcome(
             Verdict.UNKNOWN,
-            f"{count(len(unread) + len(cut), 'kind')} could not be read whole",
+            f"{counted(len(unread) + len(cut), 'kind')} could not be read whole",
             bounded(unread + cut),
             "Checks that need them are unknown. Try as a user with the right to list them: `kubectl auth can-i list KIND -A`.",
         )
@@ -86,7 +87,7 @@ def _crds(facts: Facts) -> Outcome:
                 f"{name} also knows {', '.join(more)[:200]}: it is a newer one than this program"
             )
     return notes.outcome(
-        f"{count(len(facts.crds_shipped), 'kind')} as this version has them",
+        f"{counted(len(facts.crds_shipped), 'kind')} as this version has them",
         fix=f"{install_fix(facts, 'crds')}; of the version that the service runs.",
     )
 
@@ -133,7 +134,7 @@ def _deployments(facts: Facts) -> Outcome:
         )
         seen.append(f"{name} {ready}/{wanted}")
         if not ready:
-            notes.errors.append(f"{facts.namespace}/{name}: none of {count(wanted, 'replica')} is ready")
+            notes.errors.append(f"{facts.namespace}/{name}: none of {counted(wanted, 'replica')} is ready")
         elif ready < wanted:
             notes.warnings.append(f"{facts.namespace}/{name}: {ready} of {wanted} replicas are ready")
     return notes.outcome(

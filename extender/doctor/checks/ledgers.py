@@ -8,11 +8,12 @@ count as slots, and nothing is said of them here.
 from collections.abc import Mapping
 from typing import Final
 
+from extender.core.counted import counted
 from extender.core.decode import pod_from, stateful_set_from, vpod_from
 from extender.core.errors import InvalidObject
 from extender.core.model import AdapterPod, VPod, ordinal_of
 from extender.doctor.facts import Facts, Listed
-from extender.doctor.verdict import Check, Notes, Outcome, count
+from extender.doctor.verdict import Check, Notes, Outcome
 
 
 def _vpods(listed: Listed, problems: list[str] | None = None) -> dict[str, VPod]:
@@ -77,9 +78,9 @@ def _drift(facts: Facts) -> Outcome:
     notes.errors += sorted(uncovered)
     notes.warnings += sorted(leftover)
     return notes.outcome(
-        f"ledgers and statuses of {count(len(vpods), 'vpod')} say the same",
+        f"ledgers and statuses of {counted(len(vpods), 'vpod')} say the same",
         nothing="" if facts.of("pods").items or facts.of("vpods").items else "no vpods and no adapter pods",
-        bad=f"ledgers and statuses differ in {count(len(uncovered) + len(leftover), 'place')}",
+        bad=f"ledgers and statuses differ in {counted(len(uncovered) + len(leftover), 'place')}",
         fix="The leader's reconciler repairs this each minute: look whether somebody leads, and at the metric repairs. "
         "What stays was written by hand, or by another program.",
     )
@@ -104,7 +105,7 @@ def _gone(facts: Facts) -> Outcome:
     return notes.outcome(
         "every placement is on a pod that its StatefulSet has",
         nothing="" if facts.of("vpods").items else "no vpods",
-        bad=f"{count(len(notes.errors), 'placement')} on pods that are gone",
+        bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone",
         fix="Somebody has scaled the StatefulSet down by hand: the leader places them anew as soon as there is room.",
     )
 

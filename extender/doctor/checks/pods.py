@@ -3,12 +3,13 @@
 from datetime import datetime
 from typing import Final
 
+from extender.core.counted import counted
 from extender.core.decode import pod_from, slots_request_of
 from extender.core.ledger import ledger_slots
 from extender.core.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.core.reading import Json, mapping, mappings, text
 from extender.doctor.facts import Facts, key_of
-from extender.doctor.verdict import Check, Notes, Outcome, count
+from extender.doctor.verdict import Check, Notes, Outcome
 
 PENDING_S: Final = 30
 """How long an unbound pod may be without a word of any scheduler."""
@@ -68,10 +69,10 @@ def _scheduler(facts: Facts) -> Outcome:
     fixes = [_NOBODY_LOOKS] if notes.errors else []
     fixes += [_REFUSED] if notes.warnings else []
     return notes.outcome(
-        f"{count(len(pending), 'pod')} waiting for a node, none of them long"
+        f"{counted(len(pending), 'pod')} waiting for a node, none of them long"
         if pending
         else "no pod waits for a node",
-        bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} without a node",
+        bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} without a node",
         fix=" ".join(fixes),
         nothing="" if facts.of("pods").items else NO_PODS,
     )
@@ -91,9 +92,9 @@ def _stranded(facts: Facts) -> Outcome:
         elif bound and name not in SCHEDULER_NAMES:
             notes.warnings.append(f"{key_of(pod)} was bound by {name[:100]!r}")
     return notes.outcome(
-        f"{count(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
+        f"{counted(len(facts.of('pods').items), 'adapter pod')}, all stamped by the webhook",
         nothing="" if facts.of("pods").items else NO_PODS,
-        bad=f"{count(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook or our scheduler",
+        bad=f"{counted(len(notes.errors) + len(notes.warnings), 'pod')} slipped past the webhook or our scheduler",
         fix="The leader repairs bound ones within a minute. Check webhook-registration, then delete pods that stay so: "
         "their StatefulSet makes them anew, and what they hold comes back.",
     )
@@ -112,12 +113,12 @@ def _slots_resource(facts: Facts) -> Outcome:
     notes.errors += [f"{key_of(pod)} waits for a node that offers {SLOTS_RESOURCE}" for pod in stuck]
     if requesting and len(requesting) < len(stamped):
         notes.warnings.append(
-            f"{len(requesting)} of {count(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}"
+            f"{len(requesting)} of {counted(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}"
         )
     fixes = [_STUCK] if stuck else []
     fixes += [_MIXED] if notes.warnings else []
     return notes.outcome(
-        f"{'all' if requesting else 'none'} of {count(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}",
+        f"{'all' if requesting else 'none'} of {counted(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}",
         nothing="" if stamped else NO_PODS,
         bad="adapter pods request an extended resource that others do without",
         fix=" ".join(fixes),
@@ -137,7 +138,7 @@ def _overcommitted(facts: Facts) -> Outcome:
     return notes.outcome(
         "no ledger is over its pod's slots",
         nothing="" if facts.of("pods").items else NO_PODS,
-        bad=f"{count(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be read",
+        bad=f"{counted(len(notes.errors), 'pod')} overcommitted, or with a ledger that cannot be read",
         fix="slotsPerPod was lowered, or a ledger was written by hand: the leader moves what is too much, if there is room.",
     )
 
@@ -151,8 +152,21 @@ def _slots_of_pools(facts: Facts) -> dict[str, int]:
     return found
 
 
+def _draining(facts: Facts) -> Outcome:
+    notes = Notes()
+    for raw in facts.of("pods").items:
+        pod = pod_from(raw)
+        notes.warnings += [f"{pod.key}: annotation {problem}" for problem in pod.no_bools]
+    return notes.outcome(
+        "no annotation that should drain a pod is misspelt",
+        nothing="" if facts.of("pods").items else NO_PODS,
+        fix='Such a pod is not drained: write "true" or "false".',
+    )
+
+
 PODS: Final = (
     Check("kube-scheduler", "Does a scheduler look after adapter pods?", ("pods",), _scheduler),
+    Check("drain-marks", "Are pods that should be drained marked so that it is read?", ("pods",), _draining),
     Check("stranded-pods", "Have adapter pods come by the webhook and our scheduler?", ("pods",), _stranded),
     Check("slots-resource", "Do adapter pods agree about vreplica.dev/slots?", ("pods",), _slots_resource),
     Check(

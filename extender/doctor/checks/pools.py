@@ -5,6 +5,7 @@ from typing import Final
 
 from extender.core.availability import unserved_on
 from extender.core.claims import PodState
+from extender.core.counted import counted
 from extender.core.decode import node_from, pod_from, pool_from, vpod_from
 from extender.core.errors import InvalidObject
 from extender.core.model import AdapterPod, AdapterPool, VPod, placement_order
@@ -13,7 +14,7 @@ from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.reading import Json, mapping, text
 from extender.doctor.checks.pods import is_pending, refusal_of
 from extender.doctor.facts import Facts, key_of
-from extender.doctor.verdict import Check, Notes, Outcome, count
+from extender.doctor.verdict import Check, Notes, Outcome
 
 
 def _read(facts: Facts, notes: Notes) -> Iterator[AdapterPool]:
@@ -45,7 +46,7 @@ def _stateful_sets(facts: Facts) -> Outcome:
             )
     return notes.outcome(
         nothing=_none(facts),
-        good=f"{count(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet whose pods opt in",
+        good=f"{counted(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet whose pods opt in",
         fix=f"Create the StatefulSet, or correct spec.statefulSet; its pod template needs the label {POOL_LABEL}: POOL.",
     )
 
@@ -59,7 +60,7 @@ def _pool_labels(facts: Facts) -> Outcome:
         if pool not in pools:
             missing[pool] = missing.get(pool, 0) + 1
     notes.errors += [
-        f"{count(number, 'pod')} of AdapterPool {pool}, which is not there"
+        f"{counted(number, 'pod')} of AdapterPool {pool}, which is not there"
         for pool, number in sorted(missing.items())
     ]
     for raw in facts.of("vpods").items:
@@ -109,12 +110,12 @@ def _capacity(facts: Facts) -> Outcome:
             )
         elif pool.max_pods is not None and replicas is not None and replicas >= pool.max_pods:
             notes.warnings.append(
-                f"AdapterPool {pool.key}: {count(pending, 'vreplica')} wait, and it has its maxPods {pool.max_pods} already"
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and it has its maxPods {pool.max_pods} already"
             )
             fixes["Raise maxPods or slotsPerPod, or ask for less."] = None
         elif refused := _refused(facts, pool):
             notes.warnings.append(
-                f"AdapterPool {pool.key}: {count(pending, 'vreplica')} wait, and {count(len(refused), 'pod')} "
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and {counted(len(refused), 'pod')} "
                 f"of {replicas} without a node: {refused[0]}"
             )
             fixes[
@@ -122,7 +123,7 @@ def _capacity(facts: Facts) -> Outcome:
             ] = None
         else:
             notes.warnings.append(
-                f"AdapterPool {pool.key}: {count(pending, 'vreplica')} of {count(len(vpods), 'vpod')} wait"
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} of {counted(len(vpods), 'vpod')} wait"
             )
             fixes["`vreplica explain VPOD` says what each waits for, and what would place it."] = None
     return notes.outcome(
@@ -193,11 +194,11 @@ def _served(facts: Facts) -> Outcome:
     total = sum(lost.values())
     by_number = sorted(lost.items(), key=lambda item: (-item[1], placement_order(item[0][0])))
     notes.errors += [
-        f"{pod}: {why}, and {count(number, 'vreplica')} on it" for (pod, why), number in by_number
+        f"{pod}: {why}, and {counted(number, 'vreplica')} on it" for (pod, why), number in by_number
     ]
     return notes.outcome(
         "every vreplica that is placed is on a pod that is Ready",
-        bad=f"nobody serves {count(total, 'vreplica')} of {count(vpods, 'vpod')}",
+        bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}",
         fix="Look at these pods and nodes. Where a node does not come back, delete it, or taint it "
         "node.kubernetes.io/out-of-service; rescheduleAfterSeconds of a pool says when its vreplicas go elsewhere.",
         nothing="" if facts.of("vpods").items else "no vpods",

@@ -10,11 +10,12 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from extender.config.document import Document
+from extender.core.counted import counted
 from extender.core.names import POOL_LABEL
 from extender.core.reading import Json, labels_of, mapping, mappings, sequence, text
 from extender.doctor.facts import Facts, key_of
 from extender.doctor.installed_by import install_fix
-from extender.doctor.verdict import Check, Notes, Outcome, count
+from extender.doctor.verdict import Check, Notes, Outcome
 from extender.lint.codes import Finding
 from extender.lint.subject import Subject
 from extender.lint.webhook_file import (
@@ -198,7 +199,7 @@ def _endpoints(facts: Facts) -> Outcome:
         elif not _ready_addresses(facts, namespace, name):
             notes.errors.append(f"Service {namespace}/{name} has no endpoint that is ready")
     return notes.outcome(
-        f"{count(len(services), 'Service')} with ready endpoints",
+        f"{counted(len(services), 'Service')} with ready endpoints",
         nothing="" if services else "no webhook of ours is called by a Service",
         fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it has listed its caches.",
     )

@@ -135,13 +135,13 @@ def failing(what: str, name: str, **more) -> Change:
 
 
 def test_where_a_node_fails_nothing_moves_and_what_is_out_of_service_is_said():
-    scene = three_zones().vpod("a", 6, {0: 2, 1: 2, 2: 2}).vpod("b", 1, {0: 1})
+    scene = three_zones(reschedule_after_s=None).vpod("a", 6, {0: 2, 1: 2, 2: 2}).vpod("b", 1, {0: 1})
     answer = asked(scene, failing("node", "n0"))
     summary = answer["summary"]
     assert (summary["moved"], summary["outOfService"], summary["vpodsOutOfService"]) == (0, 3, 1)
     assert answer["notes"] == [
         f"pool {POOL}: 1 pod and 3 vreplicas would be away, with all that 1 vpod has; nothing moves, the pods come back with "
-        "what they hold (rescheduleAfterSeconds is not set)"
+        "what they hold (rescheduleAfterSeconds is null)"
     ]
 
 

@@ -43,6 +43,7 @@ OBJECTS = [
     pytest.param(a_stateful_set(3, fit=SOME_FIT, uid="u", deleting=True), id="StatefulSet for some nodes"),
     pytest.param(a_stateful_set(3, fit=NodeFit()), id="StatefulSet for any node"),
     pytest.param(a_pool(), id="pool"),
+    pytest.param(a_pool(reschedule_after_s=None), id="pool that never reschedules"),
     pytest.param(
         a_pool(
             7,

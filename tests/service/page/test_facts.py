@@ -61,6 +61,7 @@ def test_the_first_look_tells_everything_of_the_pool():
         "used": 3,
         "free": 17,
         "why": "node cordoned",
+        "unserved": "the pod is not Ready",
         "closed": False,
         "placements": {"tenant/a": 3},
     }

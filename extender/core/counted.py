@@ -1,0 +1,6 @@
+"""``counted``: a number with its noun, for messages that people read."""
+
+
+def counted(number: int, noun: str) -> str:
+    """``1 pod``, ``2 pods``, ``no pods`` never: 0 is ``0 pods``. The nouns that we count take an s."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
