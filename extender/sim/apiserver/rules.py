@@ -1,7 +1,7 @@
 """The rules (``x-kubernetes-validations``) of our own CRDs, each held to its text.
 
 There is no CEL here: a rule that ``RULES`` does not list is not evaluated, and what it refuses on a real API server is
-accepted. ``docs/cli.md`` says so. What a rule refuses is worded as by apiextensions-apiserver (``cel/validation.go``).
+accepted. ``docs/tutorial.md`` says so. What a rule refuses is worded as by apiextensions-apiserver (``cel/validation.go``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
