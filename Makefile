@@ -110,11 +110,17 @@ WORKERS ?= 4
 # A scenario waits for most of its time: more of them than cores run side by side, each worker with a control plane of its own.
 # TOOLS= builds neither helm nor promtool: what needs them is skipped unless they are there.
 TOOLS ?= 1
-e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one (WORKERS=N)
+# KUBERNETES=1.36 chooses the control plane's version; the newest without.
+export KUBERNETES
+e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one (KUBERNETES=1.36 WORKERS=N)
 	@$(BIN)/python -m tests.e2e.build $(if $(TOOLS),,--only-control-plane)
 	@$(if $(TOOLS),$(BIN)/python -m tests.manifests.tool)
 	@$(BIN)/python -m pytest -q -m e2e tests/e2e -p no:randomly -o faulthandler_timeout=0 -o log_level=INFO \
 	  -n $(WORKERS) --dist load --maxschedchunk 1 $(ARGS)
+
+.PHONY: e2e-matrix
+e2e-matrix: $(VENV)/stamp-test ## The end-to-end suite on each version of Kubernetes, and the table of docs/install.md (VERSIONS="1.36 1.37")
+	@$(BIN)/python -m tests.e2e.matrix $(VERSIONS)
 
 .PHONY: image
 IMAGE ?= vreplica-scheduler:0.1.0

@@ -148,7 +148,7 @@ class Service:
             metrics=self.metrics,
             clock=clock,
         )
-        self.reactivator = Reactivator(api, self.caches, metrics=self.metrics)
+        self.reactivator = Reactivator(api, self.caches, metrics=self.metrics, leads=self.leadership.leads)
         self.pool_status = PoolStatusWriter(
             api,
             self.caches,

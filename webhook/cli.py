@@ -59,7 +59,7 @@ class Webhook:
             self._caches,
             settings.rules,
             tls=self._certificates.context,
-            scheduler_name=settings.scheduler_name,
+            stamp=settings.stamp,
         )
         self._server.metrics.add_process()
         self._server.metrics.add_upkeep(self._certificates.expiry, lambda: self._upkeep.failures)

@@ -9,11 +9,15 @@
     annotation .../placements    what the statuses say of this name }   (else "{}"); none on a pod that is created on a
                                  node: there it would count at once, and only the service writes what counts. It sees
                                  such a pod as one that another scheduler has bound, and gives it its ledger
-    resource vreplica.dev/slots  request = limit = slots, first container; "0" without a known pool
+    resource vreplica.dev/slots  taken away: no node offers it, and nothing but a kube-scheduler that is told to ignore
+                                 it would ever place the pod. Where the extender is asked about pods with that resource
+                                 only (``Stamp.slots_resource``): request = limit = slots, first container; "0" without
+                                 a known pool
 
-The resource is how kube-scheduler's ``managedResources`` picks the pods that it asks our extender about, and it looks
-at the resource's name only. So a pod whose pool is unknown gets it with quantity "0": without it kube-scheduler would
-place the pod without asking us, and nobody would ever say PoolNotFound.
+A kube-scheduler of our own asks the extender about every pod that names it. One that others share is told by
+``managedResources`` to ask about pods with the resource, and it looks at the resource's name only. There a pod whose
+pool is unknown gets it with quantity "0": without it kube-scheduler would place the pod without asking us, and nobody
+would ever say PoolNotFound.
 
 Running it on its own result yields nothing (``reinvocationPolicy: IfNeeded`` does that, and so does a pod template
 that was copied from a stamped pod). It never reads what a client wrote into our annotations: only we write those.
@@ -32,6 +36,19 @@ from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
 
 NO_PLACEMENTS_TEXT: Final = "{}"
 _REPLACED_SCHEDULERS: Final = frozenset({"", names.DEFAULT_SCHEDULER_NAME})
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """How adapter pods are sent through the extender."""
+
+    scheduler_name: str = names.SCHEDULER_NAME
+    """Profile of the kube-scheduler that calls it."""
+    slots_resource: bool = False
+    """Request ``vreplica.dev/slots``, for a kube-scheduler that manages it (``managedResources``)."""
+
+
+DEFAULT_STAMP: Final = Stamp()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +74,7 @@ class View(Protocol):
         ...
 
 
-def stamp(request: AdmissionRequest, view: View, *, scheduler_name: str = names.SCHEDULER_NAME) -> Verdict:
+def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> Verdict:
     """The verdict of ``/mutate``: always allowed, with a patch for an adapter pod that is being created."""
     pod = request.object
     if pod is None or (request.group, request.resource, request.subresource) != ("", "pods", ""):
@@ -70,7 +87,7 @@ def stamp(request: AdmissionRequest, view: View, *, scheduler_name: str = names.
     if pool is not None:
         pod_name = text(pod, "metadata", "name") or request.name
         standing = view.standing(pool.key, pod_name, slots=pool.slots_per_pod)
-    mutation = mutate(pod, pool, standing, scheduler_name=scheduler_name)
+    mutation = mutate(pod, pool, standing, how)
     return Verdict(patch=mutation.ops, warnings=mutation.warnings)
 
 
@@ -84,14 +101,12 @@ def mutate(
     pod: Json,
     pool: AdapterPool | None,
     standing: Ledger = EMPTY_LEDGER,
-    *,
-    scheduler_name: str = names.SCHEDULER_NAME,
+    how: Stamp = DEFAULT_STAMP,
 ) -> Mutation:
     """How ``pod`` (v1 Pod as JSON) is to be changed.
 
     ``pool`` is the pool that its label names, None where none is known; ``standing`` what the pod's name should carry
-    (at most ``pool.slots_per_pod`` slots), ``scheduler_name`` which
-    kube-scheduler profile calls our extender. Never raises; reads nothing but its arguments.
+    (at most ``pool.slots_per_pod`` slots). Never raises; reads nothing but its arguments.
     """
     pool_name = pool_name_of(pod)
     if pool_name is None:
@@ -116,9 +131,9 @@ def mutate(
     }
     return Mutation(
         ops=(
-            *_scheduler_ops(pod, scheduler_name),
+            *_scheduler_ops(pod, how.scheduler_name),
             *_annotation_ops(pod, annotations),
-            *_resource_ops(pod, slots or "0"),
+            *_resource_ops(pod, (slots or "0") if how.slots_resource else None),
         ),
         warnings=tuple(warnings),
     )
@@ -150,15 +165,15 @@ def _annotation_ops(pod: Json, wanted: Mapping[str, str | None]) -> list[PatchOp
     return ops
 
 
-def _resource_ops(pod: Json, slots: str) -> list[PatchOp]:
-    """The resource on the first container and on no other: the extender reads their sum as the pod's slots."""
+def _resource_ops(pod: Json, slots: str | None) -> list[PatchOp]:
+    """The resource on the first container and on no other, None: on none. The extender reads their sum as the pod's slots."""
     ops: list[PatchOp] = []
     for kind in ("containers", "initContainers"):
         for index, container in enumerate(sequence(pod, "spec", kind)):
             if not isinstance(container, Mapping):
                 continue
             path = f"/spec/{kind}/{index}/resources"
-            if kind == "containers" and index == 0:
+            if slots is not None and kind == "containers" and index == 0:
                 ops += _set_resource_ops(container, path, slots)
             else:
                 ops += _remove_resource_ops(container, path)

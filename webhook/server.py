@@ -20,7 +20,6 @@ from typing import Final
 
 from aiohttp import web
 
-from extender.core.names import SCHEDULER_NAME
 from extender.exposition import CONTENT_TYPE
 from extender.kube.bodies import (
     ArrivalLimits,
@@ -64,11 +63,11 @@ class WebhookServer:
         *,
         tls: ssl.SSLContext | None,
         limits: Limits | None = None,
-        scheduler_name: str = SCHEDULER_NAME,
+        stamp: mutate.Stamp = mutate.DEFAULT_STAMP,
     ) -> None:
         self._caches = caches
         self._rules = rules
-        self._scheduler_name = scheduler_name
+        self._stamp = stamp
         self._tls = tls
         self._limits = limits or Limits()
         self._bodies = BodyBudget(self._limits.bodies_bytes_max, self._limits.arrivals)
@@ -98,9 +97,7 @@ class WebhookServer:
     # -- reviews -----------------------------------------------------------------------------------------------
 
     async def _mutate(self, http: web.Request) -> web.Response:
-        return await self._review(
-            http, lambda request: mutate.stamp(request, self._caches, scheduler_name=self._scheduler_name)
-        )
+        return await self._review(http, lambda request: mutate.stamp(request, self._caches, self._stamp))
 
     async def _validate(self, http: web.Request) -> web.Response:
         return await self._review(http, lambda request: validate.validate(request, self._caches, self._rules))

@@ -12,8 +12,9 @@ from extender.config.document import open_document
 from extender.config.model import Config
 from extender.config.reading import config_of
 from extender.core.errors import InvalidObject, VReplicaError
-from extender.core.names import CONFIG_KIND, OWN_NAMESPACE, SCHEDULER_NAME
+from extender.core.names import CONFIG_KIND, OWN_NAMESPACE
 from extender.kube.logs import LogFormat
+from webhook.mutate import DEFAULT_STAMP, Stamp
 from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
 
 
@@ -39,7 +40,7 @@ class Settings:
     service: tuple[str, str] = (OWN_NAMESPACE, "vreplica-webhook")
     url: str = ""
     rules: Rules = DEFAULT_RULES
-    scheduler_name: str = SCHEDULER_NAME
+    stamp: Stamp = DEFAULT_STAMP
     shutdown_delay_s: float = 0.0
     log_level: str = "INFO"
     log_format: LogFormat = LogFormat.TEXT
@@ -90,9 +91,12 @@ def parser() -> argparse.ArgumentParser:
     add("--service-account", metavar="NAMESPACE/NAME", nargs="+", action="extend", default=[],
         help="who may write the ledger annotations: ServiceAccounts, or full usernames with a colon "
         f"(default: {', '.join(sorted(DEFAULT_WRITERS))})")  # fmt: skip
-    add("--scheduler-name", metavar="NAME", default=_DEFAULTS.scheduler_name,
+    add("--scheduler-name", metavar="NAME", default=_DEFAULTS.stamp.scheduler_name,
         help="profile of the kube-scheduler that calls the extender; default-scheduler where the cluster's own does, "
         "which is all that a Policy file can do (default: %(default)s)")  # fmt: skip
+    add("--slots-resource", action="store_true",
+        help="have adapter pods request vreplica.dev/slots, as slotsResource of the configuration does: for a kube-scheduler that "
+        "others share, which has it in managedResources. Node autoscalers make no node for such pods")  # fmt: skip
     add("--shutdown-delay-seconds", type=float, default=_DEFAULTS.shutdown_delay_s, metavar="S",
         help="keep answering for so long after SIGTERM (default: %(default)s)")  # fmt: skip
     add("--log-level", default=_DEFAULTS.log_level, choices=["DEBUG", "INFO", "WARNING", "ERROR"])
@@ -127,7 +131,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         rules=Rules(
             writers=writers, profiles=DEFAULT_PROFILES | {str(one.get("name")) for one in config.profiles}
         ),
-        scheduler_name=options.scheduler_name,
+        stamp=Stamp(options.scheduler_name, slots_resource=options.slots_resource or config.slots_resource),
         shutdown_delay_s=max(0.0, options.shutdown_delay_seconds),
         log_level=config.log_level.upper() or options.log_level,
         log_format=LogFormat(config.log_format or options.log_format),

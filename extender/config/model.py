@@ -15,6 +15,7 @@
     logging: {level: "", format: ""}
     mode: active                  # shadow: decide beside another scheduler, write nothing, report the differences
     schedulerNames: [default-scheduler, vreplica-scheduler]    # only pods of these schedulers are bound here
+    slotsResource: false          # true: adapter pods request vreplica.dev/slots, for managedResources of a shared kube-scheduler
     profiles: []                  # beside the built-in ones; each is read by core.policy, see docs/profiles.md
 
 A new setting is one line here. Its ``reload`` is ``LIVE`` only where ``Service.reconfigure`` takes it and no decision
@@ -262,6 +263,13 @@ class Config:
         items_max=SCHEDULER_NAMES_MAX,
     )
     """Profiles of kube-schedulers that call this extender."""
+    slots_resource: bool = _of(
+        False,
+        "slotsResource",
+        "The webhook has adapter pods request vreplica.dev/slots: for a kube-scheduler that others share, which has it in "
+        "managedResources. Node autoscalers make no node for such pods.",
+    )
+    """Whether the extender is asked about pods with that resource only, not about all that name the scheduler."""
     narrow_to: int = _of(
         0,
         "filter.narrowTo",

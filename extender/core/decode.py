@@ -54,6 +54,7 @@ T = TypeVar("T", AdapterPod, Node)
 __all__ = [
     "Json",
     "conditions_of",
+    "is_adapter",
     "is_true",
     "mapping",
     "mappings",
@@ -148,6 +149,19 @@ def _refusal_in(status: Json) -> str:
     return ""
 
 
+def is_adapter(pod: Json) -> bool:
+    """Whether a v1 Pod is ours to place: by the pool's label, with whatever value, or by an annotation of ours.
+
+    A pod that was stamped and has lost its label still carries vreplicas, which must not be served uncounted.
+    """
+    annotations = mapping(pod, "metadata", "annotations")
+    return (
+        names.POOL_LABEL in mapping(pod, "metadata", "labels")
+        or names.PLACEMENTS_ANNOTATION in annotations
+        or names.SLOTS_ANNOTATION in annotations
+    )
+
+
 def pod_from(obj: Json) -> AdapterPod:
     """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod exists."""
     metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
@@ -224,6 +238,7 @@ def node_from(obj: Json) -> Node:
             for taint in mappings(obj, "spec", "taints")
             if text(taint, "effect") in REPELLING and text(taint, "key") not in TAINTS_OF_CONDITION
         ),
+        allocatable=tuple(sorted(labels_of(mapping(obj, "status", "allocatable")).items())),
     )
 
 

@@ -163,6 +163,8 @@ class Node:
     """All of them: any may be asked for by a StatefulSet that comes later. Some 3 KiB a node."""
     taints: tuple[Taint, ...] = ()
     """Those that say whom the node is for; how it is at the moment is in ``cordoned`` and ``ready``."""
+    allocatable: tuple[tuple[str, str], ...] = ()
+    """Resource and quantity, by name. No decision looks at it: that it has changed is a reason to look again."""
 
     @property
     def key(self) -> str:

@@ -17,12 +17,15 @@ TIMEOUT_LEAST_S: Final = 0.01
 """Less can only be meant in another unit."""
 
 
-def check_extender(subject: Subject, index: int, given: Config | None, *, legacy: bool) -> None:
-    """Add what is wrong with ``extenders[index]``. ``given``: the service's configuration, where that is known."""
+def check_extender(subject: Subject, index: int, given: Config | None, *, legacy: bool, shared: bool) -> None:
+    """Add what is wrong with ``extenders[index]``. ``given``: the service's configuration, where that is known.
+
+    ``shared``: it is the cluster's own kube-scheduler, which places everybody's pods.
+    """
     config = given or Config()
     entry = _Entry(subject, subject.mappings("extenders")[index], f"extenders[{index}]", legacy=legacy)
     entry.check_verbs(narrowed=given is None or bool(given.narrow_to))
-    entry.check_resources()
+    entry.check_resources(given, shared=shared)
     entry.check_timeout(config.server.deadline_s)
     entry.check_address(given)
     if entry.raw.get("ignorable") is True and text(entry.raw, "bindVerb"):
@@ -61,16 +64,20 @@ class _Entry:
         if not text(self.raw, "prioritizeVerb") and not narrowed:
             self.found("VS121", "prioritizeVerb", "is not set")
 
-    def check_resources(self) -> None:
-        """managedResources: what has kube-scheduler ask about adapter pods only."""
-        listed = mappings(self.raw, "managedResources")
-        for index, one in enumerate(listed):
+    def check_resources(self, given: Config | None, *, shared: bool) -> None:
+        """managedResources: what has a shared kube-scheduler ask about adapter pods only, if these request the resource."""
+        for index, one in enumerate(mappings(self.raw, "managedResources")):
             if text(one, "name") == SLOTS_RESOURCE:
                 if one.get("ignoredByScheduler") is not True:
                     where = f"managedResources[{index}].ignoredByScheduler"
                     self.found("VS105", where, "is not true")
+                if given is not None and not given.slots_resource:
+                    self.found("VS124", "managedResources", f"{SLOTS_RESOURCE}, and slotsResource is false")
                 return
-        self.found("VS104", "managedResources", f"{SLOTS_RESOURCE} is not in it")
+        if shared:
+            self.found("VS104", "managedResources", f"{SLOTS_RESOURCE} is not in it")
+        if given is not None and given.slots_resource:
+            self.found("VS125", "managedResources", f"no {SLOTS_RESOURCE}, and slotsResource is true")
 
     def check_timeout(self, deadline_s: float) -> None:
         """HttpTimeout beside our own deadline."""

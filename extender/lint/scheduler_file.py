@@ -1,6 +1,7 @@
 """A KubeSchedulerConfiguration, or a legacy Policy: what kube-scheduler refuses, and how it goes with the service.
 
-Which extender is meant as ours: the one that manages ``vreplica.dev/slots``, else the one with a verb of ours. What each
+Which extender is meant as ours: the one that manages ``vreplica.dev/slots``, else the one with a verb of ours. Only in the
+cluster's own kube-scheduler, which others share, does it have to manage the resource. What each
 field does is in kube-scheduler's ``pkg/scheduler/extender.go``: the verb is appended to urlPrefix, enableHTTPS without an
 authority turns verification off, and an ignorable extender's errors count as yes.
 """
@@ -41,9 +42,10 @@ def check_scheduler_file(subject: Subject, given: Config | None) -> str:
         check_settings(subject)
     index = _ours(subject)
     if index is None:
-        subject.found("VS101", "extenders", f"no extender manages {SLOTS_RESOURCE}")
+        subject.found("VS101", "extenders", "none of them binds, or has a urlPrefix that ends in /v1")
     else:
-        check_extender(subject, index, given, legacy=legacy)
+        shared = legacy or any(one.scheduler_name == DEFAULT_SCHEDULER_NAME for one in read.profiles)
+        check_extender(subject, index, given, legacy=legacy, shared=shared)
     _check_profiles(subject, read, config, legacy=legacy)
     if not legacy:
         _check_lease(subject, read, config)
@@ -68,7 +70,7 @@ def _ours(subject: Subject) -> int | None:
         listed = resources if isinstance(resources, list) else []
         if any(isinstance(one, Mapping) and one.get("name") == SLOTS_RESOURCE for one in listed):
             return index
-    # Somebody who has forgotten managedResources: whoever binds, or serves at our path.
+    # Whoever binds, or serves at our path.
     for index, raw in enumerate(extenders):
         if text(raw, "bindVerb") or "/v1" in text(raw, "urlPrefix"):
             return index

@@ -3,8 +3,12 @@
 ::
 
     request --> known? (cache, else read) --> there already? (I5) --> past known? (I2) --> assume --> Binding
-                  ^                                                                                     |
+                  ^            |                                                                        |
+                  |            '-- no adapter pod --> Binding, and no more                              |
                   '---- read again, up to ATTEMPTS_MAX times, where only the pod's version was stale <---'
+
+A kube-scheduler of our own asks about every pod that names it. A pod without the pool's label is bound as
+kube-scheduler's DefaultBinder would: a Binding with the pod's UID, without annotations, and nothing is assumed.
 
 kube-scheduler gives a bind up after its timeout and sends it again, perhaps to another replica, while the first may still be
 under way. So the requests for one pod run one after the other here, and between replicas the API server decides.
@@ -15,11 +19,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.core.decode import pod_from
+from extender.core.decode import is_adapter, pod_from
 from extender.core.model import AdapterPod
 from extender.core.names import SCHEDULER_NAMES
 from extender.core.reasons import ConflictReason
-from extender.kube.api import PODS, Api, Conflict, OutcomeUnknown
+from extender.kube.api import PODS, Api, Binding, Conflict, Obj, OutcomeUnknown
 from extender.service.binder import AssumedPod, BindRefused, VReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import RESERVATION_TTL_S
@@ -80,13 +84,16 @@ class PodBinder:
                 del self._in_flight[uid]
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        key = f"{namespace}/{name}"
-        pod, believed = self._caches.pods.latest(key), self._caches.pods.get(key)
-        in_doubt = self._end_doubt(uid)
-        # An assumed pod is bound already, as far as we know: its watch event is still to come.
-        assumed_before = in_doubt or (believed is not None and believed.assumed)
-        if pod is None or pod.uid != uid or assumed_before:
-            pod = await self._read(namespace, name)
+        pod = self._known(f"{namespace}/{name}", uid)
+        if pod is None:
+            obj = await self._api.get(PODS, namespace, name)
+            if not is_adapter(obj):
+                await self._bind_plainly(pod_from(obj), uid, node)
+                return
+            pod = self._taken(obj)
+        await self._bind_adapter(pod, uid, node)
+
+    async def _bind_adapter(self, pod: AdapterPod, uid: str, node: str) -> None:
         for attempt in range(self.ATTEMPTS_MAX):
             if self._settled(pod, uid, node):
                 return
@@ -103,13 +110,26 @@ class PodBinder:
                 self._binder.revert(assumed)
                 if attempt + 1 == self.ATTEMPTS_MAX:
                     raise
-                pod = await self._read(namespace, name)
+                pod = await self._read(pod.namespace, pod.name)
             except BaseException:
                 self._binder.revert(assumed)
                 raise
             else:
                 self._on_bound(uid, sent_at)
                 return
+
+    def _known(self, key: str, uid: str) -> AdapterPod | None:
+        """The pod as the cache has it; None where it has to be read."""
+        pod, believed = self._caches.pods.latest(key), self._caches.pods.get(key)
+        in_doubt = self._end_doubt(uid)
+        # An assumed pod is bound already, as far as we know: its watch event is still to come.
+        assumed_before = in_doubt or (believed is not None and believed.assumed)
+        return None if pod is None or pod.uid != uid or assumed_before else pod
+
+    async def _bind_plainly(self, pod: AdapterPod, uid: str, node: str) -> None:
+        """Bind a pod that is no adapter. Its UID alone is compared: whatever else has changed, it needs a node."""
+        if not self._settled(pod, uid, node):
+            await self._api.bind(Binding(pod.namespace, pod.name, node, uid=uid))
 
     async def _assume(self, pod: AdapterPod, uid: str, node: str) -> AssumedPod | None:
         """None where the pod is there already: what refuses it may be that our view is behind (I5)."""
@@ -158,6 +178,9 @@ class PodBinder:
         return True
 
     async def _read(self, namespace: str, name: str) -> AdapterPod:
-        pod = pod_from(await self._api.get(PODS, namespace, name))
+        return self._taken(await self._api.get(PODS, namespace, name))
+
+    def _taken(self, obj: Obj) -> AdapterPod:
+        pod = pod_from(obj)
         self._caches.pods.written(pod)
         return pod

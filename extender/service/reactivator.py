@@ -5,13 +5,18 @@ kube-scheduler does not watch our pools and ledgers, but it does watch the pod: 
 annotation puts it back into the active queue within milliseconds. So every replica remembers what it refused, looks
 again when something has changed, and patches when one of the very nodes that it refused would pass now.
 
+Pods that request ``vreplica.dev/slots`` (``slotsResource``) need this for more than what we refuse. No node offers the
+resource, and from 1.37 on NodeResourcesFit, which is told to ignore it in filter, counts it when a node comes or grows:
+such a pod is then not looked at again. So the pool's leader patches those that wait for room, when a node comes, grows,
+loses a taint, or is uncordoned.
+
 That is our view of the nodes; kube-scheduler's may be another for long, or filter may refuse for what is not looked at
 here. So a pod that is refused again after a patch gets its next ones at growing distances, 1 s doubling to 60 s.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from extender.core.candidates import Candidates
@@ -30,6 +35,8 @@ SETTLE_S: Final = 0.2
 PERIOD_S: Final = 30.0
 BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 60.0
+ROOM_BACKOFF_MAX_S: Final = 10.0
+"""Nodes of an autoscaler come one after another; kube-scheduler's own backoff goes no further either."""
 
 
 class _Refusal(NamedTuple):
@@ -43,7 +50,9 @@ class _Refusal(NamedTuple):
 class Reactivator:
     """Remembers refusals (``note``) and undoes kube-scheduler's waiting (``run``)."""
 
-    def __init__(self, api: Api, caches: Caches, *, metrics: Metrics) -> None:
+    def __init__(self, api: Api, caches: Caches, *, metrics: Metrics, leads: Callable[[str], bool]) -> None:
+        """``leads``: whether this replica leads the pool of that key."""
+        self._leads = leads
         self._api = api
         self._caches = caches
         self._metrics = metrics
@@ -52,6 +61,10 @@ class Reactivator:
         self._patches = 0
         self._patched: dict[str, tuple[int, float]] = {}
         """Pod UID -> (patches that did not help, loop time of the next one at the earliest)."""
+        self._room_came = True
+        """Since pods that wait were looked for last; at the start nobody knows."""
+        self._waiting: dict[str, str] = {}
+        """UID -> key of pods that a node may have room for by now."""
         self._wake = asyncio.Event()
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
@@ -71,6 +84,7 @@ class Reactivator:
         """Filter has let the pod pass."""
         self._refused.pop(pod_uid, None)
         self._patched.pop(pod_uid, None)
+        self._waiting.pop(pod_uid, None)
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         if old is None or new is None or old.generation != new.generation:
@@ -82,7 +96,13 @@ class Reactivator:
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         """Of a node only these matter here; its heartbeats come all the time."""
-        if old is None or new is None or (old.slots, old.takes_work) != (new.slots, new.takes_work):
+        if new is not None and (
+            old is None
+            or (old.allocatable, old.taints, old.takes_work) != (new.allocatable, new.taints, new.takes_work)
+        ):
+            self._room_came = True
+            self._wake.set()
+        elif new is None:
             self._wake.set()
 
     def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
@@ -102,6 +122,9 @@ class Reactivator:
             self._wake.clear()
             for uid, refusal in list(self._refused.items()):
                 await self._look_at(uid, refusal)
+            self._find_waiting()
+            for uid, key in list(self._waiting.items()):
+                await self._look_for_room(uid, key)
             try:
                 async with asyncio.timeout(self._until_next_s()):
                     await self._wake.wait()
@@ -112,14 +135,27 @@ class Reactivator:
     def _until_next_s(self) -> float:
         """Seconds until a refused pod may be patched again, ``PERIOD_S`` at most."""
         now = asyncio.get_running_loop().time()
-        due = [self._patched[uid][1] - now for uid in self._refused if uid in self._patched]
+        again = self._refused.keys() | self._waiting.keys()
+        due = [self._patched[uid][1] - now for uid in again if uid in self._patched]
         return min([PERIOD_S, *(wait for wait in due if wait > SETTLE_S)])
 
-    def _count_patch(self, uid: str) -> None:
+    def _find_waiting(self) -> None:
+        """Pods that kube-scheduler says it has no node for, and that it may not look at again."""
+        if not self._room_came:
+            return
+        self._room_came = False
+        for pod in self._caches.pods.list():
+            if len(self._waiting) >= REFUSED_PODS_MAX:
+                return
+            if pod.refusal and pod.slots_request is not None and not pod.deleting:
+                self._waiting[pod.uid] = pod.key
+
+    def _count_patch(self, uid: str, most_s: float) -> None:
         """The next patch, should this one not help, comes only later."""
         self._refused.pop(uid, None)
+        self._waiting.pop(uid, None)
         count, _ = self._patched.pop(uid, (0, 0.0))
-        wait = min(BACKOFF_INITIAL_S * 2 ** min(count, 10), BACKOFF_MAX_S)
+        wait = min(BACKOFF_INITIAL_S * 2 ** min(count, 10), most_s)
         self._patched[uid] = (count + 1, asyncio.get_running_loop().time() + wait)
         while len(self._patched) > REFUSED_PODS_MAX:
             del self._patched[next(iter(self._patched))]
@@ -135,10 +171,25 @@ class Reactivator:
         if pod is not None and (pod.node or pod.deleting):
             self.forget(uid)
             return
-        _, not_before = self._patched.get(uid, (0, 0.0))
-        too_soon = asyncio.get_running_loop().time() < not_before
-        if pod is None or too_soon or not filter_known_nodes(state, pod, Candidates.of(refusal.nodes)).passed:
+        if pod is None or self._too_soon(uid):
             return
+        if filter_known_nodes(state, pod, Candidates.of(refusal.nodes)).passed:
+            await self._patch(pod, BACKOFF_MAX_S)
+
+    async def _look_for_room(self, uid: str, key: str) -> None:
+        pod = self._caches.pods.get(key)
+        if pod is None or pod.uid != uid or pod.node or pod.deleting:
+            self._waiting.pop(uid, None)
+        elif self._leads(pod.pool) and not self._too_soon(uid):
+            await self._patch(pod, ROOM_BACKOFF_MAX_S)
+
+    def _too_soon(self, uid: str) -> bool:
+        _, not_before = self._patched.get(uid, (0, 0.0))
+        return asyncio.get_running_loop().time() < not_before
+
+    async def _patch(self, pod: AdapterPod, most_s: float) -> None:
+        """Have kube-scheduler look at the pod. ``most_s``: how far apart such patches of one pod come at most."""
+        uid = pod.uid
         self._patches += 1
         patch = {
             "metadata": {
@@ -153,5 +204,5 @@ class Reactivator:
         except ApiError as error:
             log.info("pod %s was not re-activated: %s", pod.key, error, extra={"pod": pod.key})
         else:
-            self._count_patch(uid)
+            self._count_patch(uid, most_s)
             self._metrics.repairs.labels("PodReactivated").inc()

@@ -9,12 +9,11 @@ from collections import Counter
 from typing import Final
 
 from extender.core.candidates import CandidateLists, Candidates
-from extender.core.decode import as_sent, node_from, pod_from
+from extender.core.decode import as_sent, is_adapter, node_from, pod_from
 from extender.core.event_reasons import EventReason
 from extender.core.ledger import EMPTY_LEDGER
 from extender.core.model import AdapterPod
-from extender.core.names import POOL_LABEL
-from extender.core.node_level.exposure import prioritize_known_nodes, prioritize_nodes
+from extender.core.node_level.exposure import Alike, prioritize_known_nodes, prioritize_nodes
 from extender.core.node_level.host_texts import HostTexts
 from extender.core.reading import mapping
 from extender.core.verbs import NodeLookup, NodeVerdicts, filter_known_nodes, preempt_nodes
@@ -46,7 +45,11 @@ SUCCESS, UNSCHEDULABLE, ERROR = "Success", "Unschedulable", "Error"
 
 
 class ExtenderVerbs:
-    """Answers a verb with (body, status for the metrics)."""
+    """Answers a verb with (body, status for the metrics).
+
+    A kube-scheduler of our own asks about every pod that names it. To one without our label filter passes every node,
+    prioritize gives all the same score, preempt takes every proposal, and bind binds it with nothing added.
+    """
 
     def __init__(
         self,
@@ -71,9 +74,9 @@ class ExtenderVerbs:
         self.bind_errors = 0
 
     def filter(self, body: bytes) -> tuple[bytes, str]:
-        """Which nodes the pod may go to. A pod without our label is none of our business: every node passes."""
+        """Which nodes the pod may go to."""
         args = self._args(body)
-        if not _is_adapter(args.pod):
+        if not is_adapter(args.pod):
             return encode_filter_result(args, args.candidates, {}, {}), SUCCESS
         pod = self._pod_of(args.pod)
         verdicts = self._find(pod, args, self._lookup(args))
@@ -89,10 +92,10 @@ class ExtenderVerbs:
         return reply, SUCCESS if verdicts.passed else UNSCHEDULABLE
 
     def prioritize(self, body: bytes) -> tuple[bytes, str]:
-        """How good the nodes are, 0 to 10. A pod without our label: all equal."""
+        """How good the nodes are, 0 to 10."""
         args = self._args(body)
-        if not _is_adapter(args.pod):
-            return encode_host_priorities(args, dict.fromkeys(args.names, SCORE_MAX)), SUCCESS
+        if not is_adapter(args.pod):
+            return self._all_alike(args), SUCCESS
         pod, lookup = self._pod_of(args.pod), self._lookup(args)
         carry = self._binder.carry(pod.uid)
         if carry is None:  # another replica has filtered
@@ -107,6 +110,12 @@ class ExtenderVerbs:
             state, pod, ledger, args.names, state.nodes.get if lookup is None else lookup
         )
         return encode_host_priorities(args, scores), SUCCESS
+
+    def _all_alike(self, args: FilterArgs) -> bytes:
+        if args.nodes is None and args.candidates.known:
+            groups = (Alike(zone, SCORE_MAX, None) for zone in self._caches.state.node_index.in_zone)
+            return self._host_texts.encode(args.candidates, groups)
+        return encode_host_priorities(args, dict.fromkeys(args.names, SCORE_MAX))
 
     async def bind(self, body: bytes) -> tuple[bytes, str]:
         """Bind the pod with its vreplicas. What is refused says why in ``Error``, and in an event on the pod."""
@@ -141,7 +150,7 @@ class ExtenderVerbs:
     def preempt(self, body: bytes) -> tuple[bytes, str]:
         """Which of the proposed nodes to preempt on: those that would help, where the fewest vreplicas are evicted."""
         args = decode_preemption_args(body)
-        if _is_adapter(args.pod):
+        if is_adapter(args.pod):
             chosen = preempt_nodes(self._caches.state, self._pod_of(args.pod), args.victims)
         else:
             chosen = {name: victims for name, victims in args.victims.items() if victims.uids}
@@ -181,9 +190,3 @@ class ExtenderVerbs:
 
 def _reason_of(error: BindRefused | ApiError) -> str:
     return str(error.reason) if isinstance(error, BindRefused) else API_ERROR
-
-
-def _is_adapter(pod: Json) -> bool:
-    metadata = pod.get("metadata")
-    labels = metadata.get("labels") if isinstance(metadata, dict) else None
-    return isinstance(labels, dict) and POOL_LABEL in labels

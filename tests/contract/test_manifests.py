@@ -10,6 +10,7 @@ import yaml
 from extender.core import names
 from extender.core.decode import pod_from, pool_from, vpod_from
 from extender.service.config import load_config
+from extender.sim.scheduler.config_file import load_configuration
 from tests.webhook.builders import a_namespace, caches, patched, request
 from webhook.caches import WebhookCaches
 from webhook.mutate import stamp
@@ -303,9 +304,13 @@ def scheduler_extenders() -> list[Any]:
     return rows
 
 
+SHARED = ("config-https.yaml", "policy.json")
+"""For a kube-scheduler that places everybody's pods."""
+
+
 class TestKubeScheduler:
     @pytest.mark.parametrize("extender", scheduler_extenders())
-    def test_every_form_registers_the_same_extender(self, extender):
+    def test_every_form_registers_the_same_extender(self, extender, request):
         verbs = {key.removesuffix("Verb"): value for key, value in extender.items() if key.endswith("Verb")}
         assert {verb: verb for verb in verbs} == verbs
         assert {"filter", "bind", "preempt"} <= verbs.keys()
@@ -313,7 +318,9 @@ class TestKubeScheduler:
         assert extender["urlPrefix"].endswith(":10261/v1")
         assert extender["nodeCacheCapable"] is True
         assert extender["ignorable"] is False, "with a bind verb it could bind pods unchecked"
-        assert extender["managedResources"] == [{"name": names.SLOTS_RESOURCE, "ignoredByScheduler": True}]
+        managed = [{"name": names.SLOTS_RESOURCE, "ignoredByScheduler": True}]
+        shared = request.node.callspec.id in SHARED
+        assert extender.get("managedResources") == (managed if shared else None)
         assert extender["httpTimeout"] in ("5s", 5 * 10**9)
 
     def test_our_own_deadline_is_below_its_timeout(self):
@@ -326,6 +333,11 @@ class TestKubeScheduler:
         [config] = documents(MANIFESTS / "kube-scheduler" / name)
         profiles = {profile["schedulerName"]: profile for profile in config["profiles"]}
         assert profiles[names.SCHEDULER_NAME]["percentageOfNodesToScore"] == 100
+
+    @pytest.mark.parametrize("name", ["config.yaml", "config-narrow.yaml"])
+    def test_pods_that_an_older_version_has_stamped_still_find_nodes(self, name):
+        config = load_configuration((MANIFESTS / "kube-scheduler" / name).read_text())
+        assert config.ignored_resources == {names.SLOTS_RESOURCE}
 
     def test_https_is_never_without_verification(self):
         [config] = documents(MANIFESTS / "kube-scheduler" / "config-https.yaml")
@@ -373,4 +385,4 @@ class TestExamples:
         pod = {"metadata": metadata, "spec": template["spec"]}
         verdict = stamp(request(pod), self.view())
         assert not verdict.warnings
-        assert pod_from(patched(pod, verdict.patch)).slots_request == 20
+        assert pod_from(patched(pod, verdict.patch)).slots == 20

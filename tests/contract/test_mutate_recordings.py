@@ -99,13 +99,9 @@ async def test_the_patch_applies_to_the_recorded_pod_and_changes_nothing_else(re
         SLOTS: "20",
         PLACEMENTS: f'{{"tenant-a/orders":{ordinal + 1}}}',
     }
-    assert after["spec"]["containers"][0].pop("resources") == {
-        "limits": {SLOTS: "20"},
-        "requests": {SLOTS: "20"},
-    }
     assert after["spec"].pop("schedulerName") == "vreplica-scheduler"
     expected = copy.deepcopy(pod)
-    del expected["spec"]["containers"][0]["resources"], expected["spec"]["schedulerName"]
+    del expected["spec"]["schedulerName"]
     assert after == expected
 
 

@@ -83,7 +83,8 @@ class SchedulerOnly(ControlPlane):
     async def start(self) -> None:
         """As ``ControlPlane``, without controllers."""
         try:
-            await self._start_apiserver(await self._start_etcd())
+            await self._start_etcd()
+            await self._start_apiserver()
         except BaseException:
             self.stop()
             raise

@@ -35,6 +35,19 @@ def unbound(age_s: float, **status: object) -> Obj:
     return pod
 
 
+NO_SUCH_NODE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "message": "0/3 nodes are available: 3 Insufficient vreplica.dev/slots.",
+}
+
+
+def requesting(pod: Obj) -> Obj:
+    """As the webhook stamps it with ``slotsResource``."""
+    pod["spec"]["containers"] = [{"name": "c", "resources": {"requests": {"vreplica.dev/slots": "20"}}}]
+    return pod
+
+
 def set_on_first(plural: str, *path: str, value: object) -> Break:
     def change(scene: Scene) -> None:
         obj = scene.first(plural)
@@ -138,6 +151,10 @@ ROWS = [
         "kube-scheduler", W, "0/3 nodes", id="no node fits",
     ),
     pytest.param(set_on_first("pods", "metadata", "annotations", SLOTS_ANNOTATION, value=None), "stranded-pods", E, "no annotation", id="not stamped"),
+    pytest.param(add("pods", requesting(a_pod(2))), "slots-resource", W, "1 of 3 adapter pods request vreplica.dev/slots", id="of both ways"),
+    pytest.param(
+        add("pods", requesting(unbound(5, conditions=[NO_SUCH_NODE]))), "slots-resource", E, "waits for a node that offers", id="no node offers it"
+    ),
     pytest.param(set_on_first("pods", "spec", "schedulerName", value="other"), "stranded-pods", W, "was bound by 'other'", id="another scheduler's"),
     pytest.param(
         set_on_first("adapterpools", "spec", "slotsPerPod", value=2), "overcommit", E, "carries 3 slots, its pool gives it 2", id="over its slots"
@@ -199,6 +216,7 @@ MAY_FOLLOW = {
     "webhook-registration": {"rights", "webhook-selectors", "webhook-certificate", "webhook-endpoints"},
     "webhook-certificate": {"rights", "leader"},
     "overcommit": {"ledger-drift", "capacity"},
+    "slots-resource": {"kube-scheduler"},
     "ledger-drift": {"overcommit"},
     "placements-gone": {"ledger-drift"},
     "pools": {"webhook-selectors"},

@@ -16,8 +16,8 @@ from typing import Final
 import pytest
 
 from tests.e2e.backend import Backend
-from tests.e2e.build import ControlPlaneUnavailable, ready_binaries
-from tests.e2e.controlplane import ControlPlane
+from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries
+from tests.e2e.controlplane import ControlPlane, Settings
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.forks import Forks
 from tests.e2e.processes import Processes
@@ -65,14 +65,12 @@ def forked_programs() -> Iterator[None]:
         Processes.forks = None
 
 
-@pytest.fixture(scope="session")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """The real control plane, without a kube-scheduler; skips where there is none."""
+def _running(directory: Path, settings: Settings | None = None) -> Iterator[ControlPlane]:
     try:
         binaries = ready_binaries()
     except ControlPlaneUnavailable as reason:
         pytest.skip(str(reason))
-    running = ControlPlane(binaries, tmp_path_factory.mktemp("controlplane"))
+    running = ControlPlane(binaries, directory, settings)
     asyncio.run(running.start())
     try:
         yield running
@@ -81,15 +79,27 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 
 
 @pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The real control plane, without a kube-scheduler; skips where there is none."""
+    yield from _running(tmp_path_factory.mktemp("controlplane"))
+
+
+@pytest.fixture(scope="module")
+def own_control_plane(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """One that no other module uses, with the module's ``SETTINGS`` where it has any."""
+    settings = getattr(request.module, "SETTINGS", None)
+    yield from _running(tmp_path_factory.mktemp("own-controlplane"), settings)
+
+
+@pytest.fixture(scope="session")
 def kubectl() -> Path:
     """The program; skips where there is none."""
     try:
-        program = ready_binaries().folder / "kubectl"
-    except ControlPlaneUnavailable as reason:
+        return ready_binaries().program("kubectl")
+    except (ControlPlaneUnavailable, BuildFailed) as reason:
         pytest.skip(str(reason))
-    if not program.exists():
-        pytest.skip("no kubectl beside the control plane's programs")
-    return program
 
 
 @pytest.fixture(scope="session")

@@ -63,6 +63,10 @@ class Settings:
     node_lease_s: int = 8
     node_grace_s: int = 16
     audit: bool = True
+    feature_gates: tuple[str, ...] = ()
+    """What every program of the control plane turns on, by name."""
+    runtime_config: str = ""
+    """API versions that are off by default, as kube-apiserver's flag takes them."""
     start_timeout_s: float = START_TIMEOUT_S
 
 
@@ -80,6 +84,8 @@ class ControlPlane:
         # No node's name is used twice: kwok 0.8.0 may queue a node that is deleted and made again under the same name twice, and then
         # renews no other node's lease any more (its heap looks entries up by name, and cannot remove the older one).
         self.node_numbers = itertools.count()
+        self._etcd_url = ""
+        self._etcd_command: list[str | Path] = []
         self._tokens = {user: secrets.token_hex(16) for user in _IDENTITIES}
         self._names = 0
 
@@ -110,8 +116,8 @@ class ControlPlane:
     async def start(self) -> None:
         """Returns when the API server is ready, controllers run and kwok serves. Raises ProcessFailed with the log's end."""
         try:
-            etcd_url = await self._start_etcd()
-            await self._start_apiserver(etcd_url)
+            await self._start_etcd()
+            await self._start_apiserver()
             await asyncio.gather(self._start_controller_manager(), self._start_kwok())
         except BaseException:
             self.stop()
@@ -126,14 +132,16 @@ class ControlPlane:
     async def start_scheduler(
         self, config: Source, *, kubeconfig: Path | None = None, leader_elect: bool = False
     ) -> Process:
-        """kube-scheduler 1.36 with a KubeSchedulerConfiguration (file or object), ready (its caches synced)."""
+        """kube-scheduler with a KubeSchedulerConfiguration (file or object), ready (its caches synced)."""
         content = scheduler_configuration(
             config, kubeconfig=kubeconfig or self.scheduler_kubeconfig, leader_elect=leader_elect
         )
         name = self._next("kube-scheduler")
         file = write_json(self.work_dir / f"{name}.json", content)
         program = self.binaries.program("kube-scheduler")
-        return await self._start_scheduler(name, [program, f"--config={file}", "-v=2"], "readyz")
+        return await self._start_scheduler(
+            name, [program, f"--config={file}", *self._gates(), "-v=2"], "readyz"
+        )
 
     async def start_legacy_scheduler(self, policy: Source, *, kubeconfig: Path | None = None) -> Process:
         """kube-scheduler 1.22 with a v1 Policy (file or object), ready.
@@ -147,7 +155,7 @@ class ControlPlane:
         else:
             policy_file = write_json(self.work_dir / f"{name}-policy.json", policy)
         arguments: list[str | Path] = [
-            self.binaries.legacy_scheduler,
+            self.binaries.program("legacy-kube-scheduler"),
             f"--policy-config-file={policy_file}",
             f"--kubeconfig={kubeconfig or self.scheduler_kubeconfig}",
             "--leader-elect=false",
@@ -203,25 +211,33 @@ class ControlPlane:
             f"--tls-private-key-file={self.pki.serving_key}",
         ]
 
-    async def _start_etcd(self) -> str:
+    async def _start_etcd(self) -> None:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-        process = self.processes.start(
-            "etcd",
-            [
-                self.binaries.program("etcd"),
-                f"--data-dir={self.work_dir / 'etcd'}",
-                f"--listen-client-urls={client}",
-                f"--advertise-client-urls={client}",
-                f"--listen-peer-urls={peer}",
-                f"--initial-advertise-peer-urls={peer}",
-                f"--initial-cluster=default={peer}",
-                "--unsafe-no-fsync",
-            ],
-        )
-        await process.ready(Probe(f"{client}/health"), self.settings.start_timeout_s)
-        return client
+        self._etcd_url = client
+        self._etcd_command = [
+            self.binaries.program("etcd"),
+            f"--data-dir={self.work_dir / 'etcd'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            # It may be killed all the same: what it has written is the kernel's.
+            "--unsafe-no-fsync",
+        ]
+        await self._run_etcd()
 
-    async def _start_apiserver(self, etcd_url: str) -> None:
+    async def _run_etcd(self) -> None:
+        self.etcd = self.processes.start("etcd", self._etcd_command)
+        await self.etcd.ready(Probe(f"{self._etcd_url}/health"), self.settings.start_timeout_s)
+
+    async def kill_etcd(self, away_s: float) -> None:
+        """SIGKILL; ``away_s`` later it is started again with its data and addresses. Returns when it serves."""
+        await self.etcd.kill()
+        await asyncio.sleep(away_s)
+        await self._run_etcd()
+
+    async def _start_apiserver(self) -> None:
         tokens = self.work_dir / "tokens.csv"
         tokens.touch(mode=0o600)
         with tokens.open("w", newline="") as out:
@@ -235,7 +251,7 @@ class ControlPlane:
             self.binaries.program("kube-apiserver"),
             *self._serving(port),
             "--advertise-address=127.0.0.1",
-            f"--etcd-servers={etcd_url}",
+            f"--etcd-servers={self._etcd_url}",
             f"--token-auth-file={tokens}",
             "--anonymous-auth=false",
             "--authorization-mode=RBAC",
@@ -243,16 +259,24 @@ class ControlPlane:
             f"--service-account-signing-key-file={self.pki.sa_key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
+            # 1.37 refuses to publish a loopback address as the Service "kubernetes"; nothing here uses it.
+            "--endpoint-reconciler-type=none",
             # Pods need no token here, and need not wait for their namespace's ServiceAccount.
             "--disable-admission-plugins=ServiceAccount",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=1000",
+            f"--runtime-config={self.settings.runtime_config}",
+            *self._gates(),
             *self._audit_arguments(),
         ]
         process = self.processes.start("kube-apiserver", arguments)
         headers = {"Authorization": f"Bearer {self._tokens[ADMIN]}"}
         probe = Probe(f"{self.url}/readyz", self.pki.ssl_context(), headers)
         await process.ready(probe, self.settings.start_timeout_s)
+
+    def _gates(self) -> list[str]:
+        gates = ",".join(f"{name}=true" for name in self.settings.feature_gates)
+        return [f"--feature-gates={gates}"] if gates else []
 
     def _audit_arguments(self) -> list[str]:
         if not self.settings.audit:
@@ -267,18 +291,18 @@ class ControlPlane:
 
     async def _start_controller_manager(self) -> None:
         port = free_port()
-        off = ("node-ipam-controller", "node-route-controller", "cloud-node-lifecycle-controller")
         process = self.processes.start(
             "kube-controller-manager",
             [
                 self.binaries.program("kube-controller-manager"),
                 *self._serving(port),
                 f"--kubeconfig={self.kubeconfig}",
+                *self._gates(),
                 "--leader-elect=false",
                 "--kube-api-qps=500",
                 "--kube-api-burst=1000",
                 f"--service-account-private-key-file={self.pki.sa_key}",
-                f"--controllers={','.join(['*', *(f'-{name}' for name in off)])}",
+                "--controllers=*,-node-ipam-controller",
                 "--node-monitor-period=500ms",
                 f"--node-monitor-grace-period={self.settings.node_grace_s}s",
                 "--node-startup-grace-period=60s",

@@ -30,6 +30,8 @@ NODE_NAME: Final = "node-{:03d}"
 
 _CLUSTER_SCOPED: Final = frozenset(
     {
+        "KWOKNodeClass",
+        "NodePool",
         "ClusterRole",
         "ClusterRoleBinding",
         "CustomResourceDefinition",

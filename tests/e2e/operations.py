@@ -6,7 +6,6 @@ where that is said, when what follows from it can be seen. Nothing here looks at
 
 import asyncio
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Final
 
 from extender.core.decode import pod_from
@@ -15,7 +14,7 @@ from extender.core.model import AdapterPod
 from extender.core.names import UNSCHEDULABLE_ANNOTATION
 from extender.kube.api import NODES, PODS, STATEFULSETS, VPODS, NotFound, Obj, PatchType
 from tests.e2e.backend import node_failed
-from tests.e2e.build import ControlPlaneUnavailable, ready_binaries
+from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.scenario import POOL, System, is_placed
 from tests.e2e.waiting import NotYet, eventually
 
@@ -85,10 +84,8 @@ async def cordon(system: System, node: str, *, unschedulable: bool = True) -> No
 async def drain_node(system: System, node: str) -> None:
     """kubectl drain, where there is a kubectl beside the control plane's programs; else the calls that it makes."""
     try:
-        program = ready_binaries().folder / "kubectl"
-    except ControlPlaneUnavailable:
-        program = Path()
-    if not program.is_file():
+        program = ready_binaries().program("kubectl")
+    except (ControlPlaneUnavailable, BuildFailed):
         await cordon(system, node)
         adapters = [pod_from(obj) for obj in await system.adapters()]
         await asyncio.gather(*(evict(system, name) for name in on_nodes(adapters, [node])))

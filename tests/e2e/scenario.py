@@ -66,6 +66,8 @@ class Setup:
     webhook: bool = True
     extender_url: str = ""
     """What kube-scheduler calls instead of the service itself."""
+    slots_resource: bool = False
+    """Pods request vreplica.dev/slots and the extender manages it, as for a kube-scheduler that others share; always with ``legacy``."""
     slots_counted: bool = False
     """``ignoredByScheduler: false``: kube-scheduler counts vreplica.dev/slots too, for clusters whose nodes all declare it."""
     scheduler_account: bool = False
@@ -176,13 +178,18 @@ class System:
         """The webhook's arguments as installed."""
         return _deployed("webhook.yaml")
 
+    @property
+    def _slots_resource(self) -> bool:
+        return self.setup.slots_resource or self.setup.slots_counted or self.setup.legacy
+
     # -- programs -----------------------------------------------------------------------------------------------
 
     async def _start_schedulers(self) -> None:
         url = self.setup.extender_url or self.service_url
         fields: dict[str, Any] = {"nodeCacheCapable": self.setup.node_cache_capable}
-        if self.setup.slots_counted:
-            fields["managedResources"] = [{"name": SLOTS_RESOURCE, "ignoredByScheduler": False}]
+        if self._slots_resource:
+            ignored = not self.setup.slots_counted
+            fields["managedResources"] = [{"name": SLOTS_RESOURCE, "ignoredByScheduler": ignored}]
         if self.setup.legacy:
             (policy,) = load(MANIFESTS / "kube-scheduler" / "policy.json")
             await self.backend.start_legacy_scheduler(extender_at(policy, url, **fields))
@@ -243,6 +250,8 @@ class System:
         kept += [f"{name}={value}" for name, value in replaced.items() if value is not None]
         kubeconfig = await self.kubeconfig_for(WEBHOOK_ACCOUNT)
         kept += ["--host=127.0.0.1", f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
+        if self._slots_resource:
+            kept.append("--slots-resource")
         if self.setup.legacy:
             kept.append("--scheduler-name=default-scheduler")
         self.webhook = self.backend.processes.start("webhook", [VENV_BIN / "vreplica-webhook", *kept])

@@ -6,6 +6,7 @@ cluster answers as Kubernetes does where we depend on it.
 
 import asyncio
 import os
+import shutil
 import signal
 import ssl
 import sys
@@ -413,7 +414,7 @@ class TestBuild:
         monkeypatch.delenv(build.BIN_VARIABLE, raising=False)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         monkeypatch.setenv("PATH", str(tmp_path))
-        assert build.main() == 0
+        assert build.main([]) == 0
         with pytest.raises(build.ControlPlaneUnavailable) as reason:
             build.ready_binaries()
         assert "Go is not installed" in str(reason.value)
@@ -427,17 +428,31 @@ class TestBuild:
             build.ready_binaries()
 
     def test_another_go_sum_is_another_folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-        before = build.build_key()
-        for module in build.MODULES:
-            (tmp_path / module.folder).mkdir(exist_ok=True)
-            for name in ("go.mod", "go.sum"):
-                text = (build.MODULES_DIR / module.folder / name).read_bytes()
-                (tmp_path / module.folder / name).write_bytes(text)
+        before = build.KWOK.target()
+        shutil.copytree(build.MODULES_DIR / "kwok", tmp_path / "kwok")
         monkeypatch.setattr(build, "MODULES_DIR", tmp_path)
-        assert build.build_key() == before
+        assert build.KWOK.target() == before
         with (tmp_path / "kwok" / "go.sum").open("a") as out:
             out.write("\n")
-        assert build.build_key() != before
+        assert build.KWOK.target() != before
+
+    def test_without_a_version_it_is_the_newest(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.delenv(build.VERSION_VARIABLE, raising=False)
+        assert build.kubernetes_module().folder == build.VERSIONS[-1]
+
+    def test_each_version_builds_the_kubernetes_of_its_name(self, monkeypatch: pytest.MonkeyPatch):
+        for version in build.VERSIONS:
+            monkeypatch.setenv(build.VERSION_VARIABLE, version)
+            assert build.kubernetes_module().kubernetes.startswith(f"v{version}.")
+
+    def test_a_version_without_a_module_is_refused_with_those_that_have_one(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ):
+        monkeypatch.setenv(build.VERSION_VARIABLE, "1.12")
+        assert build.main([]) == 1
+        assert (
+            f"KUBERNETES=1.12: there are modules for {', '.join(build.VERSIONS)}" in capsys.readouterr().out
+        )
 
 
 class TestObjects:

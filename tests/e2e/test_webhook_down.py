@@ -47,4 +47,4 @@ async def test_once_the_webhook_is_back_pods_pass_through_it_again(backend: Back
         await system.came_back(slipped)
         (again,) = await system.settled(pods=1)
         assert (again.scheduler_name, again.ledger) == ("vreplica-scheduler", slipped.ledger)
-        assert again.slots_request == SLOTS_PER_POD
+        assert again.slots == SLOTS_PER_POD

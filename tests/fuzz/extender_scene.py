@@ -103,7 +103,7 @@ class VerbTarget(Target):
         self.binder = _Binder(self.api, self.caches, clock=loop.time, leads=lambda _: True)
         self.binder.taken = []
         self.pod_binder = PodBinder(self.api, self.caches, self.binder, knows_past=always)
-        self.reactivator = Reactivator(self.api, self.caches, metrics=world.metrics)
+        self.reactivator = Reactivator(self.api, self.caches, metrics=world.metrics, leads=lambda _: True)
         self.recorder = world.recorder()
         self.verbs = ExtenderVerbs(
             self.caches,

@@ -73,7 +73,7 @@ SCHEDULER = [
     pytest.param(put(enableHttps=True), ["VS100"], id="VS100 as a Policy calls it"),
     pytest.param(lambda d: d.update(extenders=[]), ["VS101"], id="VS101 no extender"),
     pytest.param(put(ignorable=True), ["VS102"], id="VS102 ignorable with bind"),
-    pytest.param(drop("managedResources"), ["VS104"], id="VS104 asked about every pod"),
+    pytest.param(profile(schedulerName="default-scheduler"), ["VS104"], id="VS104 asked about everybody's pods"),
     pytest.param(
         put(managedResources=[{"name": "vreplica.dev/slots"}]), ["VS105"], id="VS105 looked for on nodes"
     ),
@@ -153,6 +153,7 @@ HTTPS = [
     pytest.param(lambda d: ours(d)["tlsConfig"].update(insecure=True), ["VS103"], id="VS103 insecure"),
     pytest.param(lambda d: ours(d)["tlsConfig"].pop("certFile"), ["VS116"], id="VS116 no client certificate"),
     pytest.param(drop("tlsConfig"), ["VS103", "VS116"], id="neither"),
+    pytest.param(drop("managedResources"), ["VS104"], id="VS104 beside the cluster's own profile"),
 ]
 
 
@@ -169,6 +170,7 @@ POLICY = [
     pytest.param(put(httpTimeout="5s"), ["VS100"], id="VS100 a duration"),
     pytest.param(put(enableHTTPS=False), ["VS100"], id="VS100 as the newer file calls it"),
     pytest.param(put(ignorable=True), ["VS102"], id="VS102 ignorable with bind"),
+    pytest.param(drop("managedResources"), ["VS104"], id="VS104 asked about every pod"),
 ]
 
 
@@ -191,6 +193,7 @@ TOGETHER = [
     pytest.param({"server": {"host": "0.0.0.0", "insecure": True}}, ["VS004"], id="VS004 open"),
     pytest.param({"serber": {}}, ["VS002"], id="VS002 an unknown field"),
     pytest.param({"profiles": [{"name": "ha"}]}, ["VS003"], id="VS003 a name that is taken"),
+    pytest.param({"slotsResource": True}, ["VS125"], id="VS125 requested, and ignored by nothing"),
     pytest.param({}, [], id="the defaults"),
 ]
 
@@ -198,6 +201,19 @@ TOGETHER = [
 @pytest.mark.parametrize(("sections", "found"), TOGETHER)
 def test_kube_schedulers_file_is_compared_with_the_services(tmp_path, sections, found):
     (document,) = base("kube-scheduler/config.yaml")
+    assert codes_of(tmp_path, document, service={**HEAD, **sections}) == found
+
+
+MIXED = [
+    pytest.param({}, ["VS124"], id="VS124 asked about the resource, which no pod requests"),
+    pytest.param({"slotsResource": True}, [], id="both ways agree"),
+]
+
+
+@pytest.mark.parametrize(("sections", "found"), MIXED)
+def test_what_the_scheduler_manages_is_compared_with_what_the_webhook_stamps(tmp_path, sections, found):
+    (document,) = base("kube-scheduler/config.yaml")
+    put(managedResources=[{"name": "vreplica.dev/slots", "ignoredByScheduler": True}])(document)
     assert codes_of(tmp_path, document, service={**HEAD, **sections}) == found
 
 
@@ -311,7 +327,7 @@ def test_what_goes_together_as_we_ship_it_is_well():
 
 
 def test_every_code_is_found_by_some_test():
-    rows: list[Any] = [*SCHEDULER, *HTTPS, *POLICY, *TOGETHER, *WEBHOOK]
+    rows: list[Any] = [*SCHEDULER, *HTTPS, *POLICY, *TOGETHER, *MIXED, *WEBHOOK]
     tested = {code for row in rows for code in row.values[1]} | {"VS001", "VS121"}
     assert tested == set(CODES)
 

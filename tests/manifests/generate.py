@@ -55,7 +55,7 @@ CONFIG_MAPS: Final[Mapping[str, str]] = {
 }
 """Name to the folder whose files it is made of."""
 DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
-    "": ("apiVersion", "kind"),
+    "": ("apiVersion", "kind", "slotsResource"),
     "server": ("host", "port", "healthPort", "healthHost", "insecure", "tls"),
     "leaderElection": ("resourceNamespace", "resourceName"),
 }

@@ -6,7 +6,7 @@ import pytest
 
 from extender.core import names
 from extender.core.decode import pod_from
-from extender.kube.api import ADAPTERPOOLS, NODES, ApiError, Binding, PatchType
+from extender.kube.api import ADAPTERPOOLS, NODES, PODS, ApiError, Binding, Obj, PatchType
 from extender.service.reactivator import REFUSED_PODS_MAX, Reactivator
 from tests.support.builders import NS, a_pod
 from tests.support.service import World, schedule, until
@@ -123,7 +123,7 @@ async def test_a_pod_that_was_bound_or_deleted_meanwhile_is_forgotten():
 
 async def test_refusals_are_remembered_for_so_many_pods_only():
     world = await World.create()
-    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics)
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: True)
     for index in range(REFUSED_PODS_MAX + 50):
         reactivator.note(a_pod(index), ALL)
     assert len(reactivator._refused) == REFUSED_PODS_MAX
@@ -135,7 +135,7 @@ async def test_a_pod_refused_while_the_watch_still_shows_its_predecessor_is_patc
     world = await World.create(nodes=1, node_slots=20)
     await world.pod(0, {}, node="node-0")
     await world.sync()
-    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics)
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: True)
     running = asyncio.create_task(reactivator.run())
     await world.remove_pod(0)
     await world.pod(0)
@@ -152,7 +152,7 @@ async def test_a_pod_that_was_replaced_before_the_watch_showed_it_is_forgotten()
     world = await World.create(nodes=1, node_slots=20)
     await world.pod(0, {}, node="node-0")
     await world.sync()
-    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics)
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: True)
     running = asyncio.create_task(reactivator.run())
     reactivator.note(a_pod(0, node="", uid="never shown"), ["node-0"])
     await world.remove_pod(0)
@@ -160,5 +160,108 @@ async def test_a_pod_that_was_replaced_before_the_watch_showed_it_is_forgotten()
     await world.sync("pods")
     await asyncio.sleep(5)
     assert not reactivator._refused
+    running.cancel()
+    await asyncio.wait({running})
+
+
+REQUESTED = {"requests": {names.SLOTS_RESOURCE: "20"}, "limits": {names.SLOTS_RESOURCE: "20"}}
+NO_ROOM = {
+    "conditions": [
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/3 nodes are available: 3 Insufficient cpu.",
+        }
+    ]
+}
+
+
+async def a_pod_without_room(world: World, *, resource: bool = True, ordinal: int = 0) -> None:
+    """kube-scheduler has found no node for it, and our filter was not even asked."""
+    container = {"name": "adapter", "image": "registry.example/adapter:1"}
+    if resource:
+        container["resources"] = REQUESTED
+    await world.pod(ordinal, containers=[container])
+    await world.cluster.patch(
+        PODS,
+        NS,
+        f"dispatcher-{ordinal}",
+        {"status": NO_ROOM},
+        patch_type=PatchType.MERGE,
+        subresource="status",
+    )
+
+
+async def patched(world: World, name: str, patch: Obj, subresource: str = "") -> None:
+    await world.cluster.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource=subresource)
+
+
+async def a_node_comes(world: World) -> None:
+    await world.node("node-9")
+
+
+async def a_node_grows(world: World) -> None:
+    await patched(world, "node-1", {"status": {"allocatable": {"cpu": "64"}}}, "status")
+
+
+async def a_taint_goes(world: World) -> None:
+    await patched(world, "node-0", {"spec": {"taints": None}})
+
+
+async def a_node_is_uncordoned(world: World) -> None:
+    await patched(world, "node-2", {"spec": {"unschedulable": None}})
+
+
+@pytest.mark.parametrize("change", [a_node_comes, a_node_grows, a_taint_goes, a_node_is_uncordoned])
+async def test_a_pod_that_requests_the_resource_and_waits_for_room_is_patched_when(change):
+    world = await World.create()
+    await patched(
+        world, "node-0", {"spec": {"taints": [{"key": "team", "value": "a", "effect": "NoSchedule"}]}}
+    )
+    await patched(world, "node-2", {"spec": {"unschedulable": True}})
+    async with world.serving():
+        await asyncio.sleep(60)
+        await a_pod_without_room(world)
+        await asyncio.sleep(60)
+        assert not await retried(world)(), "nothing has changed"
+        await touch(world, "node-1", 1)
+        await asyncio.sleep(60)
+        assert not await retried(world)(), "a heartbeat is no room"
+        await change(world)
+        await until(retried(world), timeout_s=1)
+
+
+async def test_a_pod_without_the_resource_is_kube_schedulers_own_business():
+    world = await World.create()
+    async with world.serving():
+        await a_pod_without_room(world, resource=False)
+        await a_node_comes(world)
+        await asyncio.sleep(60)
+        assert not await retried(world)()
+
+
+async def test_nodes_that_come_one_after_another_patch_a_pod_every_ten_seconds_at_most():
+    world = await World.create()
+    async with world.serving():
+        await a_pod_without_room(world)
+        before = world.api.count("patch", "pods")
+        for index in range(120):
+            await world.node(f"new-{index}")
+            await asyncio.sleep(1)
+        assert 12 <= world.api.count("patch", "pods") - before <= 16
+
+
+async def test_only_the_leader_of_the_pool_patches_pods_that_wait_for_room():
+    world = await World.create()
+    await a_pod_without_room(world)
+    await world.sync()
+    leads = False
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: leads)
+    running = asyncio.create_task(reactivator.run())
+    await asyncio.sleep(70)
+    assert not await retried(world)()
+    leads = True
+    await until(retried(world), timeout_s=40)
     running.cancel()
     await asyncio.wait({running})

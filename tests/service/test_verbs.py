@@ -33,7 +33,7 @@ def verbs_of(world: World, fake: FakeVReplicaBinder | None = None, narrow_to: in
         world.caches,
         binder,
         PodBinder(world.api, world.caches, binder, knows_past=always),
-        reactivator=Reactivator(world.api, world.caches, metrics=world.metrics),
+        reactivator=Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: True),
         recorder=world.recorder(),
         metrics=world.metrics,
     )
@@ -221,16 +221,51 @@ async def test_a_refused_bind_says_why_in_a_200_and_changes_nothing(changed, say
     assert world.cluster.version == version
 
 
-async def test_a_bind_of_a_plain_pod_changes_nothing_of_a_pool():
-    world = await World.create()
-    made = await world.cluster.create(
-        PODS,
-        "default",
-        {"metadata": {"name": "web-0"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}},
-    )
+async def a_plain_pod(world: World, scheduler: str = "vreplica-scheduler") -> Obj:
+    spec = {"schedulerName": scheduler, "containers": [{"name": "c", "image": "i:1"}]}
+    made = await world.cluster.create(PODS, "default", {"metadata": {"name": "web-0"}, "spec": spec})
     await world.sync()
-    reply, _ = await verbs_of(world).bind(bind_args(made, "node-0"))
-    assert "PoolNotFound" in orjson.loads(reply)["Error"]
+    return made
+
+
+async def test_a_pod_without_our_label_is_bound_with_nothing_added():
+    world = await World.create()
+    await world.vpod("a", 5)
+    made = await a_plain_pod(world)
+    before = world.digest()
+    assert await verbs_of(world).bind(bind_args(made, "node-0")) == (b'{"Error":""}', "Success")
+    bound = await world.cluster.get(PODS, "default", "web-0")
+    assert bound["spec"]["nodeName"] == "node-0"
+    assert not bound["metadata"].get("annotations")
+    assert "default/web-0" not in world.caches.pods
+    assert world.digest() == before
+
+
+async def test_a_pod_without_our_label_that_is_bound_already_is_success_without_a_write():
+    world = await World.create()
+    made = await a_plain_pod(world)
+    verbs = verbs_of(world)
+    for _ in range(2):
+        assert await verbs.bind(bind_args(made, "node-0")) == (b'{"Error":""}', "Success")
+    assert world.api.count("bind", "pods") == 1
+    reply, _ = await verbs.bind(bind_args(made, "node-1"))
+    assert "PodAlreadyBound" in orjson.loads(reply)["Error"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "changed", "says"),
+    [
+        pytest.param("somebody-else", {}, "OtherScheduler", id="of another scheduler"),
+        pytest.param("vreplica-scheduler", {"PodUID": "another"}, "PodChanged", id="another one by now"),
+        pytest.param("vreplica-scheduler", {"PodName": "nobody"}, "404", id="gone"),
+    ],
+)
+async def test_a_pod_without_our_label_is_not_bound(scheduler: str, changed, says: str):
+    world = await World.create()
+    made = await a_plain_pod(world, scheduler)
+    reply, status = await verbs_of(world).bind(bind_args(made, "node-0", **changed))
+    assert says in orjson.loads(reply)["Error"]
+    assert status == "Error"
     assert not (await world.cluster.get(PODS, "default", "web-0"))["spec"].get("nodeName")
 
 

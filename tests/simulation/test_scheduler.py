@@ -74,7 +74,7 @@ async def test_a_pod_that_fits_nowhere_gets_the_reasons_as_condition_and_event_a
         assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
         assert condition["message"] == (
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable. "
-            "no new claims to deallocate, preemption: 0/2 nodes are available: "
+            "preemption: 0/2 nodes are available: "
             "2 Preemption is not helpful for scheduling."
         )
         assert await scene.notes("FailedScheduling") == [condition["message"]]

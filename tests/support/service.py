@@ -416,7 +416,10 @@ class World:
         }
         for resource, sink in sinks.items():
             if not kinds or resource.plural in kinds:
-                page = await self.cluster.list_page(resource, limit=10_000)
+                # As the service watches them.
+                selector = names.POOL_LABEL if resource is PODS else ""
+                options = ListOptions(label_selector=selector)
+                page = await self.cluster.list_page(resource, options, limit=10_000)
                 sink.replace(page.items, page.resource_version)
 
     def digest(self) -> dict[str, object]:

@@ -15,23 +15,43 @@ from tests.webhook.builders import (
     patched,
     request,
 )
-from webhook.mutate import NOTHING, mutate, stamp
+from webhook.mutate import NOTHING, Stamp, mutate, stamp
 from webhook.review import ALLOWED
 
 POOL = pool_from(a_pool_object())
 
 
-def stamped(pod: Obj, pool: AdapterPool | None = POOL, standing: Ledger | None = None, **more: str) -> Obj:
-    return patched(pod, mutate(pod, pool, standing or {}, **more).ops)
+MANAGED = Stamp(slots_resource=True)
 
 
-def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_placements_and_the_resource():
+def stamped(
+    pod: Obj,
+    pool: AdapterPool | None = POOL,
+    standing: Ledger | None = None,
+    how: Stamp = Stamp(),  # noqa: B008  # frozen
+) -> Obj:
+    return patched(pod, mutate(pod, pool, standing or {}, how).ops)
+
+
+def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_and_placements():
     pod = stamped(a_pod(), standing={"t/a": Share(3), "t/b": Share(2, 4)})
     assert pod["spec"]["schedulerName"] == "vreplica-scheduler"
     assert pod["metadata"]["annotations"] == {SLOTS: "20", PLACEMENTS: '{"t/a":3,"t/b":[2,4]}'}
-    assert pod["spec"]["containers"][0]["resources"] == {"limits": {SLOTS: "20"}, "requests": {SLOTS: "20"}}
+    assert pod["spec"]["containers"][0]["resources"] == {}
     read = pod_from(pod)
-    assert (read.slots, read.slots_request, read.ledger) == (20, 20, {"t/a": Share(3), "t/b": Share(2, 4)})
+    assert (read.slots, read.slots_request, read.ledger) == (20, None, {"t/a": Share(3), "t/b": Share(2, 4)})
+
+
+def test_for_a_scheduler_that_others_share_it_requests_the_resource():
+    pod = stamped(a_pod(), how=MANAGED)
+    assert pod["spec"]["containers"][0]["resources"] == {"limits": {SLOTS: "20"}, "requests": {SLOTS: "20"}}
+    assert (pod_from(pod).slots, pod_from(pod).slots_request) == (20, 20)
+
+
+def test_a_template_copied_from_a_stamped_pod_loses_the_resource_that_no_node_offers():
+    requested = {"limits": {SLOTS: "20"}, "requests": {SLOTS: "20", "cpu": "1"}}
+    pod = stamped(a_pod(containers=[{"name": "c", "resources": requested}]))
+    assert pod["spec"]["containers"][0]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
 
 
 def test_a_pod_without_the_label_is_left_alone():
@@ -54,7 +74,8 @@ def test_the_scheduler_is_set_only_where_nobody_chose_one(before, after):
 
 def test_the_default_scheduler_can_be_the_one_that_calls_us():
     pod = a_pod(schedulerName="default-scheduler")
-    assert stamped(pod, scheduler_name="default-scheduler")["spec"]["schedulerName"] == "default-scheduler"
+    how = Stamp(scheduler_name="default-scheduler")
+    assert stamped(pod, how=how)["spec"]["schedulerName"] == "default-scheduler"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +90,7 @@ def test_the_default_scheduler_can_be_the_one_that_calls_us():
     ],
 )
 def test_missing_parents_are_made_and_other_resources_stay(container):
-    pod = stamped(a_pod(containers=[{"name": "c", **container}]))
+    pod = stamped(a_pod(containers=[{"name": "c", **container}]), how=MANAGED)
     resources = pod["spec"]["containers"][0]["resources"]
     assert resources["limits"][SLOTS] == resources["requests"][SLOTS] == "20"
     if "cpu" in ((container.get("resources") or {}).get("requests") or {}):
@@ -80,7 +101,7 @@ def test_the_resource_is_on_the_first_container_and_on_no_other():
     def also() -> Obj:
         return {"name": "d", "resources": {"limits": {SLOTS: "5"}, "requests": {SLOTS: "5", "cpu": "1"}}}
 
-    pod = stamped(a_pod(containers=[{"name": "c"}, also()], initContainers=[also()]))
+    pod = stamped(a_pod(containers=[{"name": "c"}, also()], initContainers=[also()]), how=MANAGED)
     assert pod["spec"]["containers"][1]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
     assert pod["spec"]["initContainers"][0]["resources"] == {"limits": {}, "requests": {"cpu": "1"}}
     assert pod_from(pod).slots_request == 20
@@ -94,12 +115,11 @@ def test_what_a_client_wrote_into_our_annotations_is_overwritten_and_theirs_stay
 def test_a_pod_that_is_created_on_a_node_gets_no_ledger_there_it_would_count_at_once():
     pod = stamped(a_pod(nodeName="n", annotations={PLACEMENTS: '{"t/x":9}'}), standing={"t/a": Share(3)})
     assert pod["metadata"]["annotations"] == {SLOTS: "20"}
-    assert pod["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "20"}
 
 
 def test_without_a_known_pool_the_pod_still_comes_to_us_with_no_slots_and_a_warning():
     pod = a_pod(annotations={SLOTS: "99", PLACEMENTS: '{"t/a":1}'})
-    mutation = mutate(pod, None)
+    mutation = mutate(pod, None, how=MANAGED)
     after = patched(pod, mutation.ops)
     assert after["spec"]["schedulerName"] == "vreplica-scheduler"
     assert after["metadata"]["annotations"] == {PLACEMENTS: "{}"}
@@ -116,10 +136,10 @@ def test_a_ledger_that_is_too_large_starts_empty_with_a_warning():
 
 
 def test_a_canonical_quantity_of_the_api_server_is_as_good():
-    pod = stamped(a_pod(), pool_from(a_pool_object(slots=2000)))
+    pod = stamped(a_pod(), pool_from(a_pool_object(slots=2000)), how=MANAGED)
     for part in ("limits", "requests"):
         pod["spec"]["containers"][0]["resources"][part][SLOTS] = "2k"
-    assert mutate(pod, pool_from(a_pool_object(slots=2000))).ops == ()
+    assert mutate(pod, pool_from(a_pool_object(slots=2000)), how=MANAGED).ops == ()
     assert pod_from(pod).slots_request == 2000
 
 
@@ -143,10 +163,10 @@ LEDGERS = st.dictionaries(
 )
 
 
-@given(PODS, st.sampled_from([None, POOL]), LEDGERS)
-def test_a_second_run_on_the_result_changes_nothing(pod, pool, standing):
-    once = stamped(pod, pool, standing)
-    assert mutate(once, pool, standing).ops == ()
+@given(PODS, st.sampled_from([None, POOL]), LEDGERS, st.sampled_from([Stamp(), MANAGED]))
+def test_a_second_run_on_the_result_changes_nothing(pod, pool, standing, how):
+    once = stamped(pod, pool, standing, how)
+    assert mutate(once, pool, standing, how).ops == ()
 
 
 def test_a_review_of_a_returning_ordinal_is_answered_from_the_caches():

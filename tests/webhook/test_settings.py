@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from webhook.cli import main
+from webhook.mutate import Stamp
 from webhook.settings import Settings, SettingsError, parser, settings_from
 from webhook.validate import DEFAULT_WRITERS
 
@@ -20,17 +21,25 @@ def config(tmp_path: Path, text: str) -> str:
 
 def test_defaults():
     got = settings()
-    assert (got.port, got.cert_dir, got.secret, got.scheduler_name) == (
-        8443,
-        "certs",
-        None,
-        "vreplica-scheduler",
-    )
+    assert (got.port, got.cert_dir, got.secret) == (8443, "certs", None)
+    assert got.stamp == Stamp("vreplica-scheduler", slots_resource=False)
     assert got.rules.writers == DEFAULT_WRITERS
     assert got.hosts == (
         "vreplica-webhook.vreplica-system.svc",
         "vreplica-webhook.vreplica-system.svc.cluster.local",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "requested"),
+    [
+        pytest.param("", [], False, id="neither"),
+        pytest.param("slotsResource: true\n", [], True, id="the file"),
+        pytest.param("slotsResource: false\n", ["--slots-resource"], True, id="the option"),
+    ],
+)
+def test_pods_request_the_resource_where_the_file_or_the_option_says_so(tmp_path, text, options, requested):
+    assert settings("--config", config(tmp_path, text), *options).stamp.slots_resource is requested
 
 
 def test_accounts_are_named_short_or_in_full():

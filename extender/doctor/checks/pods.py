@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Final
 
-from extender.core.decode import pod_from
+from extender.core.decode import pod_from, slots_request_of
 from extender.core.ledger import ledger_slots
-from extender.core.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION
+from extender.core.names import POOL_LABEL, SCHEDULER_NAMES, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.core.reading import Json, mapping, mappings, text
 from extender.doctor.facts import Facts, key_of
 from extender.doctor.verdict import Check, Notes, Outcome, count
@@ -15,6 +15,14 @@ PENDING_S: Final = 30
 
 NO_PODS: Final = "no adapter pods"
 _NOBODY_LOOKS: Final = "Run a kube-scheduler with a profile of that schedulerName and our extender in it (vreplica config check FILE)."
+_STUCK: Final = (
+    "Delete the pod if slotsResource is off by now: it comes anew without the resource. Else the extender of your "
+    "kube-scheduler needs managedResources (vreplica config check FILE)."
+)
+_MIXED: Final = (
+    "slotsResource was changed. Pods become alike as they come anew; restart the StatefulSets to have that now. "
+    "Without a change, replicas of the webhook have different configurations."
+)
 _REFUSED: Final = "A scheduler has looked, and its message says what the nodes lack: give it to them, or have the pod template ask for less."
 
 
@@ -91,6 +99,31 @@ def _stranded(facts: Facts) -> Outcome:
     )
 
 
+def _slots_resource(facts: Facts) -> Outcome:
+    """No node offers the resource: who requests it depends on a kube-scheduler that ignores it, and gets no node made."""
+    notes = Notes()
+    stamped = [
+        pod for pod in facts.of("pods").items if SLOTS_ANNOTATION in mapping(pod, "metadata", "annotations")
+    ]
+    requesting = [pod for pod in stamped if slots_request_of(pod) is not None]
+    stuck = [
+        pod for pod in requesting if is_pending(pod) and f"Insufficient {SLOTS_RESOURCE}" in refusal_of(pod)
+    ]
+    notes.errors += [f"{key_of(pod)} waits for a node that offers {SLOTS_RESOURCE}" for pod in stuck]
+    if requesting and len(requesting) < len(stamped):
+        notes.warnings.append(
+            f"{len(requesting)} of {count(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}"
+        )
+    fixes = [_STUCK] if stuck else []
+    fixes += [_MIXED] if notes.warnings else []
+    return notes.outcome(
+        f"{'all' if requesting else 'none'} of {count(len(stamped), 'adapter pod')} request {SLOTS_RESOURCE}",
+        nothing="" if stamped else NO_PODS,
+        bad="adapter pods request an extended resource that others do without",
+        fix=" ".join(fixes),
+    )
+
+
 def _overcommitted(facts: Facts) -> Outcome:
     notes, slots = Notes(), _slots_of_pools(facts)
     for raw in facts.of("pods").items:
@@ -121,6 +154,7 @@ def _slots_of_pools(facts: Facts) -> dict[str, int]:
 PODS: Final = (
     Check("kube-scheduler", "Does a scheduler look after adapter pods?", ("pods",), _scheduler),
     Check("stranded-pods", "Have adapter pods come by the webhook and our scheduler?", ("pods",), _stranded),
+    Check("slots-resource", "Do adapter pods agree about vreplica.dev/slots?", ("pods",), _slots_resource),
     Check(
         "overcommit", "Does any pod carry more than its slots (I1)?", ("pods", "adapterpools"), _overcommitted
     ),

@@ -61,11 +61,10 @@ def map_problems(metadata: Mapping[str, Any]) -> Iterator[str]:
 
 def reference_problems(kind: Kind, metadata: Mapping[str, Any]) -> Iterator[str]:
     """Owner references and finalizers, as far as they are of any kind at all."""
-    for owner in metadata.get("ownerReferences") or ():
+    for at, owner in enumerate(metadata.get("ownerReferences") or ()):
         for field in ("apiVersion", "kind", "name", "uid"):
             if not owner.get(field):
-                where = "version" if field == "apiVersion" else field
-                yield f'metadata.ownerReferences.{where}: Invalid value: "": must not be empty'
+                yield f"metadata.ownerReferences[{at}].{field}: Required value: must not be empty"
     if kind.custom or kind.resource == LEASES:
         return
     # Not all: only the older groups' validation looks.

@@ -81,6 +81,8 @@ class ProfileConfig:
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     percentage_of_nodes_to_score: int | None = None
+    ignored_resources: tuple[str, ...] = ()
+    """Of NodeResourcesFit's arguments. The embedded scheduler takes those of all profiles together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +97,14 @@ class SchedulerConfig:
 
     @property
     def ignored_resources(self) -> frozenset[str]:
-        """Extended resources that only extenders count."""
-        return frozenset(
+        """Extended resources that NodeResourcesFit does not look for: extenders' own take the place of its arguments."""
+        managed = frozenset(
             resource.name
             for extender in self.extenders
             for resource in extender.managed_resources
             if resource.ignored_by_scheduler
         )
+        return managed or frozenset(name for profile in self.profiles for name in profile.ignored_resources)
 
 
 # Validation, in kube-scheduler's order and words

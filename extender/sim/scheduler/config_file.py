@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import yaml
 
-from extender.core.decode import mapping, mappings, text
 from extender.core.errors import VReplicaError
 from extender.core.names import DEFAULT_SCHEDULER_NAME
+from extender.core.reading import mapping, mappings, text, texts
 from extender.not_yaml import NOT_YAML, why_not_yaml
 from extender.sim.scheduler.config import (
     INVALID,
@@ -200,6 +200,12 @@ def read_configuration(document: Mapping[str, Any]) -> tuple[SchedulerConfig, li
             reader.number(raw, "percentageOfNodesToScore", f"profiles[{index}]", 0)
             if raw.get("percentageOfNodesToScore") is not None
             else None,
+            ignored_resources=tuple(
+                name
+                for plugin in mappings(raw, "pluginConfig")
+                if text(plugin, "name") == "NodeResourcesFit"
+                for name in texts(plugin, "args", "ignoredResources")
+            ),
         )
         for index, raw in enumerate(raw_profiles)
     )

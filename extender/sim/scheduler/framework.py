@@ -191,8 +191,6 @@ class Profile:
     filters: Sequence[FilterPlugin]
     scores: Sequence[tuple[ScorePlugin, int]]
     percentage_of_nodes_to_score: int | None = None
-    post_filter_reasons: tuple[str, ...] = ()
-    """What PostFilter plugins other than DefaultPreemption say to a pod that they cannot help."""
 
     def run_pre_filters(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterOutcome:
         """RunPreFilterPlugins: stop at the first unresolvable refusal; a resolvable one is returned at the end."""

@@ -66,14 +66,13 @@ class Preemptor:
     async def run_post_filters(
         self, profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, snapshot: Snapshot
     ) -> Preemption:
-        """RunPostFilterPlugins: DynamicResources has its say first, and ends it where PreFilter has not come as far as it."""
+        """RunPostFilterPlugins: DynamicResources comes first, and ends it where PreFilter has not come as far as it."""
         if diagnosis.pre_filter_message:
             return Preemption(_NO_CYCLE_STATE, message=_NO_CYCLE_STATE.message)
         found = await self.preempt(profile, state, pod, diagnosis.statuses, snapshot)
         if found.status is None:
             return found
-        reasons = () if found.status.code is Code.ERROR else profile.post_filter_reasons
-        return replace(found, message=", ".join((*reasons, f"preemption: {found.status.message}")))
+        return replace(found, message=f"preemption: {found.status.message}")
 
     async def preempt(
         self, profile: Profile, state: CycleState, pod: PodInfo, statuses: NodeStatuses, snapshot: Snapshot

@@ -250,6 +250,4 @@ def default_profile(
         filters,
         scores,
         percentage_of_nodes_to_score,
-        # The DynamicResources plugin runs before DefaultPreemption and has nothing to free.
-        post_filter_reasons=("no new claims to deallocate",),
     )

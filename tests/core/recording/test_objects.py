@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from extender.core.journal import Recorded
 from extender.core.ledger import Share, decode_ledger
 from extender.core.model import AdapterPod, LabelSelector, Namespace, SelectorRequirement
-from extender.core.names import UNKNOWN_ZONE, ZONE_LABEL
+from extender.core.names import SLOTS_RESOURCE, UNKNOWN_ZONE, ZONE_LABEL
 from extender.core.node_fit import NodeFit, NodeRequirement, Taint, Toleration
 from extender.core.recording.objects import manifest_of, object_from
 from tests.support.builders import a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -32,6 +32,7 @@ OBJECTS = [
             cordoned=True,
             ready=False,
             slots=40,
+            allocatable=((SLOTS_RESOURCE, "40"),),
             taints=(Taint("a", "b", "NoExecute"),),
         ),
         id="node of few",

@@ -22,6 +22,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if has (include "vreplica.schedulerMode" .) (list "deployment" "existing") }}true{{ end -}}
 {{- end -}}
 
+{{/* "true" where adapter pods request vreplica.dev/slots: by default, with a kube-scheduler that others share. */}}
+{{- define "vreplica.slotsResource" -}}
+{{- $given := .Values.kubeScheduler.slotsResource }}
+{{- if kindIs "bool" $given }}{{ if $given }}true{{ end }}{{ else if eq (include "vreplica.schedulerMode" .) "existing" }}true{{ end -}}
+{{- end -}}
+
 {{/* "true" where the webhook runs. */}}
 {{- define "vreplica.webhook" -}}
 {{- if and .Values.webhook.enabled (include "vreplica.active" .) }}true{{ end -}}
@@ -78,6 +84,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- /* The built-in names would refuse to bind what it sends. */ -}}
 {{- $_ := set $config "schedulerNames" (list $scheduler) -}}
 {{- end -}}
+{{- if include "vreplica.slotsResource" . }}{{ $_ := set $config "slotsResource" true }}{{ end -}}
 {{- range $name := list "profiles" "schedulerNames" "filter" "logging" }}
 {{- if not (get $config $name) }}{{ $_ := unset $config $name }}{{ end -}}
 {{- end -}}
@@ -99,6 +106,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- if ge (trimSuffix "h" (get $certs $before) | int) (trimSuffix "h" (get $certs $whole) | int) -}}
 {{- fail (printf "certManager.%s: has to be shorter than certManager.%s" $before $whole) -}}
 {{- end -}}
+{{- end -}}
+{{- if not (or .Values.kubeScheduler.ignoredByScheduler (include "vreplica.slotsResource" .)) -}}
+{{- fail "kubeScheduler.ignoredByScheduler: false needs kubeScheduler.slotsResource: true: kube-scheduler counts what pods request" -}}
 {{- end -}}
 {{- if and .Values.priorityClass.create (hasPrefix "system-" .Values.priorityClass.name) -}}
 {{- fail (printf "priorityClass.name: %s is Kubernetes' own; priorityClass.create=false uses it" .Values.priorityClass.name) -}}

@@ -1,0 +1,32 @@
+"""etcd is killed again and again while vpods come: the API server fails, then goes on, and nothing that was placed moves."""
+
+from pathlib import Path
+from typing import Final
+
+from tests.e2e.controlplane import ControlPlane
+from tests.e2e.operations import published
+from tests.e2e.real import RealBackend
+from tests.e2e.scenario import System
+
+KILLS: Final = 5
+AWAY_S: Final = 2.0
+"""Longer than a request of ours waits between two tries, shorter than a lease."""
+VPODS_A_KILL: Final = 4
+
+
+async def test_vpods_come_while_etcd_is_killed_five_times_and_nothing_moves(
+    own_control_plane: ControlPlane, tmp_path: Path
+):
+    async with RealBackend(own_control_plane, tmp_path) as backend, System(backend, tmp_path) as system:
+        await backend.add_nodes(6)
+        await system.pool()
+        tenant = await system.vpods(VPODS_A_KILL, 5, prefix="before")
+        await system.settled()
+        placed = published(system)
+        for kill in range(KILLS):
+            await system.vpods(VPODS_A_KILL, 5, tenant=tenant, prefix=f"kill-{kill}")
+            await own_control_plane.kill_etcd(AWAY_S)
+        await system.settled()
+        after = published(system)
+        assert {key: after[key] for key in placed} == placed
+        assert len(after) == VPODS_A_KILL * (KILLS + 1)
