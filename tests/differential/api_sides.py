@@ -31,7 +31,8 @@ class ApiServerAlone(ControlPlane):
     async def start(self) -> None:
         """Returns when the API server is ready."""
         try:
-            await self._start_apiserver(await self._start_etcd())
+            await self._start_etcd()
+            await self._start_apiserver()
         except BaseException:
             self.stop()
             raise
