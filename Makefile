@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+# The same tree with the core compiled; whatever is run in it takes the extensions. It stands here since a target's
+# prerequisites are expanded as they are read.
+COMPILED := build/compiled
 # A folder with behaviour cases (see tests/conformance); none: the runner says so and skips.
 CASES ?= $(wildcard ../shared/cases)
 
@@ -72,8 +75,6 @@ soak: $(VENV)/stamp-test ## Hours with faults: nothing may grow (MINUTES=N, ARGS
 bench: $(VENV)/stamp-test $(if $(filter 1,$(WITH_COMPILED)),$(COMPILED)/stamp) ## Measure, each figure beside its peer (ONLY=engine,verbs SHORT=1 FORMAT=json WITH_COMPILED=1)
 	@$(if $(filter 1,$(WITH_COMPILED)),cd $(COMPILED) && ../../)$(BIN)/python -m tests.bench --only "$(ONLY)" $(if $(SHORT),--short) --format $(or $(FORMAT),table)
 
-# The same tree with the core compiled; whatever is run in it takes the extensions.
-COMPILED := build/compiled
 $(COMPILED)/stamp: $(VENV)/stamp-dev hatch_build.py $(shell find extender webhook tests manifests -name '*.py' -o -name '*.yaml')
 	@rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	@cp -r extender webhook $(COMPILED)/

@@ -102,8 +102,8 @@ class Service:
         )
         self.committer.write_status = self.informers.sources.write_status
         self.committer.status_doubts.list_again = self.informers.list_again
-        self.committer.alone = leadership.alone
-        self.committer.leads_since = leadership.leads_since
+        self.committer.pods_behind.list_pods = self.informers.list_pods
+        self.committer.alone, self.committer.leads_since = leadership.alone, leadership.leads_since
         fenced = fenced_by_pool(api, leadership.leads)
         self.autoscaler = Autoscaler(
             api,

@@ -7,7 +7,7 @@ empties the others, and triggers us. They are opened again as soon as they are n
 
 Replicas are read and written through a ``ScaleCache``, with the version that was read as precondition: another one's write
 is never overwritten unseen, it is a Conflict, and everything is looked at again. A number that somebody else has
-written is reported and not fought (``core.replica_writes``).
+written is reported, stands until the pool's needs change or its next period, and is then replaced (``core.scaling.replica_writes``).
 
 Every pool is looked at in a task of its own, so that a broken one holds up no other; errors are tried again with growing,
 jittered delays.

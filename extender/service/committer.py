@@ -89,6 +89,7 @@ class Committer:
         )
         self.proofs = self._ledger_writer.proofs
         self.own_writes = self._ledger_writer.own_writes
+        self.pods_behind = self._ledger_writer.pods_behind
 
     def reserve(self, owner: object, decision: Decision) -> None:
         """Assume a decision: from now on nobody else is promised its slots."""

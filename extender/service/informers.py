@@ -273,6 +273,10 @@ class Informers:
         """Wait until a list of vpods that is begun from now on is in the cache."""
         await self._vpods.relist()
 
+    def list_pods(self) -> None:
+        """Ask for a list of pods, and of vpods after it; waits for neither."""
+        self._pods.request_relist()
+
     async def list_again(self, source: str) -> bool:
         """Have a source's vpods ("": VPods) listed; whether a list that is begun from now on is in the cache."""
         if source:

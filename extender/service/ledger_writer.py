@@ -31,6 +31,7 @@ from extender.service.batch import Batch
 from extender.service.caches import Caches
 from extender.service.ledger_patch import covers, ledger_patch, merged, written_text
 from extender.service.own_writes import OwnWrites
+from extender.service.pods_behind import PodsBehind
 from extender.service.proofs import Proofs
 from extender.service.write_refusals import WriteRefusals
 from extender.tracing import span
@@ -55,6 +56,7 @@ class LedgerWriter:
         self._slots = slots
         self.proofs = Proofs(clock)
         self.own_writes = OwnWrites()
+        self.pods_behind = PodsBehind(caches, clock)
         self._refusals = refusals
         self._metrics = metrics
 
@@ -111,8 +113,9 @@ class LedgerWriter:
             try:
                 sent_at = self._clock()
                 known = self._answered(await self._api.get(PODS, pod.namespace, pod.name), sent_at)
+                self.pods_behind.read(pod.key, known)
             except NotFound:
-                pass
+                self.pods_behind.read(pod.key, None)
             except ApiError:
                 if isinstance(error, OutcomeUnknown):
                     batch.unknown.update(change)

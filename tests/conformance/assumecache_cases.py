@@ -71,6 +71,10 @@ class InformerStore:
 
     update = add
 
+    def put_unseen(self, item: Item) -> None:
+        """Into the store without an event: as client-go's tests do with ``Indexer.Add``."""
+        self._items[item.key] = item
+
     def delete(self, item: Item) -> None:
         if (old := self._items.pop(item.key, None)) is not None:
             self._notifier.changed(old, None)
@@ -293,6 +297,7 @@ class _PassiveScript(_Script):
         self.caches = {"": PassiveAssumeCache(self.store)}
         self.ops = {
             "new_cache": self.new_cache,
+            "store_add": lambda step: self.store.put_unseen(_object_of(step)),
             "add": lambda step: self.store.add(_object_of(step)),
             "update": lambda step: self.store.update(_object_of(step)),
             "delete": lambda step: self.store.delete(_object_of(step)),

@@ -45,6 +45,7 @@ from tests.conformance.extender_fakes import (
     first,
 )
 from tests.conformance.extender_http_cases import check_http
+from tests.conformance.extender_integration_cases import check_integration
 from tests.conformance.result import Case, Check
 
 # Kinds
@@ -318,6 +319,7 @@ _ASYNC: Mapping[str, Callable[[Case], Awaitable[Outcome]]] = {
     "preempt_chain": _preempt_chain,
     "preempt": _preempt,
     "http": check_http,
+    "integration": check_integration,
 }
 
 

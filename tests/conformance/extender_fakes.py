@@ -45,6 +45,12 @@ def a_pod(name: str = "p", *, namespace: str = "ns", node: str = "", uid: str = 
     )
 
 
+def a_bare_pod(name: str) -> PodInfo:
+    """A pod of a preempt case: it has a name and a UID, and neither namespace nor node of its own."""
+    metadata = {"name": name, "uid": f"uid-{name}"}
+    return pod_info({"metadata": metadata, "spec": {"containers": None}, "status": {}})
+
+
 def a_node(name: str, capacity: Mapping[str, str] | None = None) -> NodeInfo:
     """A node as the API server serves it."""
     status: dict[str, Any] = {

@@ -22,7 +22,7 @@ from extender.sim.scheduler.extender_client import (
 from extender.sim.scheduler.extender_transport import AiohttpTransport
 from extender.sim.scheduler.framework import CycleState, NodeStatuses, Profile
 from extender.sim.scheduler.types import NodeInfo
-from tests.conformance.extender_fakes import Outcome, a_node, a_pod, a_snapshot, differs, first
+from tests.conformance.extender_fakes import Outcome, a_bare_pod, a_node, a_pod, a_snapshot, differs, first
 from tests.conformance.result import Case, Difference
 
 NULL_VICTIMS = Difference(
@@ -233,8 +233,11 @@ class _RecordedLister:
 
 
 def _process_preemption(case: Case, extender: HTTPExtender) -> Awaitable[dict[str, Victims]]:
-    pods = {name: a_pod(name, node=node) for node, names in case["node_pods"].items() for name in names}
-    snapshot = a_snapshot([a_node(name) for name in case["nodes"]], list(pods.values()))
+    pods = {name: a_bare_pod(name) for names in case["node_pods"].values() for name in names}
+    snapshot = a_snapshot([a_node(name) for name in case["nodes"]])
+    for node, names in case["node_pods"].items():
+        if node in snapshot.by_name:
+            snapshot.by_name[node].pods.update({pods[name].uid: pods[name] for name in names})
     victims = {
         node: Victims(tuple(pods[name] for name in names))
         for node, names in case["candidate_victims"].items()

@@ -473,3 +473,106 @@ def test_state_cases_fail(changed: dict[str, object], told: str) -> None:
     outcome = state_cases.check({**world({"s-0": 3}), "expected": {**STATE, **changed}})
     assert isinstance(outcome, str)
     assert told in outcome
+
+
+# -- extenders in turn ------------------------------------------------------------------------------------------------
+
+
+def an_integration(node: str, **fields: object) -> Case:
+    """Upstream's TestSchedulerExtender: three extenders, of which the second binds and the third has a node cache."""
+    first, second = "machine1_2_3Predicate", "machine2_3_5Predicate"
+    extenders = [
+        {"name": "extender1", "predicates": [first], "prioritizers": [_prefer("machine2", 1)], "weight": 3},
+        {
+            "name": "extender2",
+            "predicates": [second],
+            "prioritizers": [_prefer("machine3", 1)],
+            "weight": 4,
+            "binder": True,
+            "managed_resources": ["test.com/slots"],
+        },
+        {
+            "name": "extender3",
+            "predicates": [["machine1", "machine2", "machine3"]],
+            "prioritizers": [_prefer("machine2", 5)],
+            "weight": 10,
+            "nodeCacheCapable": True,
+        },
+    ]
+    return {
+        "id": "made up",
+        "kind": "integration",
+        "nodes": [f"machine{number}" for number in range(1, 6)],
+        "pod": {"name": "p", "limits": {"test.com/slots": "1"}},
+        "extenders": extenders,
+        "expected": {"node": node, "bound_by_extender_index": 1},
+        **fields,
+    }
+
+
+def _prefer(node: str, weight: int) -> dict[str, object]:
+    return {"function": f"{node}Prioritizer", "weight": weight}
+
+
+def test_several_extenders_in_turn_place_a_pod_together():
+    check = suites()["extender.json"]
+    assert check(an_integration("machine2")) is None
+    assert "machine2" in str(check(an_integration("machine3")))
+
+
+def test_a_pod_that_asks_for_no_managed_resource_is_bound_by_no_extender():
+    check = suites()["extender.json"]
+    expected = {"node": "machine2", "bound_by_extender_index": None}
+    assert check(an_integration("", pod={"name": "p"}, expected=expected)) is None
+
+
+def test_extenders_that_leave_no_node_place_nothing():
+    check = suites()["extender.json"]
+    case = an_integration("", nodes=["machine4"], expected={"error": True})
+    assert check(case) is None
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["names", "whole pods"])
+def test_a_preempt_request_has_the_pods_as_they_are_with_neither_namespace_nor_node_added(cached: bool):
+    def bare(name: str) -> dict[str, Any]:
+        return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": {"containers": None}, "status": {}}
+
+    pod = bare("p")
+    pod["metadata"]["namespace"] = "ns"
+    whole = {"n1": {"Pods": [bare("a")], "NumPDBViolations": 0}}
+    meta = {"n1": {"Pods": [{"UID": "uid-a"}], "NumPDBViolations": 0}}
+    sent = {
+        "Pod": pod,
+        "NodeNameToVictims": None if cached else whole,
+        "NodeNameToMetaVictims": meta if cached else None,
+    }
+    case = {
+        "id": "made up",
+        "kind": "http",
+        "call": "preempt",
+        "config": {
+            "urlSuffix": "/sched", "filterVerb": "", "prioritizeVerb": "", "bindVerb": "", "preemptVerb": "preempt",
+            "weight": 1, "nodeCacheCapable": cached, "ignorable": False, "timeoutMs": 0,
+        },
+        "nodes": ["n1"],
+        "node_pods": {"n1": ["a", "b"]},
+        "candidate_victims": {"n1": ["a"]},
+        "response": {"status": 200, "body": '{"NodeNameToMetaVictims": {"n1": {"Pods": [{"UID": "c"}]}}}'},
+        "request": {"method": "POST", "path": "/sched/preempt", "contentType": "application/json", "body": sent},
+        "request_count": 1,
+        "expected": {
+            "preempt": {
+                "error": "extender: http://EXT/sched claims to preempt pod (UID: &{c}) on node: n1, "
+                "but the pod is not found on that node",
+                "supportsPreemption": True,
+                "victims": {},
+            }
+        },
+    }  # fmt: skip
+    assert suites()["extender.json"](case) is None
+
+
+def test_what_is_put_into_a_store_past_its_watch_is_listed_and_told_to_nobody():
+    put = {"op": "store_add", "object": item("o", 5)}
+    late = {"op": "assume", "object": item("n", 5), "expect": {"error": None}}
+    assert suites()["assumecache.json"](script(put, get("o"), late, get("n"), suite=PASSIVE)) is None

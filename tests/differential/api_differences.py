@@ -11,14 +11,6 @@ from typing import Final
 from tests.differential.api_compare import Leaf
 from tests.differential.api_operations import Operation, Outcome
 
-_RULES: Final = (
-    "maxPods must not be less than minPods",
-    "statefulSet cannot be changed",
-    "values are required with In and NotIn",
-    "a resource needs group, version, kind and paths",
-)
-"""Of the shipped definitions, as far as sequences meet them."""
-
 
 @dataclass(frozen=True, slots=True)
 class Context:
@@ -38,11 +30,6 @@ class Difference:
     reason: str
     describes: Callable[[Context], bool]
     parting: bool = False
-
-
-def _is_rule(context: Context) -> bool:
-    """A refusal that our definitions' CEL rules alone are the reason of."""
-    return context.real.error == "422 Invalid" and any(words in context.real.message for words in _RULES)
 
 
 def _new_managers_only(context: Context) -> bool:
@@ -65,12 +52,6 @@ def _ends_namespace(operation: Operation) -> bool:
 
 
 DIFFERENCES: Final[tuple[Difference, ...]] = (
-    Difference(
-        "CEL rules",
-        "x-kubernetes-validations are not evaluated by the embedded server: what only they refuse, it accepts",
-        _is_rule,
-        parting=True,
-    ),
     Difference(
         "field managers",
         "managedFields are not kept by the embedded server; the real one writes them, and so a new version, when a write changes nothing "

@@ -1,8 +1,10 @@
 """``python -m tests.mutants``: break the code on purpose, one mutant after the other, and see that each is caught."""
 
 import argparse
+import random
 import sys
 import time
+from collections.abc import Sequence
 
 from tests.mutants.mutant import Mutant
 from tests.mutants.mutants import MUTANTS
@@ -13,12 +15,17 @@ def main() -> int:
     """0 if every mutant was killed, 1 if one survived or does not apply any more, 2 where nothing can be said."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="names that contain this")
+    parser.add_argument(
+        "--share", type=_share, default=(1, 1), metavar="K/N", help="one of N equal shares, drawn by --seed"
+    )
+    parser.add_argument("--seed", default="", help="another seed draws other shares")
     parser.add_argument("--list", action="store_true", help="print the mutants, and end")
     parser.add_argument(
         "--jobs", type=int, default=2, metavar="N", help="side by side (default: %(default)s)"
     )
     options = parser.parse_args()
     chosen = [m for m in MUTANTS if not options.only or any(part in m.name for part in options.only)]
+    chosen = share_of(chosen, *options.share, seed=options.seed)
     if options.list:
         for mutant in chosen:
             _say(f"{mutant.name:60} {mutant.file}: {mutant.why}")
@@ -26,6 +33,20 @@ def main() -> int:
     if not chosen or options.jobs < 1:
         parser.error("no mutant has such a name" if not chosen else "--jobs must be at least 1")
     return _run(chosen, options.jobs)
+
+
+def share_of(mutants: Sequence[Mutant], number: int, shares: int, *, seed: str) -> list[Mutant]:
+    """Share ``number`` (from 1) of so many, in the order of the list. All shares of a seed are all mutants, each once."""
+    order = list(range(len(mutants)))
+    random.Random(seed).shuffle(order)
+    return [mutants[index] for index in sorted(order[number - 1 :: shares])]
+
+
+def _share(text: str) -> tuple[int, int]:
+    number, _, shares = text.partition("/")
+    if not (number.isdecimal() and shares.isdecimal() and 1 <= int(number) <= int(shares)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no share, such as 1/5")
+    return int(number), int(shares)
 
 
 def _run(chosen: list[Mutant], jobs: int) -> int:

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from tests.mutants.__main__ import share_of
 from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
 from tests.mutants.mutants import MUTANTS
 
@@ -72,3 +73,11 @@ def test_a_text_that_stands_elsewhere_too_has_to_be_looked_at_again():
     for text in ("a a", "x"):
         with pytest.raises(DoesNotApply, match="twice"):
             mutant.applied_to(text)
+
+
+def test_the_shares_of_one_seed_are_all_mutants_each_once_and_another_seed_draws_others():
+    shares = [share_of(MUTANTS, number, 5, seed="a") for number in range(1, 6)]
+    names = [mutant.name for share in shares for mutant in share]
+    assert sorted(names) == sorted(mutant.name for mutant in MUTANTS)
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert shares[0] == share_of(MUTANTS, 1, 5, seed="a") != share_of(MUTANTS, 1, 5, seed="b")

@@ -255,7 +255,7 @@ COMMITTER = (
         "I4: what leaves next is called a move that was made before (seed 287003885)",
         (
             "tests/service/test_committer_doubts.py"
-            "::test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_wanted",
+            "::test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again",
         ),
     ),
     Mutant(

@@ -11,8 +11,7 @@ from extender.kube.api import ADAPTERPOOLS, EVENTS, NODES, PODS, PatchType
 from extender.service import availability
 from extender.service.availability import AvailabilityTracker
 from extender.service.caches import Caches
-from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
-from tests.support.builders import NS
+from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.service import World
 
 pytestmark = pytest.mark.looptime

@@ -26,7 +26,7 @@ from extender.service.binder import BindRefused, SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.pod_binder import PodBinder
 from tests.support.builders import NS, POOL
-from tests.support.service import World, always, lost
+from tests.support.service import World, always, lost, until
 
 HA = Profile(name="ha", filters=(ZoneSpread(1),))
 NODES = ["node-0", "node-1", "node-2"]
@@ -369,6 +369,29 @@ async def test_only_the_leader_gives_a_binding_pod_what_is_still_pending(leads: 
     uid = await a_pending_pod(world)
     await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
     assert await world.ledger(0) == ledger
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("leads", "ledger"), [(True, {"tenant/b": 2}), (False, {})], ids=["leader", "follower"]
+)
+async def test_a_new_pod_bound_by_a_follower_has_an_empty_ledger_until_the_leader_has_placed_what_is_pending(
+    leads: bool, ledger: dict[str, int]
+):
+    """As docs/concepts.md tells it."""
+    world = await World.create()
+    world.leads = leads
+    await world.vpod("b", 2)
+    uid = await a_pending_pod(world)
+    await world.pod_binder().bind(NS, "dispatcher-0", uid, "node-1")
+    assert await world.ledger(0) == ledger
+    async with world.serving():
+        await until(lambda: _published(world, "b", {0: 2}), timeout_s=10)
+    assert await world.ledger(0) == {"tenant/b": 2}
+
+
+async def _published(world: World, name: str, wanted: dict[int, int]) -> bool:
+    return await world.published(name) == wanted
 
 
 async def test_what_plugins_decide_on_is_left_to_the_placer_and_what_stands_there_comes_back():

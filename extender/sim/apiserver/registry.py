@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from extender.kube.api import (
     CRDS,
     EVENTS,
@@ -67,6 +69,8 @@ class Kind:
     """A PUT of an object that is not there creates it."""
     counts_generation: bool = False
     schema: Mapping[str, Any] | None = None
+    rules: bool = False
+    """Whether the schema has CEL rules."""
     columns: tuple[Mapping[str, Any], ...] = ()
     """additionalPrinterColumns of a custom kind."""
     selectable: tuple[str, ...] = ()
@@ -205,6 +209,7 @@ def kind_of_definition(definition: Obj) -> Kind:
         unconditional_update=False,
         counts_generation=True,
         schema=version["schema"]["openAPIV3Schema"],
+        rules=b'"x-kubernetes-validations"' in orjson.dumps(version["schema"]),
         columns=tuple(version.get("additionalPrinterColumns") or ()),
         selectable=tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()),
     )

@@ -7,7 +7,7 @@ default, allOf, anyOf, oneOf, not, x-kubernetes-int-or-string, x-kubernetes-pres
 x-kubernetes-embedded-resource, x-kubernetes-list-type`` (``map`` and ``set``). ``format`` is read for ``int32``,
 ``int64`` and ``date-time``.
 
-CEL rules (``x-kubernetes-validations``) are NOT evaluated: what they refuse on a real API server is accepted here.
+CEL rules (``x-kubernetes-validations``) are not looked at here: see ``rules``.
 """
 
 import math

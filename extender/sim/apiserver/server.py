@@ -9,7 +9,7 @@ writes are atomic by construction.
 Each request gives the event loop one turn first, as any request over a network does: a caller that writes in a loop
 neither starves watches nor sees its own writes before others could have come between.
 
-Field management (server-side apply) and CEL are not implemented.
+Field management is not implemented, and of CEL the rules of our own definitions (``rules.py``).
 """
 
 import asyncio
@@ -37,6 +37,7 @@ from extender.sim.apiserver import (
     bindings,
     defaults,
     deletion,
+    rules,
     schema,
     statuses,
     strategy,
@@ -247,7 +248,9 @@ class ApiServer:
             found += validation.map_problems(metadata)
             found += validation.finalizer_problems(old["metadata"], metadata)
         if kind.schema is not None:
-            found += schema.new_problems(new, old, kind.schema)
+            wrong = [*schema.new_problems(new, old, kind.schema)]
+            # Rules are about values of the right types: they are looked at once the schema holds.
+            found += wrong or (rules.rule_problems(new, old, kind.schema) if kind.rules else ())
         # A write that leaves the spec alone (most do) needs no second look at it.
         if old is None:
             found += validation.object_problems(kind, new)

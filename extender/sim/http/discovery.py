@@ -1,7 +1,7 @@
 """What a client may find: /version, the legacy discovery documents, and just enough of OpenAPI v3.
 
 kubectl asks OpenAPI whether a kind's PATCH takes ``fieldValidation``; where it does, kubectl leaves validation to the
-server instead of fetching schemas. That is all these documents say. Aggregated discovery is not offered: clients
+server instead of fetching schemas. ``kubectl explain`` reads the schemas, which custom kinds have. Aggregated discovery is not offered: clients
 fall back when the answer is not of the type that they asked for.
 """
 
@@ -160,16 +160,18 @@ def openapi_index(registry: Registry) -> Obj:
 
 
 def openapi(registry: Registry, group_name: str, version: str) -> Obj:
-    """/openapi/v3/PATH: which parameters a PATCH of each kind takes. Raises NotFound."""
+    """/openapi/v3/PATH: which parameters a PATCH of each kind takes, and the schemas that there are. Raises NotFound."""
     parameters = [
         {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
         for name in ("dryRun", "fieldManager", "fieldValidation")
     ]
     paths: Obj = {}
+    schemas: Obj = {}
     for kind in _kinds_of(registry, group_name, version):
         resource = kind.resource
         middle = "/namespaces/{namespace}" if resource.namespaced else ""
         gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+        schemas[f"{resource.group}.{resource.version}.{resource.kind}".lstrip(".")] = _schema(kind)
         paths[f"{resource.path}{middle}/{resource.plural}/{{name}}"] = {
             "patch": {
                 "x-kubernetes-action": "patch",
@@ -182,4 +184,19 @@ def openapi(registry: Registry, group_name: str, version: str) -> Obj:
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": VERSION["gitVersion"]},
         "paths": paths,
+        "components": {"schemas": schemas},
     }
+
+
+def _schema(kind: Kind) -> Obj:
+    """A custom kind's own schema; of a built-in kind nothing but that it is one."""
+    resource = kind.resource
+    gvk = {"group": resource.group, "version": resource.version, "kind": resource.kind}
+    described: Obj = {"description": f"{resource.kind}: the embedded cluster describes no built-in kind."}
+    own = kind.schema if kind.schema is not None else described
+    properties = {
+        **{name: {"type": "string"} for name in ("apiVersion", "kind")},
+        "metadata": {"type": "object"},
+        **(own.get("properties") or {}),
+    }
+    return {**own, "type": "object", "properties": properties, "x-kubernetes-group-version-kind": [gvk]}

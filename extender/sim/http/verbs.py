@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
+import yaml
 from aiohttp import web
 
 from extender.kube.api import (
@@ -21,10 +22,11 @@ from extender.kube.api import (
 from extender.sim.apiserver import statuses
 from extender.sim.apiserver.bindings import from_object
 from extender.sim.apiserver.core_events import CORE_EVENTS, core_event, core_event_options
-from extender.sim.apiserver.intake import STRATEGIC_MERGE
+from extender.sim.apiserver.intake import APPLY_PATCH, STRATEGIC_MERGE
 from extender.sim.apiserver.registry import Kind
 from extender.sim.cluster import UserView
 from extender.sim.controllers.garbage import orphan_dependents
+from extender.sim.http import protobuf
 from extender.sim.http.table import table
 
 WATCH_DEFAULT_S: Final = 1800.0
@@ -81,14 +83,19 @@ class Call:
 
     async def body(self) -> Any:
         """The JSON of the body. Raises ApiError 400, 413, 415."""
-        if "protobuf" in self.request.content_type:
-            raise statuses.unsupported_media_type(_JSON)
         try:
             raw = await self.request.read()
         except web.HTTPRequestEntityTooLarge as problem:
             raise ApiError(413, "RequestEntityTooLarge", "Request entity too large") from problem
         if not raw:
             return {}
+        if "protobuf" in self.request.content_type:
+            try:
+                return protobuf.decode(raw)
+            except protobuf.NotProtobuf as problem:
+                raise statuses.unsupported_media_type(_JSON) from problem
+        if self.request.content_type == APPLY_PATCH:
+            return _yaml(raw)
         try:
             return orjson.loads(raw)
         except orjson.JSONDecodeError as problem:
@@ -96,6 +103,18 @@ class Call:
                 f"the object provided is unrecognized: couldn't get version/kind; json parse error: {problem}"
             )
             raise statuses.bad_request(words) from problem
+
+
+def _yaml(raw: bytes) -> Any:
+    """A body that may be YAML, or JSON as kubectl sends it. Raises ApiError 400."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return yaml.safe_load(raw)
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+        raise statuses.bad_request(f"error decoding YAML: {type(problem).__name__}") from problem
 
 
 async def _mapping(call: Call) -> Obj:
@@ -234,12 +253,41 @@ async def write(call: Call) -> web.Response:
         )
     else:
         content_type = call.request.content_type
+        if content_type == APPLY_PATCH:
+            return await _apply(call)
         if content_type not in _PATCH_TYPES:
             raise statuses.unsupported_media_type(", ".join(sorted(_PATCH_TYPES)))
         target = call.api.server.target(call.kind.resource, call.namespace, call.name, call.subresource)
         stored = await call.api.server.patch(
             call.api.request, target, await call.body(), patch_type=content_type
         )
+    return json_response(_as_table(call, [stored], {}) if _wants_table(call) else stored)
+
+
+async def _apply(call: Call) -> web.Response:
+    """Server-side apply without field management: an object that is not there is created, else what is sent is merged.
+
+    No field has an owner: nothing conflicts, and a field that is no longer sent stays as it is.
+    """
+    applied = await _mapping(call)
+    for field, wanted in (("apiVersion", call.resource.api_version), ("kind", call.resource.kind)):
+        if applied.get(field) != wanted:
+            raise statuses.bad_request(f"invalid object type: {field} must be {wanted}")
+    if not call.query.get("fieldManager"):
+        raise statuses.bad_request("PatchOptions.meta.k8s.io is invalid: fieldManager: Required value")
+    metadata = applied.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise statuses.bad_request("metadata is not an object")
+    if metadata.pop("managedFields", None):
+        raise statuses.bad_request("metadata.managedFields must be nil")
+    server, resource = call.api.server, call.kind.resource
+    target = server.target(resource, call.namespace, call.name, call.subresource)
+    if target.key not in target.collection.entries and not call.subresource:
+        metadata["name"] = call.name
+        created = await call.api.create(resource, call.namespace, applied)
+        return json_response(_as_table(call, [created], {}) if _wants_table(call) else created, 201)
+    merge = PatchType.MERGE if call.kind.custom or call.subresource == "scale" else STRATEGIC_MERGE
+    stored = await server.patch(call.api.request, target, applied, patch_type=merge)
     return json_response(_as_table(call, [stored], {}) if _wants_table(call) else stored)
 
 

@@ -1,0 +1,97 @@
+"""The rules (``x-kubernetes-validations``) of our own CRDs, each held to its text.
+
+There is no CEL here: a rule that ``RULES`` does not list is not evaluated, and what it refuses on a real API server is
+accepted. ``docs/tutorial.md`` says so. What a rule refuses is worded as by apiextensions-apiserver (``cel/validation.go``).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+
+Rule = Callable[[Mapping[str, Any], Mapping[str, Any] | None], bool]
+"""``self`` and ``oldSelf``, None where the object is new -> whether it holds."""
+
+_OLD_SELF: Final = "oldSelf"
+_SPELLED_OUT: Final = ("group", "version", "kind", "paths")
+_STATUS: Final = "status."
+
+
+def _pods_between(spec: Mapping[str, Any], _old: object) -> bool:
+    return not {"minPods", "maxPods"} <= spec.keys() or spec["maxPods"] >= spec["minPods"]
+
+
+def _stateful_set_stays(spec: Mapping[str, Any], old: Mapping[str, Any] | None) -> bool:
+    return old is None or spec["statefulSet"] == old["statefulSet"]
+
+
+def _values_where_asked(expression: Mapping[str, Any], _old: object) -> bool:
+    return (expression["operator"] in ("In", "NotIn")) == bool(expression.get("values"))
+
+
+def _preset_or_resource(source: Mapping[str, Any], _old: object) -> bool:
+    return ("preset" in source) != ("resource" in source)
+
+
+def _resource_in_full(source: Mapping[str, Any], _old: object) -> bool:
+    return all((name in source) == ("resource" in source) for name in _SPELLED_OUT)
+
+
+def _not_ours(source: Mapping[str, Any], _old: object) -> bool:
+    return source.get("group") != "vreplica.dev"
+
+
+def _written_below_status(source: Mapping[str, Any], _old: object) -> bool:
+    paths = source.get("paths")
+    return paths is None or (
+        paths["placements"].startswith(_STATUS)
+        and paths.get("scheduledVReplicas", _STATUS).startswith(_STATUS)
+    )
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    "!has(self.maxPods) || !has(self.minPods) || self.maxPods >= self.minPods": _pods_between,
+    "self.statefulSet == oldSelf.statefulSet": _stateful_set_stays,
+    "self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0"
+    " : !has(self.values) || size(self.values) == 0": _values_where_asked,
+    "has(self.preset) != has(self.resource)": _preset_or_resource,
+    "has(self.resource) ? has(self.group) && has(self.version) && has(self.kind) && has(self.paths)"
+    " : !has(self.group) && !has(self.version) && !has(self.kind) && !has(self.paths)": _resource_in_full,
+    "!has(self.group) || self.group != 'vreplica.dev'": _not_ours,
+    "!has(self.paths) || self.paths.placements.startsWith('status.')"
+    " && (!has(self.paths.scheduledVReplicas)"
+    " || self.paths.scheduledVReplicas.startsWith('status.'))": _written_below_status,
+}
+"""By the rule's text, with single spaces."""
+
+
+def rule_problems(value: Any, old: Any, schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """What the rules of a schema refuse in a value of the schema's types; ``old``: what is stored, None where nothing is.
+
+    What has not changed is not looked at again (CRDValidationRatcheting); items of lists are compared by their place.
+    """
+    if old is not None and orjson.dumps(value) == orjson.dumps(old):
+        return
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        yield from _broken(value, old if isinstance(old, dict) else None, schema, path)
+        for name, sub in (schema.get("properties") or {}).items():
+            if name in value:
+                at = f"{path}.{name}" if path else name
+                yield from rule_problems(value[name], before.get(name), sub, at)
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        stood = old if isinstance(old, list) else []
+        for number, item in enumerate(value):
+            earlier = stood[number] if number < len(stood) else None
+            yield from rule_problems(item, earlier, schema["items"], f"{path}[{number}]")
+
+
+def _broken(
+    value: Mapping[str, Any], old: Mapping[str, Any] | None, schema: Mapping[str, Any], path: str
+) -> Iterator[str]:
+    for rule in schema.get("x-kubernetes-validations") or ():
+        text = " ".join(str(rule.get("rule")).split())
+        holds = RULES.get(text)
+        if holds is None or (old is None and _OLD_SELF in text) or holds(value, old):
+            continue
+        yield f"{path}{rule.get('fieldPath', '')}: Invalid value: {rule.get('message') or f'failed rule: {text}'}"
