@@ -42,7 +42,10 @@ export class Details {
   }
 
   #poolFigures() {
-    return this.#model.pools.size > 1 ? [...this.#model.pools].map(([key, pool]) => [key, pool.usedSlots, pool.slots, pool.pendingVReplicas]) : [];
+    const pool = this.#model.pools.get(this.#acts.pool());
+    const first = [this.#model.pools.size, this.#model.pods.size > 0, this.#model.vpods.size > 0, pool?.pendingVReplicas];
+    if (this.#model.pools.size <= 1) return first;
+    return [first, ...[...this.#model.pools].map(([key, pool]) => [key, pool.usedSlots, pool.slots, pool.pendingVReplicas])];
   }
 
   // -- nothing selected -------------------------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ function drawNow() {
   drawNotices();
   drawLegend();
   drawTable();
-  const seen = ["pods", "vpods", "nodes", ...(model.pools.size > 1 ? ["pools"] : [])];
+  const seen = ["pods", "vpods", "nodes", ...(model.pools.size > 1 || !selection ? ["pools"] : [])];
   if (!whatIf.open) drawSide(seen.some((section) => news[section]?.size));
   say();
 }

@@ -176,3 +176,12 @@ async def test_what_if_shows_the_pods_that_come_on_the_map_as_new():
         assert await it.violations() == []
         await it.tab.keyboard.press("Escape")
         await it.until_count(".to-come", 0)
+
+
+async def test_a_pool_that_is_deleted_while_the_page_is_open_is_told_in_one_way():
+    cluster = Cluster(pods=0, vpods=0, nodes=0)
+    async with served(a_page(cluster.state)) as url, browsing(url) as it:
+        await it.until_text("#side", "This pool has no pods and no vpods yet.")
+        cluster.state.adapter_pool_changed(a_pool(20), None)
+        await it.until_text("#side", "There is no AdapterPool in this cluster.")
+        await it.until_text(".notice", "There is no AdapterPool yet.")
