@@ -42,7 +42,10 @@ export class Details {
   }
 
   #poolFigures() {
-    return this.#model.pools.size > 1 ? [...this.#model.pools].map(([key, pool]) => [key, pool.usedSlots, pool.slots, pool.pendingVReplicas]) : [];
+    const pool = this.#model.pools.get(this.#acts.pool());
+    const first = [this.#model.pools.size, this.#model.pods.size > 0, this.#model.vpods.size > 0, pool?.pendingVReplicas];
+    if (this.#model.pools.size <= 1) return first;
+    return [first, ...[...this.#model.pools].map(([key, pool]) => [key, pool.usedSlots, pool.slots, pool.pendingVReplicas])];
   }
 
   // -- nothing selected -------------------------------------------------------------------------------------------------
@@ -53,8 +56,11 @@ export class Details {
     const over = [...this.#model.pods].filter(([, pod]) => pod.used > pod.slots && pod.node).map(([name]) => name);
     const unserved = this.#model.unserved();
     const parts = [el("h2", {}, "Attention")];
-    if (!this.#model.pools.has(this.#acts.pool())) parts.push(el("p", { class: "bad" }, "This pool is not known here: nothing can be said of it."));
-    else if (waiting.length + shut.length + over.length + unserved.length === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
+    const pool = this.#model.pools.get(this.#acts.pool());
+    if (this.#model.pools.size === 0) return [el("h2", {}, "Nothing to see yet"), el("p", {}, "There is no AdapterPool in this cluster. When one is made, its pods, vpods and tenants are shown here.")];
+    if (!pool) parts.push(el("p", { class: "bad" }, "This pool is not known here: nothing can be said of it."));
+    else if (this.#model.pods.size === 0 || this.#model.vpods.size === 0) parts.push(el("p", {}, emptiness(this.#model)));
+    else if (waiting.length + shut.length + over.length + unserved.length + pool.pendingVReplicas === 0) parts.push(el("p", { class: "good" }, "Nothing waits, every pod takes work."));
     for (const [why, pods] of unserved) parts.push(el("h3", { class: "bad" }, `Nobody serves what is on ${count(pods.length, "pod")}: ${why}`), this.#links("pod", pods, NAMED));
     if (over.length > 0) parts.push(el("h3", { class: "bad" }, `Overcommitted (${over.length})`), this.#links("pod", over));
     if (waiting.length > 0) {
@@ -64,6 +70,7 @@ export class Details {
     }
     for (const [reason, pods] of shut) parts.push(el("h3", {}, `${count(pods.length, "pod")}: ${reason}`), this.#links("pod", pods, NAMED));
     if (this.#model.pools.size > 1) parts.push(el("h2", {}, `Pools (${this.#model.pools.size})`), this.#pools());
+    if (!pool) return parts;
     const tenants = [...this.#model.tenants()].sort(([a, m], [b, n]) => n - m || byName(a, b));
     const line = ([tenant, slots]) => el("li", {}, this.#swatch(tenant), this.#link("tenant", tenant), el("span", { class: "figure" }, count(slots, "slot")));
     parts.push(el("h2", {}, `Tenants (${tenants.length})`), listed(tenants, line, "tenants"));
@@ -203,6 +210,12 @@ export class Details {
   #swatch(tenant) {
     return el("i", { class: `swatch ${this.#palette.classes(tenant)}` });
   }
+}
+
+/** What a pool without pods or without vpods has not. */
+function emptiness({ pods, vpods }) {
+  if (pods.size > 0) return "No vpod uses this pool yet.";
+  return vpods.size > 0 ? "This pool has no pods yet." : "This pool has no pods and no vpods yet.";
 }
 
 function listed(items, line, classes = "", most = LISTED) {

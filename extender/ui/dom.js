@@ -42,17 +42,27 @@ export function percent(part, whole) {
   return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "0 %";
 }
 
-/** A table with a caption. Cells are nodes or text; a number is aligned as one. `head`: titles. */
-export function table(caption, head, rows) {
+/**
+ * A table with a caption. Cells are nodes or text; a number is aligned as one. `head`: titles.
+ * `sort`: {name, column, descending, by(index)}, where rows can be sorted: titles are buttons then.
+ */
+export function table(caption, head, rows, sort) {
   const cell = (value, index) =>
     index === 0
       ? el("th", { scope: "row" }, value)
       : el("td", typeof value === "number" ? { class: "number" } : {}, typeof value === "number" ? value.toLocaleString("en") : value);
+  const title = (text, index) => {
+    const attributes = { scope: "col", class: typeof rows[0]?.[index] === "number" && index > 0 && "number" };
+    if (!sort) return el("th", attributes, text);
+    const order = index !== sort.column ? "none" : sort.descending ? "descending" : "ascending";
+    const button = el("button", { type: "button", class: "sort", "data-focus": `${sort.name} ${text}`, onclick: () => sort.by(index) }, text);
+    return el("th", { ...attributes, "aria-sort": order }, button);
+  };
   return el(
     "table",
     {},
     el("caption", {}, caption),
-    el("thead", {}, el("tr", {}, head.map((title, index) => el("th", { scope: "col", class: typeof rows[0]?.[index] === "number" && index > 0 && "number" }, title)))),
+    el("thead", {}, el("tr", {}, head.map(title))),
     el("tbody", {}, rows.map((row) => el("tr", {}, row.map(cell)))),
   );
 }

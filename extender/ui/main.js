@@ -9,7 +9,7 @@ import { PodMap } from "./map.js";
 import { Model, byName } from "./model.js";
 import { ELSEWHERE, Search } from "./search.js";
 import { Stream } from "./stream.js";
-import { tables } from "./tables.js";
+import { Order, tables } from "./tables.js";
 import { WhatIf } from "./whatif.js";
 
 const $ = (id) => document.getElementById(id);
@@ -17,11 +17,14 @@ const TABLE_MS = 2_000; // not drawn more often than that
 const CHART_MS = 2_000;
 const SAID_MS = 5_000;
 const LEGEND = 12;
+const KINDS = ["vpod", "pod", "node", "zone", "tenant"]; // what can be selected
+const NARROW = "(max-width: 60rem)"; // the side is not beside the map, but above it
 
 const model = new Model();
 const palette = new Palette();
-const place = new URLSearchParams(location.hash.slice(1));
-let pool = place.get("pool") ?? "";
+const order = new Order();
+let place = new URLSearchParams(); // what the address says
+let pool = null; // until the address has been read
 let loaded = false; // whether this pool's own snapshot is there: before that nothing is known of its pods and vpods
 let selection = null;
 let connection = ["lost", "connecting"];
@@ -35,7 +38,7 @@ const sayPace = pace(SAID_MS);
 const map = new PodMap($("map"), model, palette, select);
 const chart = new Chart($("chart"));
 const details = new Details($("side"), model, palette, { select, clear, whatIf: openWhatIf, pool: () => pool, loaded: () => loaded, follow: choosePool });
-const whatIf = new WhatIf($("side"), model, { select, show: (deltas) => map.plan(deltas), close: closeWhatIf, pool: () => pool });
+const whatIf = new WhatIf($("side"), model, { select, show: (deltas, toCome) => map.plan(deltas, toCome), close: closeWhatIf, pool: () => pool });
 const search = new Search($("search"), $("found"), model, found);
 const stream = new Stream(take, (state, text) => {
   connection = [state, text];
@@ -110,13 +113,16 @@ function drawNow() {
   if (!due) return;
   due = false;
   $("loading").hidden = loaded;
+  const none = model.service.size > 0 && model.pools.size === 0; // there is nothing to choose, to sort or to plan
+  for (const id of ["view", "what-if", "legend"]) $(id).hidden = none;
+  document.querySelector(".pool-field").hidden = none;
   $("map-region").setAttribute("aria-busy", String(!loaded));
   drawPools();
   drawSummary();
   drawNotices();
   drawLegend();
   drawTable();
-  const seen = ["pods", "vpods", "nodes", ...(model.pools.size > 1 ? ["pools"] : [])];
+  const seen = ["pods", "vpods", "nodes", ...(model.pools.size > 1 || !selection ? ["pools"] : [])];
   if (!whatIf.open) drawSide(seen.some((section) => news[section]?.size));
   say();
 }
@@ -203,12 +209,24 @@ function drawLegend() {
 
 function drawTable() {
   const box = $("table");
-  if (box.hidden || !tablePace.due()) return;
-  if (box.contains(document.activeElement) && document.activeElement.closest("button")) return; // do not take it from under the keys
-  const tops = [...box.children].map((it) => it.scrollTop);
-  const link = (kind, name) => el("button", { type: "button", class: "link", onclick: () => select(kind, name) }, name);
-  box.replaceChildren(...tables(model, rowsOf(model.history, model.pools.get(pool)), link));
-  tops.forEach((top, index) => box.children[index] && (box.children[index].scrollTop = top));
+  if (box.hidden || box.querySelector("button:active") || !tablePace.due()) return; // do not take it from under the pointer
+  const scrolled = [...box.children].map((it) => [it.scrollTop, it.scrollLeft]);
+  const focused = box.contains(document.activeElement) ? document.activeElement : null;
+  const link = (kind, name) => el("button", { type: "button", class: "link", "data-focus": `${kind} ${name}`, onclick: () => select(kind, name) }, name);
+  const at = [...box.children].indexOf(focused?.closest(".scroll"));
+  box.replaceChildren(...tables(model, rowsOf(model.history, model.pools.get(pool)), link, order, sorted));
+  scrolled.forEach(([top, left], index) => box.children[index]?.scrollTo(left, top));
+  if (!focused) return;
+  const again = [...box.querySelectorAll("button")].find((it) => it.dataset.focus === focused.dataset.focus) ?? box.children[at];
+  again?.focus({ preventScroll: true });
+}
+
+/** A person has chosen what to sort by. */
+function sorted(text) {
+  remember();
+  tablePace.reset();
+  drawTable();
+  setText($("live"), text);
 }
 
 /** Say what has changed for the worse or the better, not more often than it can be listened to. */
@@ -260,7 +278,7 @@ function select(kind, name) {
   selection = { kind, name };
   unfound = "";
   document.documentElement.classList.add("selected");
-  remember();
+  remember(true);
   map.select(selection);
   draw();
   if (whatIf.open) return; // the plan stays beside it
@@ -270,7 +288,7 @@ function select(kind, name) {
 
 /** Where the side is not beside the map, but above it. */
 function showSide() {
-  if (matchMedia("(max-width: 60rem)").matches) $("side").scrollIntoView({ block: "start" });
+  if (matchMedia(NARROW).matches) $("side").scrollIntoView({ block: "start" });
 }
 
 /** Show no details any more, and go back to where they were asked for. */
@@ -282,7 +300,7 @@ function clear() {
 function forget() {
   selection = null;
   document.documentElement.classList.remove("selected");
-  remember();
+  remember(true);
   search.clear();
   map.select(null);
   draw();
@@ -305,30 +323,59 @@ function closeWhatIf() {
   if (document.activeElement === document.body) $("what-if").focus();
 }
 
-function remember() {
-  const parts = { pool, ...(selection ? { [selection.kind]: selection.name } : {}) };
-  history.replaceState(null, "", `#${new URLSearchParams(parts)}`);
+/** Have the address say what is shown. `step`: the browser's back button leads to what was shown before. */
+function remember(step = false) {
+  const view = $("table").hidden ? {} : { view: "table" };
+  const parts = { pool, ...(selection ? { [selection.kind]: selection.name } : {}), ...view, ...order.parameters };
+  const address = `#${new URLSearchParams(parts)}`;
+  if (address === location.hash) return;
+  if (step) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
+}
+
+/** Show what the address says: it was opened, pasted, or come back to. */
+function visit() {
+  place = new URLSearchParams(location.hash.slice(1));
+  const kind = KINDS.find((it) => place.get(it));
+  const wanted = place.get("pool") || [...model.pools.keys()].sort(byName)[0] || "";
+  if (whatIf.open && wanted !== pool) closeWhatIf();
+  unfound = "";
+  selection = kind ? { kind, name: place.get(kind) } : null;
+  document.documentElement.classList.toggle("selected", Boolean(selection));
+  search.clear();
+  order.read(place);
+  showTable(place.get("view") === "table");
+  if (wanted !== pool) follow(wanted);
+  map.select(selection);
+  draw();
+  if (!whatIf.open) drawSide(true);
 }
 
 function choosePool(key) {
   if (whatIf.open) closeWhatIf();
   unfound = "";
-  forget(); // the focus stays on the chooser: arrows may go on from there
   place.set("pool", key);
   follow(key);
-  remember();
+  forget(); // the focus stays on the chooser: arrows may go on from there
 }
 
-$("pool").addEventListener("change", (event) => choosePool(event.target.value));
-$("what-if").addEventListener("click", () => (whatIf.open ? closeWhatIf() : openWhatIf()));
-$("view").addEventListener("click", () => {
-  const asTable = $("table").hidden;
+function showTable(asTable) {
   $("table").hidden = !asTable;
   $("map").hidden = asTable;
   $("view").setAttribute("aria-pressed", String(asTable));
   tablePace.reset();
   drawTable();
+}
+
+$("pool").addEventListener("change", (event) => choosePool(event.target.value));
+$("what-if").addEventListener("click", () => (whatIf.open ? closeWhatIf() : openWhatIf()));
+$("view").addEventListener("click", () => {
+  showTable($("table").hidden);
+  remember(true);
+  if (matchMedia(NARROW).matches) $("map-region").scrollIntoView({ block: "start" });
 });
+$("table").addEventListener("pointerup", draw);
+window.addEventListener("hashchange", visit);
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || event.target.closest("select")) return;
   if (whatIf.open) closeWhatIf();
@@ -354,5 +401,4 @@ $("theme").addEventListener("change", (event) => {
   }
 });
 
-for (const kind of ["vpod", "pod", "node", "zone", "tenant"]) if (place.get(kind)) select(kind, place.get(kind));
-follow(pool);
+visit();

@@ -4,6 +4,7 @@
 
 import { count, el, percent, setAttribute, setText } from "./dom.js";
 import { byName } from "./model.js";
+import { newPods } from "./newpods.js";
 
 const COMPACT_PODS = 120;
 const DENSE_PODS = 500;
@@ -22,6 +23,8 @@ export class PodMap {
   #pods = new Map();
   #selection = null;
   #deltas = new Map();
+  #toCome = []; // pods that a plan would add
+  #newPods = null; // the section with them
   #queue = new Set(); // pods to draw
   #first = true;
 
@@ -63,6 +66,7 @@ export class PodMap {
     if (this.#queue.size > 0) return false;
     this.#first = false;
     this.#drop();
+    if (this.#toCome.length > 0) this.#drawNewPods();
     this.#count();
     this.#mark();
     if (!this.#root.querySelector('[tabindex="0"]')) this.#root.querySelector("button:not(:disabled)")?.setAttribute("tabindex", "0");
@@ -97,11 +101,25 @@ export class PodMap {
     return [...this.#root.querySelectorAll(`button[data-kind="${kind}"]`)].find((button) => button.dataset.name === name);
   }
 
-  /** Show what a plan would change: pod name -> vreplicas more or fewer. */
-  plan(deltas) {
+  /** Show what a plan would change: pod name -> vreplicas more or fewer, and the pods that it would add. */
+  plan(deltas, toCome = []) {
     const names = new Set([...this.#deltas.keys(), ...deltas.keys()]);
     this.#deltas = deltas;
+    this.#toCome = toCome;
+    this.#drawNewPods();
     for (const name of names) this.#drawBar(name);
+  }
+
+  /** One that has come meanwhile is no longer among them. */
+  #drawNewPods() {
+    const left = this.#toCome.filter(({ name }) => !this.#model.pods.has(name));
+    const drawn = Number(this.#newPods?.dataset.pods ?? 0);
+    if (left.length === drawn && left.length === 0) return;
+    this.#newPods?.remove();
+    this.#newPods = left.length > 0 ? newPods(left, this.#palette) : null;
+    if (!this.#newPods) return;
+    this.#newPods.dataset.pods = String(left.length);
+    this.#root.prepend(this.#newPods);
   }
 
   // -- pods ---------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import { ask } from "./answers.js";
 import { count, el, table } from "./dom.js";
 import { byName } from "./model.js";
+import { podsToCome } from "./newpods.js";
 
 const LISTED = 50;
 const TARGETS_MAX = 20;
@@ -17,7 +18,7 @@ export class WhatIf {
   #result = el("div", { "aria-live": "polite" });
   #asked = 0;
 
-  /** `acts`: {select(kind, name), show(pod name -> vreplicas more or fewer), close(), pool()}. */
+  /** `acts`: {select(kind, name), show(pod name -> vreplicas more or fewer, pods to come), close(), pool()}. */
   constructor(root, model, acts) {
     this.#root = root;
     this.#model = model;
@@ -138,13 +139,15 @@ export class WhatIf {
     if (this.#form.elements.target.value && !this.#add()) return;
     const asked = (this.#asked += 1);
     this.#result.replaceChildren(el("p", { class: "quiet" }, "planning\u2026"));
-    const { value, problem } = await ask("v1/plan", this.#question());
+    const question = this.#question();
+    const { value, problem } = await ask("v1/plan", question);
     if (asked !== this.#asked) return;
-    this.#acts.show(value ? deltas(value.vpods ?? []) : new Map());
-    this.#result.replaceChildren(...(problem ? [el("p", { class: "bad" }, problem)] : this.#plan(value)));
+    const toCome = value ? podsToCome(this.#model, this.#acts.pool(), question, value) : [];
+    this.#acts.show(value ? deltas(value.vpods ?? []) : new Map(), toCome);
+    this.#result.replaceChildren(...(problem ? [el("p", { class: "bad" }, problem)] : this.#plan(value, toCome)));
   }
 
-  #plan({ summary = {}, notes = [], vpods = [] }) {
+  #plan({ summary = {}, notes = [], vpods = [] }, toCome) {
     const { moved = 0, unplacedBefore = 0, unplacedSettled = unplacedBefore, unplacedAfter = 0, podsBefore = 0, podsAfter = 0, overcommittedAfter = 0 } = summary;
     const rows = [
       ["vreplicas that move", "", moved],
@@ -163,14 +166,13 @@ export class WhatIf {
         unplaced ? el("span", { class: "bad block" }, `${unplaced} without a place ${reasons.join(", ")}`) : "",
       );
     const rest = vpods.length - LISTED;
-    const toCome = [...deltas(vpods)].filter(([pod, delta]) => delta > 0 && !this.#model.pods.has(pod));
-    const onThose = toCome.reduce((sum, [, delta]) => sum + delta, 0);
+    const onThose = toCome.reduce((sum, { vreplicas }) => sum + vreplicas, 0);
     return [
       el("h3", {}, "The plan"),
       verdict,
       ...notes.map((note) => el("p", { class: "quiet" }, note)),
       table("What it comes to", ["What", "Now", "Then"], rows),
-      toCome.length > 0 && el("p", {}, `${count(toCome.length, "pod")} to come would take ${count(onThose, "vreplica")}.`),
+      toCome.length > 0 && el("p", {}, `${count(toCome.length, "pod")} to come would take ${count(onThose, "vreplica")}. The map shows ${toCome.length === 1 ? "it" : "them"} first.`),
       vpods.length > 0 && el("h3", {}, `vpods that change (${vpods.length})`),
       el("ul", {}, vpods.slice(0, LISTED).map(line), rest > 0 && el("li", { class: "quiet" }, `and ${rest} more`)),
     ].filter(Boolean);

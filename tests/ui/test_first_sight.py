@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.builders import NS, a_pool
+from extender.core.state import State
+from tests.support.builders import NS, Scene, a_pool
 from tests.ui.browser import browsing, needs_browser
 from tests.ui.scene import Answers, Cluster, a_page, hold_pools_back, served
-from tests.ui.test_page import NOT_THERE, small
+from tests.ui.test_page import NOT_THERE, PLANNED, small
 
 pytestmark = needs_browser
 
@@ -130,3 +131,57 @@ async def test_what_is_to_be_typed_to_drain_something_is_not_cut():
         await it.until_pods(6)
         await it.tab.click("#what-if")
         assert await it.tab.locator("#target").evaluate(fits)
+
+
+async def test_without_a_pool_the_page_says_one_thing_and_offers_nothing_to_do_with_it():
+    async with served(a_page(State())) as url, browsing(url) as it:
+        await it.until_text(".notice", "There is no AdapterPool yet.")
+        await it.until_text("#side", "There is no AdapterPool in this cluster.")
+        text = await it.text("body")
+        assert "not known" not in text
+        assert "Tenants" not in text
+        for offer in ("#view", "#what-if", ".pool-field", "#legend"):
+            assert not await it.tab.locator(offer).is_visible(), offer
+        assert await it.violations() == []
+
+
+@pytest.mark.parametrize(
+    ("scene", "says"),
+    [
+        pytest.param(Scene(replicas=0), "This pool has no pods and no vpods yet.", id="neither"),
+        pytest.param(Scene(replicas=1).pod(0), "No vpod uses this pool yet.", id="no vpods"),
+        pytest.param(Scene(replicas=0).vpod("a", 1), "This pool has no pods yet.", id="no pods"),
+    ],
+)
+async def test_of_an_empty_pool_the_page_does_not_say_that_all_is_well(scene: Scene, says: str):
+    async with served(a_page(scene.state)) as url, browsing(url) as it:
+        await it.until_text("#side", says)
+        assert "every pod takes work" not in await it.text("#side")
+
+
+async def test_what_if_shows_the_pods_that_come_on_the_map_as_new():
+    plan = {
+        **PLANNED,
+        "summary": {**PLANNED["summary"], "podsAfter": 8},  # type: ignore[dict-item]
+    }
+    answers = Answers(plan=plan)
+    async with served(a_page(small().state), answers) as url, browsing(url) as it:
+        await it.until_pods(6)
+        await it.tab.click("#what-if")
+        await it.tab.fill("[name=slotsPerPod]", "10")
+        await it.tab.click("text=Show the plan")
+        await it.until_text("#map .to-come", "New in this plan 2 pods")
+        assert await it.texts(".to-come li") == ["dispatcher-6 3/10 new +3", "dispatcher-7 0/10 new"]
+        assert await it.tab.locator(".to-come button").count() == 0  # nothing is known of them
+        assert await it.violations() == []
+        await it.tab.keyboard.press("Escape")
+        await it.until_count(".to-come", 0)
+
+
+async def test_a_pool_that_is_deleted_while_the_page_is_open_is_told_in_one_way():
+    cluster = Cluster(pods=0, vpods=0, nodes=0)
+    async with served(a_page(cluster.state)) as url, browsing(url) as it:
+        await it.until_text("#side", "This pool has no pods and no vpods yet.")
+        cluster.state.adapter_pool_changed(a_pool(20), None)
+        await it.until_text("#side", "There is no AdapterPool in this cluster.")
+        await it.until_text(".notice", "There is no AdapterPool yet.")

@@ -265,7 +265,7 @@ async def test_what_if_shows_a_plan_and_leaves_no_trace():
             "profile": "ha",
         }
         assert [(vpod["vreplicas"], vpod["slotsPerVReplica"]) for vpod in more] == [(1, 1)] * 2  # type: ignore[attr-defined]
-        assert await it.texts(".mark.more, .mark.fewer") == ["\u22122", "+1"]
+        assert await it.texts(".pod .mark.more, .pod .mark.fewer") == ["\u22122", "+1"]
         await it.until_text("#side", "1 pod to come would take 3 vreplicas.")
         await it.tab.keyboard.press("Escape")
         await it.until_count(".mark.more, .mark.fewer, .notice.what-if, form", 0)

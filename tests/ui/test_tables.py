@@ -1,0 +1,146 @@
+"""The tables: sorted as a person chooses, through news and in the address, and readable on a phone."""
+
+from dataclasses import replace
+
+import pytest
+
+from extender.core.ledger import Share
+from tests.support.builders import Scene
+from tests.ui.browser import Opened, browsing, needs_browser
+from tests.ui.scene import Cluster, a_page, served
+from tests.ui.test_page import NOT_THERE
+
+pytestmark = needs_browser
+TABLES = "view=table"
+
+
+def uneven() -> Cluster:
+    """Four pods with 2, 1, 2 and 0 slots used."""
+    cluster = Cluster(pods=4, vpods=0, nodes=3)
+    for ordinal, used in enumerate((2, 1, 2, 0)):
+        pod = cluster.pods[f"dispatcher-{ordinal}"]
+        cluster.put(replace(pod, ledger={"tenant/a": Share(used)} if used else {}))
+    return cluster
+
+
+async def pods(it: Opened) -> list[str]:
+    return await it.texts("#table .scroll:nth-child(1) tbody th")
+
+
+async def sorts(it: Opened) -> dict[str, str]:
+    """What each column of the pods says of its order."""
+    heads = await it.tab.locator("#table .scroll:nth-child(1) thead th").all()
+    return {
+        (await head.inner_text()).split()[0]: str(await head.get_attribute("aria-sort")) for head in heads
+    }
+
+
+async def sort_by(it: Opened, title: str) -> None:
+    await it.tab.locator(f"#table .scroll:nth-child(1) thead button:has-text('{title}')").focus()
+    await it.tab.keyboard.press("Enter")
+
+
+async def test_a_column_sorts_by_its_button_and_equal_rows_stay_in_order_of_their_names():
+    async with served(a_page(uneven().state)) as url, browsing(url, fails=NOT_THERE) as it:
+        await it.until_pods(4)
+        await it.tab.click("#view")
+        await it.until_text("#table", "dispatcher-3")
+        assert (await sorts(it))["Pod"] == "ascending"
+        await sort_by(it, "Used")
+        assert await pods(it) == ["dispatcher-0", "dispatcher-2", "dispatcher-1", "dispatcher-3"]
+        assert {title: order for title, order in (await sorts(it)).items() if order != "none"} == {
+            "Used": "descending"
+        }
+        assert await it.text("#live") == "Pods sorted by Used, descending"
+        await it.tab.keyboard.press("Enter")  # the button that was pressed still has the focus
+        assert await pods(it) == ["dispatcher-3", "dispatcher-1", "dispatcher-0", "dispatcher-2"]
+        assert (await sorts(it))["Used"] == "ascending"
+        assert await it.violations() == []
+
+
+async def test_an_order_lasts_through_news_and_is_in_the_address():
+    cluster = uneven()
+    async with served(a_page(cluster.state)) as url, browsing(url, fails=NOT_THERE) as it:
+        await it.until_pods(4)
+        await it.tab.click("#view")
+        await it.until_text("#table", "dispatcher-3")
+        await sort_by(it, "Used")
+        cluster.put(replace(cluster.pods["dispatcher-1"], ledger={"tenant/a": Share(9)}))
+
+        async def is_first() -> bool:
+            return (await pods(it))[0] == "dispatcher-1"
+
+        await it.until(is_first, "the news is not sorted in")
+        assert await it.tab.evaluate("document.activeElement.textContent.startsWith('Used')")
+        assert "view=table" in it.tab.url
+        assert "sortPods=-used" in it.tab.url
+        await it.tab.reload()
+        await it.until_text("#table", "dispatcher-3")
+        assert (await pods(it))[0] == "dispatcher-1"
+
+
+async def test_vpods_are_sorted_by_why_they_wait_and_those_that_do_not_come_last():
+    fragment = f"{TABLES}&sortVPods=why"
+    cluster = Cluster(pods=17, vpods=40, nodes=6, tenants=4)
+    async with (
+        served(a_page(cluster.state)) as url,
+        browsing(url, fragment=fragment, fails=NOT_THERE) as it,
+    ):
+        await it.until_text("#table", "orders-39")
+        waits = await it.texts("#table .scroll:nth-child(2) tbody td:nth-child(5)")
+        assert [bool(text) for text in waits] == [True] * 3 + [False] * 37
+
+
+@pytest.mark.parametrize("order", ["nothing", "-", "-__proto__", "constructor"])
+async def test_an_order_that_there_is_not_is_by_name(order: str):
+    fragment = f"{TABLES}&sortPods={order}"
+    async with (
+        served(a_page(uneven().state)) as url,
+        browsing(url, fragment=fragment, fails=NOT_THERE) as it,
+    ):
+        await it.until_text("#table", "dispatcher-3")
+        assert await pods(it) == [f"dispatcher-{ordinal}" for ordinal in range(4)]
+
+
+async def test_on_a_phone_a_row_is_one_line_and_its_name_stays_while_the_table_is_scrolled():
+    cluster = Cluster(pods=17, vpods=40, nodes=6, tenants=4)
+    async with (
+        served(a_page(cluster.state)) as url,
+        browsing(url, size=(390, 844), fragment=TABLES, fails=NOT_THERE) as it,
+    ):
+        await it.until_text("#table", "dispatcher-16")
+        measured = await it.tab.evaluate(
+            """() => [...document.querySelectorAll("#table .scroll")].slice(0, 2).map((table) => {
+              table.scrollTo(table.scrollWidth, 0);
+              const at = (it) => table.querySelector(it).getBoundingClientRect();
+              const heights = [...table.querySelectorAll("tbody tr")].map((it) => it.getBoundingClientRect().height);
+              const shift = at("tbody th").left - table.getBoundingClientRect().left;
+              return [Math.max(...heights), shift, at("thead th:last-child").right];
+            })"""
+        )  # at once: news draws the tables anew
+        for highest, shift, right in measured:
+            assert highest < 45
+            assert 0 <= shift < 3
+            assert right <= 390
+        assert await it.tab.evaluate("document.documentElement.scrollWidth - window.innerWidth") <= 0
+        assert await it.violations() == []
+
+
+async def test_five_thousand_pods_are_sorted_at_once():
+    scene = Scene(replicas=5_000)
+    for ordinal in range(5_000):
+        scene.pod(ordinal, {f"tenant/v-{ordinal % 97}": 1 + ordinal % 20})
+    async with served(a_page(scene.state)) as url, browsing(url, fragment=TABLES, fails=NOT_THERE) as it:
+        await it.until_text("#table caption", "Pods (5,000)")
+        await it.tab.wait_for_function("document.querySelectorAll('.pod').length === 5000")
+        took = await it.tab.evaluate(
+            """() => {
+              const button = [...document.querySelectorAll("#table button.sort")].find((it) => it.textContent.startsWith("Used"));
+              const begin = performance.now();
+              button.click();
+              return performance.now() - begin;
+            }"""
+        )
+        assert (await sorts(it))["Used"] == "descending"
+        assert (await pods(it))[0] == "dispatcher-19"
+        assert took < 1_000
