@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -83,15 +84,15 @@ class Cluster:
     async def __aexit__(self, *_: object) -> None:
         if hasattr(self, "raw"):
             await self.raw.__aexit__()
+        for node in self.nodes:
+            node.end()
         self.processes.stop_all(10.0)
         self.control_plane.stop()
         for node in self.nodes:
             node.clean()
 
     async def _start(self) -> None:
-        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
-        for node in self.nodes:
-            subprocess.run(["ip", "address", "add", f"{node.address}/32", "dev", "lo"], check=True)
+        self._open_network()
         await self.control_plane.start()
         self.raw = await RawHttp(self.control_plane.kubeconfig).__aenter__()
         await self.control_plane.start_scheduler(_DEFAULT_SCHEDULER)
@@ -99,7 +100,12 @@ class Cluster:
         await asyncio.gather(*(self.start_node(node, images) for node in self.nodes))
         self.images = images
         for node in self.nodes:
-            await eventually(lambda name=node.name: self.node_is_ready(name), 120.0, f"{node.name} is Ready")
+            await eventually(partial(self.node_is_ready, node.name), 120.0, f"{node.name} is Ready")
+
+    def _open_network(self) -> None:
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        for node in self.nodes:
+            subprocess.run(["ip", "address", "add", f"{node.address}/32", "dev", "lo"], check=True)
 
     async def start_node(self, node: Node, images: list[Path]) -> None:
         """Starts a node, new or lost."""
@@ -114,11 +120,11 @@ class Cluster:
         folder = self.folder / "images"
         folder.mkdir()
         version = KUBELET.kubernetes
-        busybox = {"files": {"/bin/busybox": BUSYBOX}, "links": {"/bin/sh": "busybox"}}
+        busybox, shell = {"/bin/busybox": BUSYBOX}, {"/bin/sh": "busybox"}
         program = {"/usr/local/bin/kube-scheduler": self.binaries.program("kube-scheduler")}
         path = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-        pause = Content(["/bin/sh", "-c", _WAITS], **busybox)
-        worker = Content(["/bin/sh"], **busybox, env=path)
+        pause = Content(["/bin/sh", "-c", _WAITS], files=busybox, links=shell)
+        worker = Content(["/bin/sh"], files=busybox, links=shell, env=path)
         scheduler = Content(["kube-scheduler"], files=program, env=path)
         return [
             pack("docker.io/local/pause:1", pause, folder / "pause.tar"),
@@ -149,7 +155,7 @@ class Cluster:
         place = ("--kubeconfig", self.control_plane.kubeconfig)
         said = await asyncio.to_thread(run_helm, "install", RELEASE, CHART, *options, *place, timeout_s=60.0)
         for name in ("vreplica-scheduler", "vreplica-webhook"):
-            await eventually(lambda name=name: self.is_available(name), 180.0, f"{name} is available")
+            await eventually(partial(self.is_available, name), 180.0, f"{name} is available")
         return said
 
     async def is_available(self, name: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.build import KUBELET, ControlPlaneUnavailable, ready_binaries
 from tests.manifests import tool
@@ -43,7 +44,7 @@ def measurements() -> Measurements:
     return Measurements()
 
 
-@pytest.fixture(scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def cluster() -> AsyncIterator[Cluster]:
     """Real nodes, Ready, with nothing installed."""
     if reason := lacking():
@@ -60,7 +61,7 @@ async def cluster() -> AsyncIterator[Cluster]:
         await asyncio.sleep(0)
 
 
-@pytest.fixture(scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def adapters(cluster: Cluster) -> Adapters:
     """The pool's helper; the first scenarios install and make it."""
     return Adapters(cluster)

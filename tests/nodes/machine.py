@@ -40,7 +40,7 @@ state = "{folder}/state"
 """
 
 
-def kubelet_configuration(folder: Path, cgroup: str) -> dict[str, Any]:
+def kubelet_configuration(folder: Path) -> dict[str, Any]:
     """A KubeletConfiguration for a node among others on one machine."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -49,7 +49,6 @@ def kubelet_configuration(folder: Path, cgroup: str) -> dict[str, Any]:
         "failSwapOn": False,
         "cgroupDriver": "cgroupfs",
         "cgroupsPerQOS": False,
-        "cgroupRoot": cgroup,
         "enforceNodeAllocatable": [],
         "containerRuntimeEndpoint": f"unix://{folder}/c.sock",
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -108,7 +107,7 @@ class Machine:
         toml = folder / "containerd.toml"
         toml.write_text(CONTAINERD.format(folder=folder, snapshotter=self.settings["snapshotter"]))
         config = folder / "kubelet.yaml"
-        config.write_text(json.dumps(kubelet_configuration(folder, self.settings["cgroup"])))
+        config.write_text(json.dumps(kubelet_configuration(folder)))
         self.start("containerd", "containerd", "-c", toml)
         self._containerd_answers()
         for archive in self.settings["images"]:

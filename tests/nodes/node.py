@@ -14,6 +14,9 @@ from tests.e2e.waiting import NotYet, eventually
 from tests.nodes.machine import SERVICE_ADDRESS
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
+CONTAINERS: Final = "/k8s.io/"
+"""Where containerd puts containers whose pods have no cgroup of their own."""
+SNAPSHOTTER: Final = "overlayfs" if "overlay" in Path("/proc/filesystems").read_text() else "native"
 WEBHOOK_PORT: Final = 8443
 KUBELET_PORT: Final = 10250
 
@@ -38,7 +41,6 @@ class Node:
         self.folder = folder / self.name
         self.folder.mkdir(parents=True)
         self._processes = processes
-        self._cgroup = f"/vreplica-nodes-{os.getpid()}/{self.name}"
         self._process: Process | None = None
         self._wires: Process | None = None
 
@@ -48,8 +50,7 @@ class Node:
             "name": self.name,
             "address": self.address,
             "folder": str(self.folder),
-            "cgroup": self._cgroup,
-            "snapshotter": "overlayfs" if "overlay" in Path("/proc/filesystems").read_text() else "native",
+            "snapshotter": SNAPSHOTTER,
             "images": [str(image) for image in images],
             "kubelet": str(kubelet),
             "kubeconfig": str(kubeconfig),
@@ -57,16 +58,16 @@ class Node:
         }
         file = self.folder / "settings.json"
         file.write_text(json.dumps(settings))
-        for controller in CGROUPS.iterdir():
-            if (controller / "cgroup.procs").exists():
-                (controller / self._cgroup.lstrip("/")).mkdir(parents=True, exist_ok=True)
         namespaces = ("--net", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc")
         program = (sys.executable, "-m", "tests.nodes.machine", file)
         self._process = self._processes.start(self.name, ["unshare", *namespaces, *program])
-        inside = await eventually(self._first_process, 10.0, f"{self.name} has its namespaces")
+        inside = await eventually(self._has_network, 10.0, f"{self.name} has its namespaces")
         await self._connect(inside, api_port)
 
-    async def _first_process(self) -> int:
+    async def _has_network(self) -> int:
+        return self._first_process()
+
+    def _first_process(self) -> int:
         assert self._process is not None
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         if not children or self.name not in Path(f"/proc/{children[0]}/cmdline").read_text():
@@ -98,19 +99,27 @@ class Node:
         await self._wires.kill()
 
     def containers(self) -> list[Container]:
-        """The processes of its containers: those of its network that are in a cgroup of its own."""
+        """The processes of its containers: those of its network that are in a container's cgroup."""
         found = []
+        network = self._network()
         for path in Path("/proc").iterdir():
             if not path.name.isdigit():
                 continue
             with contextlib.suppress(OSError):
-                if f"{self._cgroup}/" not in (path / "cgroup").read_text():
+                if (path / "ns/net").readlink() != network:
+                    continue
+                if CONTAINERS not in (path / "cgroup").read_text():
                     continue
                 variables = (path / "environ").read_text(errors="replace").split("\0")
                 command = (path / "cmdline").read_text(errors="replace").replace("\0", " ").strip()
                 environment = dict(word.split("=", 1) for word in variables if "=" in word)
                 found.append(Container(int(path.name), path.stat().st_uid, command, environment))
         return found
+
+    def _network(self) -> Path | None:
+        with contextlib.suppress(NotYet, OSError):
+            return Path(f"/proc/{self._first_process()}/ns/net").readlink()
+        return None
 
     def kill_containers(self, word: str, **environment: str) -> int:
         """SIGKILL to the containers whose command has ``word`` and that have these variables; how many processes."""
@@ -130,11 +139,17 @@ class Node:
             lines += file.read_text(errors="replace").splitlines()
         return sorted(lines)
 
+    def end(self) -> None:
+        """Ends all of it at once; nothing in it is worth waiting for."""
+        for process in (self._process, self._wires):
+            if process is not None:
+                process.signal(signal.SIGKILL)
+
     def clean(self) -> None:
-        """Removes what the kernel keeps of it: its cgroups, which are empty once it has ended."""
+        """Removes what the kernel keeps of it: its containers' cgroups, which are empty once it has ended."""
+        left = [path.name for path in self.folder.glob("state/io.containerd.runtime.v2.task/k8s.io/*")]
         for controller in CGROUPS.iterdir():
-            top = controller / self._cgroup.lstrip("/")
-            found = sorted(top.rglob("*/"), key=lambda path: -len(path.parts)) if top.is_dir() else []
-            for folder in [*found, top, top.parent]:
+            top = controller / CONTAINERS.strip("/")
+            for folder in [*(top / name for name in left), top]:
                 with contextlib.suppress(OSError):
                     folder.rmdir()

@@ -173,12 +173,11 @@ async def test_the_leader_is_killed_and_another_places(
     cluster: Cluster, adapters: Adapters, measurements: Measurements
 ):
     before, old = await published(adapters), await leader(cluster)
-    pods = (await cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods"))["items"]
-    (where,) = {each["spec"]["nodeName"] for each in pods if each["metadata"]["name"] in old} or {""}
-    node = next((each for each in cluster.nodes if each.name == where), None)
+    (node,) = [
+        each for each in cluster.nodes if old in "".join(each.log_lines("vreplica-scheduler-*", "extender"))
+    ]
     async with adapters.losses() as loss:
         started = now()
-        assert node is not None, f"{old} is none of {[each['metadata']['name'] for each in pods]}"
         assert node.kill_containers(" serve ")
         await cluster.create(vpod("after-leader", 4))
         read = await adapters.told_all(TOTAL + 4, 60.0)
@@ -210,7 +209,7 @@ async def test_the_control_plane_is_away_and_adapters_go_on(
     async with adapters.losses() as loss:
         await away[what](away_s)
         back = now()
-        name = f"after-{what.split()[-1]}"
+        name = f"after-{what.rsplit(maxsplit=1)[-1]}"
         await eventually(lambda: cluster.created(vpod(name, 4)), 30.0, "the API server takes a VPod")
         read = await adapters.told_all(TOTAL + 4, 90.0)
         await adapters.all_served()

@@ -84,11 +84,11 @@ async def lay(wire: dict[str, Any]) -> asyncio.Server:
     return await asyncio.start_server(serve, sock=listening)
 
 
-async def main() -> None:
+async def main(wires: list[dict[str, Any]]) -> None:
     """Runs until it is ended."""
-    servers = [await lay(wire) for wire in json.loads(Path(sys.argv[1]).read_text())]
+    servers = [await lay(wire) for wire in wires]
     await asyncio.gather(*(server.serve_forever() for server in servers))
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(main(json.loads(Path(sys.argv[1]).read_text())))
