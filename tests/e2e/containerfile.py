@@ -80,7 +80,7 @@ class Build:
         if keyword == "FROM":
             name = rest.partition(" AS ")[2]
             stage = self._stage = self.stages[name] = Stage(self._directory / f"root-{name or 'last'}")
-            stage.root.mkdir()
+            self._begin(stage)
         if keyword in _ONLY_TOLD:
             stage.told.append((keyword, rest))
         elif keyword == "ARG":
@@ -99,6 +99,9 @@ class Build:
             self._run(rest)
         else:
             raise StepFailed(f"{keyword}: not known here")
+
+    def _begin(self, stage: Stage) -> None:
+        stage.root.mkdir()
 
     def _copy(self, *words: str) -> None:
         source = self._context

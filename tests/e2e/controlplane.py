@@ -65,6 +65,8 @@ class Settings:
     audit: bool = True
     feature_gates: tuple[str, ...] = ()
     """What every program of the control plane turns on, by name."""
+    kwok: bool = True
+    """False: the nodes are real (``tests/nodes``). Then pods get ServiceAccount tokens, and webhooks are called at their endpoints."""
     runtime_config: str = ""
     """API versions that are off by default, as kube-apiserver's flag takes them."""
     start_timeout_s: float = START_TIMEOUT_S
@@ -86,6 +88,7 @@ class ControlPlane:
         self.node_numbers = itertools.count()
         self._etcd_url = ""
         self._etcd_command: list[str | Path] = []
+        self._apiserver_command: list[str | Path] = []
         self._tokens = {user: secrets.token_hex(16) for user in _IDENTITIES}
         self._names = 0
 
@@ -118,7 +121,8 @@ class ControlPlane:
         try:
             await self._start_etcd()
             await self._start_apiserver()
-            await asyncio.gather(self._start_controller_manager(), self._start_kwok())
+            others = [self._start_kwok()] if self.settings.kwok else []
+            await asyncio.gather(self._start_controller_manager(), *others)
         except BaseException:
             self.stop()
             raise
@@ -261,18 +265,39 @@ class ControlPlane:
             "--service-cluster-ip-range=10.0.0.0/24",
             # 1.37 refuses to publish a loopback address as the Service "kubernetes"; nothing here uses it.
             "--endpoint-reconciler-type=none",
-            # Pods need no token here, and need not wait for their namespace's ServiceAccount.
-            "--disable-admission-plugins=ServiceAccount",
+            # kwok's pods need no token, and need not wait for their namespace's ServiceAccount; no kube-proxy serves real ones.
+            "--disable-admission-plugins=ServiceAccount"
+            if self.settings.kwok
+            else "--enable-aggregator-routing=true",
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=1000",
             f"--runtime-config={self.settings.runtime_config}",
             *self._gates(),
             *self._audit_arguments(),
         ]
-        process = self.processes.start("kube-apiserver", arguments)
+        self._apiserver_command = arguments
+        await self._run_apiserver()
+
+    async def _run_apiserver(self) -> None:
+        self.apiserver = self.processes.start("kube-apiserver", self._apiserver_command)
         headers = {"Authorization": f"Bearer {self._tokens[ADMIN]}"}
         probe = Probe(f"{self.url}/readyz", self.pki.ssl_context(), headers)
-        await process.ready(probe, self.settings.start_timeout_s)
+        await self.apiserver.ready(probe, self.settings.start_timeout_s)
+
+    async def kill_apiserver(self, away_s: float) -> None:
+        """SIGKILL to kube-apiserver, and the same again after ``away_s``. Returns when it is ready."""
+        await self.apiserver.kill()
+        await asyncio.sleep(away_s)
+        await self._run_apiserver()
+
+    async def kill_all(self, away_s: float) -> None:
+        """SIGKILL to etcd, kube-apiserver and kube-controller-manager; all again after ``away_s``. Returns when they work."""
+        for process in (self.etcd, self.apiserver, self.controller_manager):
+            await process.kill()
+        await asyncio.sleep(away_s)
+        await self._run_etcd()
+        await self._run_apiserver()
+        await self._start_controller_manager()
 
     def _gates(self) -> list[str]:
         gates = ",".join(f"{name}=true" for name in self.settings.feature_gates)
@@ -291,7 +316,7 @@ class ControlPlane:
 
     async def _start_controller_manager(self) -> None:
         port = free_port()
-        process = self.processes.start(
+        process = self.controller_manager = self.processes.start(
             "kube-controller-manager",
             [
                 self.binaries.program("kube-controller-manager"),
@@ -302,6 +327,7 @@ class ControlPlane:
                 "--kube-api-qps=500",
                 "--kube-api-burst=1000",
                 f"--service-account-private-key-file={self.pki.sa_key}",
+                f"--root-ca-file={self.pki.ca_cert}",
                 "--controllers=*,-node-ipam-controller",
                 "--node-monitor-period=500ms",
                 f"--node-monitor-grace-period={self.settings.node_grace_s}s",

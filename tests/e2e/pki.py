@@ -19,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID_DAYS: Final = 2
+SERVING_ADDRESSES: Final = ("127.0.0.1", "10.0.0.1")
+"""Loopback, and the address that pods are told: the Service ``kubernetes`` has the first of its range."""
 SERVING_NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
@@ -121,7 +123,7 @@ def _serving_certificate(
     now: datetime.datetime,
 ) -> x509.Certificate:
     names: list[x509.GeneralName] = [x509.DNSName(name) for name in SERVING_NAMES]
-    names.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
+    names += [x509.IPAddress(ipaddress.ip_address(address)) for address in SERVING_ADDRESSES]
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     return (
         _builder("e2e-serving", ca.subject, now)

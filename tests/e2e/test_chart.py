@@ -203,6 +203,16 @@ class TestValues:
                 assert first.get("env") == ([variable] if obj["metadata"]["name"] == names[where] else None)
                 assert not any("env" in container for container in others)
 
+    @pytest.mark.parametrize("where", ["extender", "webhook"])
+    def test_on_the_nodes_network_a_replica_goes_before_its_successor_comes(self, where: str):
+        names = {"extender": "vreplica-scheduler", "webhook": "vreplica-webhook"}
+        for obj in objects(render({where: {"hostNetwork": True}})):
+            if obj["kind"] == "Deployment":
+                on_node = obj["metadata"]["name"] == names[where]
+                pod, update = obj["spec"]["template"]["spec"], obj["spec"].get("strategy", {})
+                assert pod.get("hostNetwork", False) is on_node
+                assert (update.get("rollingUpdate") == {"maxUnavailable": 1, "maxSurge": 0}) is on_node
+
     def test_the_pod_of_helm_test_goes_where_the_extender_goes(self):
         placed = {"nodeSelector": {"pool": "system"}, "tolerations": [{"operator": "Exists"}]}
         rendered = render({"extender": placed}, hooks=True)

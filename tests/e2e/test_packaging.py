@@ -152,9 +152,9 @@ def test_the_sdist_makes_the_same_wheel_and_has_no_more_than_it_needs(
 @pytest.mark.parametrize(
     ("args", "compiled", "extra"),
     [
-        pytest.param({}, False, False, id="as it is"),
-        pytest.param({"COMPILE": "1"}, True, False, id="COMPILE=1"),
-        pytest.param({"EXTRAS": "otel"}, False, True, id="EXTRAS=otel"),
+        pytest.param({}, True, False, id="as it is"),
+        pytest.param({"COMPILE": ""}, False, False, id="COMPILE="),
+        pytest.param({"COMPILE": "", "EXTRAS": "otel"}, False, True, id="EXTRAS=otel"),
     ],
 )
 def test_the_images_steps_make_an_environment_that_works(
