@@ -123,13 +123,12 @@ def pod(ordinal: int, node: str, ledger: Mapping[str, Share] | None = None) -> O
 
 
 def _container() -> Obj:
-    slots = {names.SLOTS_RESOURCE: str(SLOTS_PER_POD)}
     token = {"name": "kube-api-access", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     return {
         "name": NAME,
         "image": "registry.example/dispatcher:1",
         "env": [{"name": f"SETTING_{number}", "value": "value"} for number in range(6)],
-        "resources": {"limits": slots, "requests": slots},
+        "resources": {},
         "volumeMounts": [token],
         "terminationMessagePath": "/dev/termination-log",
         "imagePullPolicy": "IfNotPresent",

@@ -135,8 +135,7 @@ def pending_pod(pool: Pool, ordinal: int) -> Obj:
     }
     obj["metadata"]["annotations"] = {SLOTS_ANNOTATION: str(SLOTS_PER_POD)}
     obj["metadata"]["ownerReferences"][0] |= {"name": pool.name}
-    slots = {SLOTS_RESOURCE: str(SLOTS_PER_POD)}
-    obj["spec"]["containers"][0]["resources"] = {"requests": slots, "limits": dict(slots)}
+    obj["spec"]["containers"][0]["resources"] = {}
     obj["spec"] |= {"hostname": name, "subdomain": pool.name, "schedulerName": SCHEDULER_NAME}
     return obj
 

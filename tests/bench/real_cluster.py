@@ -17,7 +17,7 @@ from typing import Final, TypeVar, cast
 
 import uvloop
 
-from extender.core.names import LEASE_NAME, SCHEDULER_NAME, SLOTS_ANNOTATION, SLOTS_RESOURCE
+from extender.core.names import LEASE_NAME, SCHEDULER_NAME, SLOTS_ANNOTATION
 from extender.kube.api import (
     ADAPTERPOOLS,
     LEASES,
@@ -96,7 +96,7 @@ class Cluster(RealBackend):
     async def pool(self, pods: int, *, stamped: bool = True, scheduler: str = SCHEDULER_NAME) -> str:
         """A pool and its StatefulSet with ``pods`` pods that wait for a scheduler; the namespace.
 
-        Not ``stamped``: pods that ask for no slots, which are no adapters to kube-scheduler.
+        Not ``stamped``: pods of no pool, which name our scheduler all the same.
         """
         namespace = await self.namespace("adapters")
         workload = stateful_set(namespace, POOL, pods, pool=POOL if stamped else "", cpu="10m")
@@ -105,10 +105,6 @@ class Cluster(RealBackend):
         if stamped:
             await self.apply([adapter_pool(namespace, minPods=pods, maxPods=pods)])
             template["metadata"]["annotations"] = {SLOTS_ANNOTATION: str(SLOTS_PER_POD)}
-            resources = template["spec"]["containers"][0]["resources"]
-            slots = {SLOTS_RESOURCE: str(SLOTS_PER_POD)}
-            resources["requests"] |= slots
-            resources["limits"] = slots
         await self.api.create(STATEFULSETS, namespace, workload)
         await self.pods_are(namespace, pods)
         return namespace

@@ -22,7 +22,6 @@ from extender.core.names import (
     LEASE_NAME,
     SCHEDULER_NAME,
     SLOTS_ANNOTATION,
-    SLOTS_RESOURCE,
 )
 from extender.kube.api import LEASES, PODS, STATEFULSETS, VPODS, ListOptions, Obj, PatchType
 from tests.bench.latency import cpu_seconds
@@ -131,9 +130,6 @@ class Installation:
         template = workload["spec"]["template"]
         template["spec"]["schedulerName"] = SCHEDULER_NAME
         template["metadata"]["annotations"] = {SLOTS_ANNOTATION: str(SLOTS_PER_POD)}
-        resources = template["spec"]["containers"][0]["resources"]
-        resources["limits"] = slots = {SLOTS_RESOURCE: str(SLOTS_PER_POD)}
-        resources["requests"] |= slots
         await self.backend.api.create(STATEFULSETS, self.namespace, workload)
 
     async def _replica(self, port: int) -> None:

@@ -121,6 +121,7 @@ class TestCustomResourceDefinitions:
             "minPods": 0,
             "minPodsPerVPod": 0,
             "scaleDownPeriodSeconds": 100,
+            "rescheduleAfterSeconds": 300,
             "rebalance": {"movesPerPeriod": 10, "cooldownSeconds": 300, "dryRun": False},
             "namespaceSelector": {},
             "profile": "default",
