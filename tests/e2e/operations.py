@@ -103,6 +103,18 @@ async def fail_nodes(system: System, nodes: Iterable[str]) -> None:
     await asyncio.gather(*(node_failed(system.backend.api, name) for name in names))
 
 
+async def out_of_service(system: System, node: str) -> None:
+    """kubectl taint: somebody has seen that the machine is off. The pod garbage collector removes its Terminating pods."""
+    api = system.backend.api
+    stored = await api.get(NODES, "", node)
+    taint = {"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}
+    patch = {
+        "metadata": {"resourceVersion": stored["metadata"]["resourceVersion"]},
+        "spec": {"taints": [*stored["spec"].get("taints", []), taint]},
+    }
+    await api.patch(NODES, "", node, patch, patch_type=PatchType.MERGE)
+
+
 def on_nodes(adapters: Iterable[AdapterPod], nodes: Iterable[str]) -> set[str]:
     """Names of the pods on those nodes."""
     names = set(nodes)

@@ -330,7 +330,7 @@ class System:
         items = (await self.backend.api.list_page(PODS, options)).items
         return sorted(items, key=lambda obj: int(str(obj["metadata"]["name"]).rpartition("-")[2]))
 
-    async def came_back(self, before: AdapterPod) -> Obj:
+    async def came_back(self, before: AdapterPod, timeout_s: float = 15.0) -> Obj:
         """The pod that has taken the place of one that was deleted: same name, another UID."""
 
         async def look() -> Obj:
@@ -339,7 +339,7 @@ class System:
                 raise NotYet("still the old one")
             return stored
 
-        return await self.eventually(look, 15.0, f"a new pod {before.key}")
+        return await self.eventually(look, timeout_s, f"a new pod {before.key}")
 
     async def eventually(self, look: Callable[[], Awaitable[T]], timeout_s: float, what: str) -> T:
         """``waiting.eventually`` for what VPods, adapter pods and StatefulSets become: it looks when one of them has changed."""

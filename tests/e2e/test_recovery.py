@@ -28,6 +28,7 @@ from tests.e2e.operations import (
     fail_pod,
     ledgers,
     on_nodes,
+    out_of_service,
     placed,
     published,
     remove_vpods,
@@ -42,6 +43,8 @@ from tests.e2e.waiting import NotYet
 SEED: Final = 4
 QUICK: Final = Setup(election=QUICK_ELECTION)
 ZONES: Final = 3
+GARBAGE_COLLECTED_S: Final = 45.0
+"""Kubernetes looks for pods to remove by force every 20 s."""
 SOON_EVICTED: Final = {
     "key": UNREACHABLE_TAINT,
     "operator": "Exists",
@@ -167,6 +170,31 @@ async def test_where_the_pool_says_so_what_a_failed_node_holds_is_placed_elsewhe
         await nodes_ready(backend.api, [node])
         await system.settled()
         assert published(system) == standing
+
+
+async def test_a_node_lost_for_good_loses_its_shares_in_time_and_its_pods_once_it_is_out_of_service(
+    backend: Backend, tmp_path: Path
+):
+    async with System(backend, tmp_path, QUICK) as system:
+        system.watcher.may_move = frozenset({MoveReason.RESCHEDULE})
+        await backend.add_nodes(4)
+        await system.pool(rescheduleAfterSeconds=2, pod_spec={"tolerations": [SOON_EVICTED]})
+        await system.vpods(9, 8)
+        before = await system.settled(pods=4)
+        node = before[0].node
+        lost = on_nodes(before, [node])
+        await fail_nodes(system, [node])
+        # Nobody there confirms that the pods ended, so no others of their names come; what they hold goes elsewhere.
+        await terminating(system, lost)
+        await emptied(system, lost)
+        await until_available(system, "True")
+        standing = published(system)
+        await out_of_service(system, node)
+        for adapter in before:
+            if adapter.name in lost:
+                await system.came_back(adapter, GARBAGE_COLLECTED_S)
+        assert not on_nodes(await system.settled(), [node])
+        assert published(system) == standing, "what has moved stays where it is"
 
 
 def _left(vpod: Obj, pods: set[str]) -> bool:

@@ -384,6 +384,24 @@ async def test_pods_of_a_deleted_node_are_removed_by_force_and_made_elsewhere():
         assert {pod["spec"]["nodeName"] for pod in (await scene.pods()).values()} == {"n1"}
 
 
+async def test_terminating_pods_of_a_lost_node_out_of_service_are_removed_and_those_of_a_ready_one_are_not():
+    async with a_scene(a_set(2)) as scene:
+        await eventually(scene.ready, ["s-0", "s-1"])
+        out = [{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoSchedule"}]
+        await scene.api.patch(NODES, "", "n1", {"spec": {"taints": out}}, patch_type=MERGE)
+        scene.embedded.fail_node("n0")
+        await asyncio.sleep(42 + 305)
+        lost = await on_node(scene, "n0")
+        assert lost["metadata"]["deletionTimestamp"]
+        taints = [*(await scene.node("n0"))["spec"]["taints"], *out]
+        await scene.api.patch(NODES, "", "n0", {"spec": {"taints": taints}}, patch_type=MERGE)
+        await asyncio.sleep(5)
+        again = (await scene.pods())[lost["metadata"]["name"]]
+        assert again["metadata"]["uid"] != lost["metadata"]["uid"]
+        assert again["spec"]["nodeName"] == "n1"
+        assert "deletionTimestamp" not in again["metadata"], "a taint of a node that is Ready ends nothing"
+
+
 async def test_a_cordoned_node_is_tainted_until_it_is_not():
     async with a_scene() as scene:
         await scene.api.patch(NODES, "", "n0", {"spec": {"unschedulable": True}}, patch_type=MERGE)

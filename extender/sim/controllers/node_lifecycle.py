@@ -4,7 +4,8 @@ A node silent for ``grace_s`` gets Ready Unknown, its pods turn not ready, and i
 not-ready (False), each NoSchedule and NoExecute; a cordoned node is tainted unschedulable. Under a NoExecute taint a
 pod is deleted at once, or after the shortest tolerationSeconds of its matching tolerations, counted from the taint's
 timeAdded; it stays Terminating until its kubelet is back, somebody forces it, or its node object is deleted.
-Pods of nodes that do not exist are removed by force after ``orphan_grace_s``.
+Pods of nodes that do not exist are removed by force after ``orphan_grace_s``; Terminating pods of a node that is not
+Ready and tainted ``node.kubernetes.io/out-of-service``, at once: somebody has said that the machine is off.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ from extender.sim.controllers.kubelet import Heartbeats, ready_condition
 from extender.sim.controllers.stateful_set import is_ready, is_terminating
 
 UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
 _OWN_TAINTS: Final = frozenset({NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT})
 
 
@@ -156,6 +158,12 @@ def ready_status(node: Obj) -> str:
     return "True"
 
 
+def is_out_of_service(node: Obj) -> bool:
+    """Not Ready, and tainted by somebody who knows that the machine is off (Kubernetes' non-graceful node shutdown)."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return ready_status(node) != "True" and any(taint["key"] == OUT_OF_SERVICE_TAINT for taint in taints)
+
+
 def toleration_s(pod: Obj, taint: Mapping[str, Any]) -> float | None:
     """How long the pod stays under a NoExecute taint: 0 if not tolerated, None if forever."""
     matching = [item for item in pod["spec"].get("tolerations") or () if _tolerates(item, taint)]
@@ -229,7 +237,7 @@ def _epoch_s(when: str | None, default_s: float) -> float:
 
 
 class PodGarbageCollector:
-    """Removes pods whose node does not exist, by force, since no kubelet ever will."""
+    """Removes pods by force that no kubelet ever will: of nodes that do not exist, or that are out of service."""
 
     def __init__(self, api: Api, nodes: Informer, pods: Informer, *, orphan_grace_s: float) -> None:
         self._api = api
@@ -250,17 +258,28 @@ class PodGarbageCollector:
         if after is None and before is not None:
             for key in self._by_node[before["metadata"]["name"]]:
                 self._queue.add_after(key, self._orphan_grace_s)
+        elif after is not None and is_out_of_service(after):
+            for key in self._by_node[after["metadata"]["name"]]:
+                self._queue.add(key)
 
     def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
-        node = after["spec"].get("nodeName") if after else None
+        name = after["spec"].get("nodeName") if after else None
+        if after is None or not name:
+            return
+        node = self._nodes.objects.get(("", name))
         fresh = before is None or not before["spec"].get("nodeName")
-        if after is not None and node and fresh and ("", node) not in self._nodes.objects:
+        if node is None and fresh:
             self._queue.add_after(key_of(after), self._orphan_grace_s)
+        elif node is not None and is_terminating(after) and is_out_of_service(node):
+            self._queue.add(key_of(after))
 
     async def sync(self, key: ObjectKey) -> None:
         """Remove the pod unless its node has come (back). Raises ApiError where the delete failed."""
         pod = self._pods.objects.get(key)
-        if pod is None or ("", pod["spec"].get("nodeName", "")) in self._nodes.objects:
+        if pod is None:
+            return
+        node = self._nodes.objects.get(("", pod["spec"].get("nodeName", "")))
+        if node is not None and not (is_terminating(pod) and is_out_of_service(node)):
             return
         uid = pod["metadata"]["uid"]
         try:
