@@ -10,6 +10,9 @@ resource, and from 1.37 on NodeResourcesFit, which is told to ignore it in filte
 such a pod is then not looked at again. So the pool's leader patches those that wait for room, when a node comes, grows,
 loses a taint, or is uncordoned.
 
+What a replica has refused is in its memory alone. Who takes a pool over knows nothing of it, so it patches once each pod
+of the pool that waits: a needless look of kube-scheduler's costs less than its five minutes.
+
 That is our view of the nodes; kube-scheduler's may be another for long, or filter may refuse for what is not looked at
 here. So a pod that is refused again after a patch gets its next ones at growing distances, 1 s doubling to 60 s.
 """
@@ -65,6 +68,8 @@ class Reactivator:
         """Since pods that wait were looked for last; at the start nobody knows."""
         self._waiting: dict[str, str] = {}
         """UID -> key of pods that a node may have room for by now."""
+        self._led: set[str] = set()
+        """Pools that this replica led when it looked last."""
         self._wake = asyncio.Event()
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
@@ -141,13 +146,20 @@ class Reactivator:
 
     def _find_waiting(self) -> None:
         """Pods that kube-scheduler says it has no node for, and that it may not look at again."""
-        if not self._room_came:
+        led = {pool.key for pool in self._caches.pools.list() if self._leads(pool.key)}
+        taken_over, self._led = led - self._led, led
+        room_came, self._room_came = self._room_came, False
+        if not room_came and not taken_over:
             return
-        self._room_came = False
         for pod in self._caches.pods.list():
             if len(self._waiting) >= REFUSED_PODS_MAX:
                 return
-            if pod.refusal and pod.slots_request is not None and not pod.deleting:
+            if not pod.refusal or pod.deleting:
+                continue
+            by_predecessor = (
+                pod.pool in taken_over and pod.uid not in self._refused and pod.uid not in self._patched
+            )
+            if by_predecessor or (room_came and pod.slots_request is not None):
                 self._waiting[pod.uid] = pod.key
 
     def _count_patch(self, uid: str, most_s: float) -> None:

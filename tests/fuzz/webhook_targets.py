@@ -10,16 +10,17 @@ from typing import Any
 
 import orjson
 
-from extender.core.decode import quantity
+from extender.core.decode import mapping
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.sim.apiserver.patch import json_patch
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import Target, recorded
 from tests.webhook.builders import NS, a_namespace, a_pod, a_pool_object, a_vpod_object, caches, review
-from webhook.mutate import stamp
+from webhook.mutate import DEFAULT_STAMP, Stamp, stamp
 from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
 from webhook.validate import DEFAULT_RULES, validate
 
+WITH_RESOURCE = Stamp(slots_resource=True)
 RESPONSE_KEYS = {"uid", "allowed", "patchType", "patch", "status", "warnings"}
 
 
@@ -63,7 +64,9 @@ class ReviewTarget(Target):
             return outcome_of(error)
         ops = _check_answer(orjson.loads(answer), request.uid)
         if ops:
-            self._check_patch(request, ops)
+            self._check_patch(request, ops, DEFAULT_STAMP)
+        if self.name == "mutate":
+            self._check_patch(request, list(stamp(request, self.view, WITH_RESOURCE).patch), WITH_RESOURCE)
         paths = sorted({op["path"].rpartition("/")[2] for op in ops})
         what = verdict.message.partition(": ")[2] or verdict.message
         return f"200 {verdict.allowed} {verdict.code} {general(what)[:60]} {','.join(paths)} {len(verdict.warnings)}"
@@ -73,22 +76,22 @@ class ReviewTarget(Target):
             return stamp(request, self.view)
         return validate(request, self.view, DEFAULT_RULES)
 
-    def _check_patch(self, request: AdmissionRequest, ops: list[dict[str, Any]]) -> None:
+    def _check_patch(self, request: AdmissionRequest, ops: list[Any], how: Stamp) -> None:
         try:
             pod = copy.deepcopy(dict(request.object or {}))
         except RecursionError:  # our own copy of it, for this check alone
             return
         stamped = json_patch(pod, ops)
-        again = stamp(AdmissionRequest(**{**_fields(request), "object": stamped}), self.view)
+        again = stamp(AdmissionRequest(**{**_fields(request), "object": stamped}), self.view, how)
         if again.patch:
             raise Broken(f"stamping a stamped pod changes it: {list(again.patch)[:3]}")
-        containers = (
-            [one for one in stamped["spec"]["containers"] if isinstance(one, dict)]
-            if _has_containers(stamped)
-            else []
-        )
-        if containers and quantity(containers[0]["resources"]["requests"][SLOTS_RESOURCE]) is None:
-            raise Broken("the first container has no slots")
+        if not ops or not _has_containers(stamped):
+            return
+        first = stamped["spec"]["containers"][0]
+        for part in ("requests", "limits"):
+            slots = mapping(first, "resources", part).get(SLOTS_RESOURCE)
+            if (slots is not None) is not how.slots_resource:
+                raise Broken(f"the first container's {part} of slots: {slots!r}")
 
     async def check(self) -> None:
         """See Target."""

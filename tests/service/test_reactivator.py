@@ -241,6 +241,24 @@ async def test_a_pod_without_the_resource_is_kube_schedulers_own_business():
         assert not await retried(world)()
 
 
+async def test_a_replica_that_takes_a_pool_over_patches_once_what_its_predecessor_may_have_refused():
+    """It was killed before it could patch; kube-scheduler would look at the pod five minutes later."""
+    world = await World.create()
+    await a_pod_without_room(world, resource=False)
+    await world.sync()
+    leads = False
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: leads)
+    running = asyncio.create_task(reactivator.run())
+    await asyncio.sleep(70)
+    assert not await retried(world)()
+    leads = True
+    await until(retried(world), timeout_s=40)
+    await asyncio.sleep(600)
+    assert world.api.count("patch", "pods", "dispatcher-0") == 1
+    running.cancel()
+    await asyncio.wait({running})
+
+
 async def test_nodes_that_come_one_after_another_patch_a_pod_every_ten_seconds_at_most():
     world = await World.create()
     async with world.serving():

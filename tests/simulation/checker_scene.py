@@ -53,8 +53,11 @@ class CheckerScene:
             ACTOR.reset(token)
 
     def pool(self, name: str = "a", *, slots: int = 4, ordinals: int = 2, **spec: Any) -> None:
-        """An AdapterPool with its StatefulSet."""
-        obj = {"metadata": {"name": name}, "spec": {"slotsPerPod": slots, **spec}}
+        """An AdapterPool with its StatefulSet. No pod of these scenes is Ready, and by default none is given up for it."""
+        obj = {
+            "metadata": {"name": name},
+            "spec": {"slotsPerPod": slots, "rescheduleAfterSeconds": None, **spec},
+        }
         self.write("adapterpools", name, obj, PERSON)
         self.write("statefulsets", name, {"metadata": {"name": name}, "spec": {"replicas": ordinals}}, PERSON)
 
