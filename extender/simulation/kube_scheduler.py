@@ -1,10 +1,13 @@
-"""kube-scheduler's configuration in a simulated world, and its way to the extender: a Service of all ready replicas."""
+"""The two kube-schedulers of a simulated world, ours and the cluster's own, and the way of ours to the extender.
+
+That way is a Service of all ready replicas.
+"""
 
 import hashlib
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
+from typing import Final
 from urllib.parse import urlsplit
 
 from extender.shipped import manifests_dir
@@ -17,9 +20,12 @@ from extender.simulation.replica import Replica
 
 @cache
 def scheduler_config() -> SchedulerConfig:
-    """The shipped configuration, and the default profile for pods that slipped past the webhook."""
-    shipped = load_configuration((manifests_dir() / "kube-scheduler" / "config.yaml").read_bytes())
-    return replace(shipped, profiles=(*shipped.profiles, ProfileConfig()))
+    """The shipped configuration."""
+    return load_configuration((manifests_dir() / "kube-scheduler" / "config.yaml").read_bytes())
+
+
+CLUSTERS_OWN: Final = SchedulerConfig(profiles=(ProfileConfig(),))
+"""Of the cluster's own kube-scheduler, which binds pods that slipped past the webhook and asks no extender."""
 
 
 class ExtenderService:

@@ -19,12 +19,13 @@ from extender.sim.clock import wall_clock
 from extender.sim.cluster import Cluster
 from extender.sim.embedded import ControllerSettings, EmbeddedCluster
 from extender.sim.faults import CALM, FaultRates, Faults, FaultyApi, FaultyTransport
+from extender.sim.scheduler.config import SchedulerConfig
 from extender.sim.scheduler.scheduler import Scheduler
 from extender.simulation.admission import Admission
 from extender.simulation.binds import BindChecker
 from extender.simulation.callers import Callers, Network
 from extender.simulation.installation import install
-from extender.simulation.kube_scheduler import ExtenderService, scheduler_config
+from extender.simulation.kube_scheduler import CLUSTERS_OWN, ExtenderService, scheduler_config
 from extender.simulation.leadership import Leadership
 from extender.simulation.ledgers import Overseen
 from extender.simulation.old_lists import OldLists
@@ -63,7 +64,7 @@ class World:
         self.leadership = Leadership(lambda: self.replicas, self.scale.pool_names, self.problems)
         self.callers = Callers(Network(self.leadership.candidates, self.faults, self.trace, self.problems))
         self._started = 0
-        self._scheduler: asyncio.Task[None] | None = None
+        self._schedulers: dict[str, asyncio.Task[None]] = {}
         self._old_lists = OldLists(self.cluster, self.faults)
         self._binds = BindChecker(self.cluster.server.store, self.problems)
         self.cluster.server.store.subscribers.append(self._on_change)
@@ -97,6 +98,7 @@ class World:
         await self._stack.enter_async_context(self.embedded)
         self._admission.start(self.api("webhook", self.calm), self.rng, self._run)
         self.restart_scheduler()
+        self._start_scheduler("default-scheduler", CLUSTERS_OWN)
         for _ in range(self.scale.replicas):
             self.start_replica()
         return self
@@ -111,9 +113,12 @@ class World:
         await self._stack.aclose()
 
     def restart_scheduler(self) -> None:
-        """A new process of kube-scheduler, which knows nothing of what the one before has assumed."""
-        if self._scheduler is not None:
-            self._scheduler.cancel()
+        """A new process of our kube-scheduler, which knows nothing of what the one before has assumed."""
+        self._start_scheduler("kube-scheduler", scheduler_config())
+
+    def _start_scheduler(self, name: str, config: SchedulerConfig) -> None:
+        if (running := self._schedulers.get(name)) is not None:
+            running.cancel()
         transport = FaultyTransport(
             ExtenderService(lambda: self.replicas, self.calm.rng, self.trace),
             self.faults,
@@ -122,13 +127,9 @@ class World:
             former_uid=self._binds.former_uid,
         )
         scheduler = Scheduler(
-            self.api("kube-scheduler", self.calm),
-            scheduler_config(),
-            now=wall_clock,
-            rng=self.rng("kube-scheduler"),
-            transport=transport,
+            self.api(name, self.calm), config, now=wall_clock, rng=self.rng(name), transport=transport
         )
-        self._scheduler = self._run(scheduler.run(), "kube-scheduler")
+        self._schedulers[name] = self._run(scheduler.run(), name)
 
     def _on_change(self, kind: tuple[str, str], change: Change) -> None:
         self.leadership.check()

@@ -13,7 +13,7 @@ CHECKED: Final = (
     *(
         f"extender/service/{name}.py"
         for name in (
-            "autoscaler", "binder", "committer", "evictor", "foreign_writes", "informers", "leadership", "ledger_writer", "placer",
+            "autoscaler", "availability", "binder", "committer", "evictor", "foreign_writes", "informers", "leadership", "ledger_writer", "placer",
             "pod_binder", "pool_scaler", "pool_status", "predecessors", "queue", "reactivator", "reconciler", "rescheduler",
             "scale_cache", "schedule", "sources", "status_doubts", "verbs",
         )

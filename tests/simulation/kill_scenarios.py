@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from extender.core.names import LEASE_NAME, OWN_NAMESPACE
+from extender.core.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAME
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -201,6 +201,24 @@ async def _reactivate(run: Run) -> None:
     await run.settled()
 
 
+async def _no_adapter(run: Run) -> None:
+    """A pod that names our kube-scheduler, and is no adapter, is bound like any other."""
+    await run.start()
+    run.arm()
+    pod: Obj = {
+        "metadata": {"name": "plain"},
+        "spec": {"schedulerName": SCHEDULER_NAME, "containers": [{"name": "c", "image": "i"}]},
+    }
+    await run.world.cluster.create(PODS, NS, pod)
+    await run.until(lambda: _plain_node(run) != "", "it is bound")
+    await run.settled()
+
+
+def _plain_node(run: Run) -> str:
+    node: str = run.world.stored(PODS)[NS, "plain"]["spec"].get("nodeName", "")
+    return node
+
+
 async def _reschedule(run: Run) -> None:
     """A node is lost for longer than rescheduleAfterSeconds."""
     await run.start()
@@ -297,6 +315,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
         Scenario("share", _share, Scale(nodes=3, slots_per_pod=5, replicas=0, pools=({},) * 3, buckets=2)),
         Scenario("repair", _repair, _scale(min_pods=3)),
         Scenario("reactivate", _reactivate),
+        Scenario("no adapter", _no_adapter),
         Scenario(
             "reschedule",
             _reschedule,
