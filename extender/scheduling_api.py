@@ -22,6 +22,7 @@ from typing import Final, Protocol, Self
 import aiohttp
 import orjson
 
+from extender.core.counted import counted_are
 from extender.core.errors import VReplicaError
 from extender.core.model import split_key
 from extender.core.sources.placements import (
@@ -172,7 +173,9 @@ class InsufficientSlots(SchedulingError):
     """
 
     def __init__(self, placements: list[Placement], left: int, reason: str, retry_after_s: float) -> None:
-        super().__init__(f"{left} vreplicas are not placed ({reason or 'on their way'})", retry_after_s)
+        super().__init__(
+            f"{counted_are(left, 'vreplica')} not placed ({reason or 'on their way'})", retry_after_s
+        )
         self.placements = placements
         self.left = left
         self.reason = reason

@@ -207,12 +207,28 @@ def test_a_difference_as_tables(run):
     assert "2 -> 0 vreplicas" in out
 
 
-def test_a_node_that_fails_is_told_in_words(run):
+A_NODE_FAILS = "pool k/d: 1 pod and 2 vreplicas would be away; "
+NEVER = {**POOL, "spec": {**POOL["spec"], "rescheduleAfterSeconds": None}}
+
+
+@pytest.mark.parametrize(
+    ("pool", "summary", "told"),
+    [
+        pytest.param(
+            POOL,
+            "2 vreplicas would move",
+            "after 300 s what has room elsewhere is placed there",
+            id="after 300 s, unless the pool says otherwise",
+        ),
+        pytest.param(NEVER, "nothing would move", "nothing moves", id="a pool that gives nothing up"),
+    ],
+)
+def test_a_node_that_fails_is_told_in_words(run, pool, summary: str, told: str):
     vpod = a_vpod("a", 3, [{"podName": "d-0", "vreplicas": 2}, {"podName": "d-1", "vreplicas": 1}])
-    _, out, _ = run("plan", "--fail", "n0", documents=(*CLUSTER, vpod))
+    _, out, _ = run("plan", "--fail", "n0", documents=(pool, *CLUSTER[1:], vpod))
     flat = " ".join(out.split())
-    assert "nothing would move" in flat
-    assert "pool k/d: 1 pod and 2 vreplicas would be away; nothing moves" in flat
+    assert summary in flat
+    assert A_NODE_FAILS + told in flat
 
 
 def test_vpods_more_and_larger_pods(run):

@@ -166,7 +166,7 @@ def _created_ledger_problem(annotations: Json, pod: Json, pool: AdapterPool | No
         )
     if pool is not None and taken > pool.slots_per_pod:
         return (
-            f"annotation {names.PLACEMENTS_ANNOTATION} takes {taken} slots, AdapterPool {pool.key} has "
+            f"annotation {names.PLACEMENTS_ANNOTATION} takes {counted(taken, 'slot')}, AdapterPool {pool.key} has "
             f"{pool.slots_per_pod} a pod; {fix}"
         )
     if pool is None and view.synced:
@@ -228,7 +228,7 @@ def _pool(new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, f
     heaviest = view.heaviest_vpod(new.key)
     if heaviest is not None and heaviest.weight > new.slots_per_pod:
         findings.warnings.append(
-            f"VPod {heaviest.key} needs {heaviest.weight} slots for one vreplica, more than spec.slotsPerPod "
+            f"VPod {heaviest.key} needs {counted(heaviest.weight, 'slot')} for one vreplica, more than spec.slotsPerPod "
             f"{new.slots_per_pod}: it cannot be placed"
         )
 
@@ -277,7 +277,7 @@ def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
     joins = old is None or old.pool != new.pool
     if (joins or (old is not None and old.weight != new.weight)) and new.weight > pool.slots_per_pod:
         findings.problems.append(
-            f"one vreplica takes {new.weight} slots (spec.slotsPerVReplica), but a pod of AdapterPool {pool.key} has "
+            f"one vreplica takes {counted(new.weight, 'slot')} (spec.slotsPerVReplica), but a pod of AdapterPool {pool.key} has "
             f"{pool.slots_per_pod} (spec.slotsPerPod); lower the former or raise the latter"
         )
     if joins:

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
+from extender.core.counted import counted
 from extender.terminal.short import short_identity, short_time
 
 CANDIDATES_SHOWN: Final = 20
@@ -50,8 +51,8 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
     weight = answer["slotsPerVReplica"]
     yield f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
     yield (
-        f"wants {answer['wanted']} vreplicas"
-        + (f" of {weight} slots" if weight > 1 else "")
+        f"wants {counted(answer['wanted'], 'vreplica')}"
+        + (f" of {counted(weight, 'slot')}" if weight > 1 else "")
         + f", has {placed}, publishes {published}"
     )
     if answer.get("unserved"):
@@ -65,13 +66,13 @@ def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
         if size["withoutNode"]:
             yield escape(_without_node(size))
     if waiting["vpods"]:
-        yield f"others of the pool that wait: {waiting['vpods']}, for {waiting['slots']} slots"
+        yield f"others of the pool that wait: {waiting['vpods']}, for {counted(waiting['slots'], 'slot')}"
 
 
 def _size(size: Mapping[str, Any]) -> str:
     text = (
-        f"the pool has {size['replicas']} pod{'s' * (size['replicas'] != 1)} of {size['slotsPerPod']} slots "
-        f"({size['schedulable']} schedulable, {size['freeSlots']} slots free) and needs {size['unlimited']}"
+        f"the pool has {counted(size['replicas'], 'pod')} of {counted(size['slotsPerPod'], 'slot')} "
+        f"({size['schedulable']} schedulable, {counted(size['freeSlots'], 'slot')} free) and needs {size['unlimited']}"
     )
     if size["wanted"] < size["unlimited"]:
         return f"{text}: maxPods holds it at {size['wanted']}"

@@ -92,7 +92,7 @@ def _zones(pool: Mapping[str, Any]) -> Table:
     for zone in pool["zones"]:
         table.add_row(
             escape(zone["zone"]),
-            f"{_arrow(zone['before'], zone['after'])} vreplicas",
+            f"{_arrow(zone['before'], zone['after'])} vreplica{'' if zone['after'] == 1 else 's'}",
             _arrow(zone["vpodsLostBefore"], zone["vpodsLostAfter"]),
         )
     return table

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from extender.core.claims import PodState
+from extender.core.counted import counted_are
 from extender.core.model import Condition, VPod, placement_order
 
 if TYPE_CHECKING:
@@ -90,8 +91,8 @@ class Availability:
         if not self.wanted and not self.placed:
             return "no vreplicas are wanted"
         if self.holds:
-            return f"{self.ready} of {self.wanted} vreplicas are on pods that are Ready"
-        text = f"{min(self.ready, self.wanted)} of {self.wanted} vreplicas are served"
+            return f"{self.ready} of {counted_are(self.wanted, 'vreplica')} on pods that are Ready"
+        text = f"{min(self.ready, self.wanted)} of {counted_are(self.wanted, 'vreplica')} served"
         if not self.unserved:
             return f"{text}: {max(0, self.wanted - self.placed)} are not placed"
         named = ", ".join(

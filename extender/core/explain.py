@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from extender.core.counted import counted_are
 from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
 
@@ -86,7 +87,7 @@ class Explanation(NamedTuple):
         pods = sum(count for _, count in self.refused)
         why = ", ".join(f"{count} {text}" for text, count in self.refused)
         detail = f": {self.detail}" if self.detail else f": 0/{pods} pods have room: {why}" if pods else ""
-        return f"{self.left} of {self.wanted} vreplicas are not placed ({self.reason}){detail}"
+        return f"{self.left} of {counted_are(self.wanted, 'vreplica')} not placed ({self.reason}){detail}"
 
 
 def _all_of(number: int, one: str, many: str) -> str:

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from extender.core.counted import counted
+
 
 class MoveReason(StrEnum):
     """The closed set of reasons, shared by events, metrics, statuses and explanations."""
@@ -35,7 +37,7 @@ class Move:
     def sentence(self, verb: str = "moved") -> str:
         """For people: in events, conditions and logs."""
         to = f" to {self.to_pod}" if self.to_pod else ""
-        return f"{self.vreplicas} vreplicas {verb} from {self.from_pod}{to} ({self.reason})"
+        return f"{counted(self.vreplicas, 'vreplica')} {verb} from {self.from_pod}{to} ({self.reason})"
 
 
 def moves_made(

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.core.counted import counted, counted_are
 from extender.core.decode import pod_from, vpod_from
 from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, VPod
@@ -162,20 +163,22 @@ class Story:
             lambda: f"{len(self._census.pods)} pods, for nothing asks for any",
         )
         await self._step(
-            f"{VPODS_COUNT} vpods of {len(TENANTS)} tenants want {VREPLICAS} vreplicas each",
+            f"{counted(VPODS_COUNT, 'vpod')} of {len(TENANTS)} tenants want {counted(VREPLICAS, 'vreplica')} each",
             self._create_vpods,
-            lambda: f"{len(self._census.pods)} pods, {self._census.placed} of {self._census.wanted} placed",
+            lambda: (
+                f"{counted(len(self._census.pods), 'pod')}, {self._census.placed} of {self._census.wanted} placed"
+            ),
         )
         had = self._census.placed_on(DELETED)
         await self._step(
             f"pod {DELETED} is deleted",
             self._delete_pod,
-            lambda: f"{self._census.placed_on(DELETED)} of {had} vreplicas are back",
+            lambda: f"{self._census.placed_on(DELETED)} of {counted_are(had, 'vreplica')} back",
         )
         await self._step(f"node {FAILED} fails", self._fail_node, self._kept_there)
         before = self._census.placed_on(*self._pods_there())
         await self._step(
-            f"vpod team-a/orders-0 grows to {GROWN_VREPLICAS} vreplicas",
+            f"vpod team-a/orders-0 grows to {counted(GROWN_VREPLICAS, 'vreplica')}",
             self._grow,
             lambda: (
                 f"{self._census.placed} placed, {self._census.placed_on(*self._pods_there()) - before} more"
@@ -188,7 +191,7 @@ class Story:
 
     def _kept_there(self) -> str:
         pods = self._pods_there()
-        return f"its {len(pods)} pods keep {self._census.placed_on(*pods)} vreplicas"
+        return f"its {counted(len(pods), 'pod')} keep {counted(self._census.placed_on(*pods), 'vreplica')}"
 
     async def _step(self, what: str, do: Callable[[], Awaitable[None]], shown: Callable[[], str]) -> None:
         started = time.monotonic()

@@ -8,6 +8,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from extender.core.counted import counted
 from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, Node, placement_order
 from extender.demo.story import SLOTS, Census
@@ -53,8 +54,8 @@ class View:
     def _summary(self) -> str:
         census = self._census
         summary = (
-            f"{census.placed} of {census.wanted} vreplicas placed, {len(census.pods)} pods, "
-            f"{len(census.vpods)} vpods, {census.moved} moved, {len(census.overcommitted)} overcommitted"
+            f"{census.placed} of {counted(census.wanted, 'vreplica')} placed, {counted(len(census.pods), 'pod')}, "
+            f"{counted(len(census.vpods), 'vpod')}, {census.moved} moved, {len(census.overcommitted)} overcommitted"
         )
         not_ready = sorted({pod.node for pod in census.pods.values() if self._in_trouble(pod)})
         return f"{summary}\n{', '.join(not_ready)} not Ready" if not_ready else summary

@@ -20,6 +20,7 @@ from typing import Final
 
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.claims import PodState
+from extender.core.counted import counted
 from extender.core.event_reasons import EventReason
 from extender.core.ledger import Share, ledger_slots
 from extender.core.model import AdapterPod
@@ -122,7 +123,7 @@ def differences(pool: PoolState, state: PodState, pod: AdapterPod) -> Iterator[s
     if pod.ledger_text is None or pod.ledger_error:
         return
     if pod.slots is not None and (total := ledger_slots(pod.ledger)) > pod.slots:
-        yield f"{total} slots in a pod of {pod.slots}"
+        yield f"{counted(total, 'slot')} in a pod of {pod.slots}"
     for key, claim in state.claims.items():
         vpod, there = pool.vpods.get(key), claim.ledger.vreplicas
         if claim.reserved is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from extender.core.counted import counted
 from extender.core.ledger import Ledger, Share, encode_ledger, ledger_slots
 from extender.core.model import AdapterPod, placement_order
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
@@ -43,7 +44,7 @@ def ledger_patch(pod: AdapterPod, ledger: Ledger, slots: int) -> list[Obj]:
     """
     total = ledger_slots(ledger)
     if total > slots and total > ledger_slots(pod.ledger):
-        raise OverflowError(f"ledger of {total} slots is over the pod's {slots}")
+        raise OverflowError(f"ledger of {counted(total, 'slot')} is over the pod's {slots}")
     path = _PLACEMENTS_PATH
     patch: list[Obj] = [{"op": "test", "path": "/metadata/uid", "value": pod.uid}]
     if pod.ledger_text is None:

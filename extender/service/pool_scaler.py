@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from extender.core.counted import counted, counted_are
 from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPool, StatefulSet, VPod
 from extender.core.names import API_VERSION
@@ -202,7 +203,10 @@ class PoolScaler:
         elif self._regrown_for != needs:
             self._regrown = 0
         self._told(
-            EventReason.SCALED_UP, scale.replicas, wanted, f"vpods expect {view.plan.expected_slots} slots"
+            EventReason.SCALED_UP,
+            scale.replicas,
+            wanted,
+            f"vpods expect {counted(view.plan.expected_slots, 'slot')}",
         )
 
     async def _scale_down(self, view: _View) -> None:
@@ -245,7 +249,7 @@ class PoolScaler:
     def _mark_limited(self, plan: ScalePlan) -> None:
         limited_at = plan.unlimited if plan.limited else 0
         if limited_at not in {0, self.limited_at}:
-            note = f"{plan.unlimited} pods are needed, maxPods allows {plan.wanted}"
+            note = f"{counted_are(plan.unlimited, 'pod')} needed, maxPods allows {plan.wanted}"
             self._event(EventReason.SCALING_LIMITED, note)
         self.limited_at = limited_at
 
@@ -259,7 +263,7 @@ class PoolScaler:
             extra={"pool": self.key, "reason": reason},
         )
         self._around.metrics.scalings.labels("up" if new > old else "down").inc()
-        self._event(reason, f"scaled from {old} to {new} pods: {why}")
+        self._event(reason, f"scaled from {old} to {counted(new, 'pod')}: {why}")
 
     def _event(self, reason: EventReason, note: str) -> None:
         pool = self._around.caches.pools.get(self.key)

@@ -16,6 +16,7 @@ from typing import Any, Final
 from extender.core.availability import AVAILABLE, UNSERVED_REASONS, pool_availability
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.collector import why_unschedulable
+from extender.core.counted import counted, counted_are
 from extender.core.decode import Json, mapping, mappings, text
 from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPool, VPod
@@ -100,10 +101,12 @@ _WITHIN_LIMITS: Final[PoolCondition] = (
 
 def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
     if plan.limited:
-        note = f"{plan.unlimited} pods are needed, and maxPods allows {plan.wanted}"
+        note = f"{counted_are(plan.unlimited, 'pod')} needed, and maxPods allows {plan.wanted}"
         return ("ScalingLimited", True, "MaxPods", note)
     if foreign is not None and foreign != plan.wanted:
-        note = f"somebody else asks for {foreign} replicas, {plan.wanted} pods are needed"
+        note = (
+            f"somebody else asks for {counted(foreign, 'replica')}, {counted_are(plan.wanted, 'pod')} needed"
+        )
         return ("ScalingLimited", True, "ForeignReplicas", note)
     return _WITHIN_LIMITS
 
@@ -120,11 +123,15 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
         return False, "ProfileUnknown", f"there is no such profile: vpods are placed by {state.profile.name}"
     pods, taking = len(state.stateful_set.ordinals), state.schedulable_count()
     if pods and not taking:
-        return False, "NoPodTakesVReplicas", f"none of {pods} pods takes vreplicas: {_why_none(state)}"
+        return (
+            False,
+            "NoPodTakesVReplicas",
+            f"none of {counted(pods, 'pod')} takes vreplicas: {_why_none(state)}",
+        )
     return (
         True,
         "StatefulSetFound",
-        f"{taking} of {pods} pods take vreplicas, {state.free_slots()} slots are free",
+        f"{taking} of {counted(pods, 'pod')} take vreplicas, {counted_are(state.free_slots(), 'slot')} free",
     )
 
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 from extender.core.availability import AVAILABLE, Availability, condition_of
-from extender.core.counted import counted
+from extender.core.counted import counted, counted_are
 from extender.core.decode import vpod_from
 from extender.core.model import Condition, VPod
 from extender.core.moves import moves_made
@@ -71,7 +71,7 @@ def scheduled_condition(decision: Decision, placements: Mapping[str, int]) -> Co
     message = (
         explanation.outcome()
         if decision.left or not missing
-        else f"{missing} of {explanation.wanted} vreplicas are not written yet"
+        else f"{missing} of {counted_are(explanation.wanted, 'vreplica')} not written yet"
         + (f": {explanation.detail}" if explanation.detail else "")
     )
     # A plugin, or the API server, may have had its say in it.

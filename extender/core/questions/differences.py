@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.core.comparison import moved
+from extender.core.counted import counted
 from extender.core.plan import Decision
 from extender.core.questions.sides import Compared, Side
 
@@ -113,7 +114,7 @@ def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
             more = ", and no pod more is thought to find one" if grown else ""
             yield f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: {said}; so it stays here{more}"
         if not grown and after.unplaced and after.wanted > after.pods:
-            yield f"pool {pool.key} would grow from {after.pods} to {after.wanted} pods: --autoscale counts them in"
+            yield f"pool {pool.key} would grow from {after.pods} to {counted(after.wanted, 'pod')}: --autoscale counts them in"
     if imagined := sum(pool.imagined for pool in pools):
         yield (
             f"{imagined} {'pod that has' if imagined == 1 else 'pods that have'} no node today would get one as far as is known: "

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from extender.core.availability import availability_of
+from extender.core.counted import counted
 from extender.core.errors import VReplicaError
 from extender.core.model import VPod
 from extender.core.plan import Decision, place
@@ -177,7 +178,7 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
             )
         case ConflictReason.UNSATISFIABLE:
             slots = pool.pool.slots_per_pod if pool.pool is not None else 0
-            why = f"one vreplica takes {vpod.weight} slots, a pod of AdapterPool {pool.key} has {slots}"
+            why = f"one vreplica takes {counted(vpod.weight, 'slot')}, a pod of AdapterPool {pool.key} has {slots}"
         case _:
             why = ""
     outcome, wanted = decision.explanation.outcome(), decision.explanation.wanted
@@ -187,7 +188,7 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
         return "it asks for no vreplicas"
     unpublished = wanted - sum(vpod.placements.values())
     if decision.explanation.is_satisfied and unpublished > 0:
-        return f"all {wanted} vreplicas have a place; {unpublished} of them are not published yet"
+        return f"all {counted(wanted, 'vreplica')} have a place; {unpublished} of them are not published yet"
     return outcome
 
 

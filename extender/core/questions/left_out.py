@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
+from extender.core.counted import counted
 from extender.core.pool_state import PoolState
 from extender.core.state import State
 
@@ -27,7 +28,7 @@ def left_out(pool: PoolState) -> Iterator[str]:
     if others:
         are = "pod is" if len(others) == 1 else "pods are"
         yield (
-            f"pool {pool.key}: {len(others)} {are} beyond the {len(pool.stateful_set.ordinals)} replicas of StatefulSet "
+            f"pool {pool.key}: {len(others)} {are} beyond the {counted(len(pool.stateful_set.ordinals), 'replica')} of StatefulSet "
             f"{pool.stateful_set.name} and count{'s' if len(others) == 1 else ''} for nothing: {_named(sorted(others))}"
         )
 

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final
 
 from extender.core.claims import PodState
+from extender.core.counted import counted, counted_are
 from extender.core.model import AdapterPod
 from extender.core.names import SCHEDULER_NAME
 from extender.core.pool_state import PoolState
@@ -97,13 +98,15 @@ def explain_pod(
 def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> str:
     pod = known.pod
     if pod is None or nodes is None:
-        held = f" {known.placed} slots of vreplicas wait for it." if known.placed else ""
+        held = f" {counted(known.placed, 'slot')} of vreplicas wait for it." if known.placed else ""
         return f"the pod does not exist; the StatefulSet is to create it.{held}"
     if known.bound:
         where = f"on node {pod.node}" + (f" in zone {known.where[1]}" if known.where[1] else "")
         why = known.why_unschedulable() or ("not Ready for too long" if known.abandoned else "")
         takes = (
-            f"takes no new vreplicas: {why}" if why else f"{known.free} of {known.capacity} slots are free"
+            f"takes no new vreplicas: {why}"
+            if why
+            else f"{known.free} of {counted_are(known.capacity, 'slot')} free"
         )
         return f"it stands {where}; {takes}"
     if nodes.problem is not None:
@@ -114,9 +117,7 @@ def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts
     if not nodes.passing:
         why = ", ".join(f"{count} {text}" for text, count in nodes.refusals.most_common())
         return f"Pending: 0/{total} nodes take it: {why or 'no node is known'}"
-    return (
-        f"Pending: {len(nodes.passing)} of {total} nodes would take it as far as is known here{_held_up(pod)}"
-    )
+    return f"Pending: {len(nodes.passing)} of {counted(total, 'node')} would take it as far as is known here{_held_up(pod)}"
 
 
 def _held_up(pod: AdapterPod) -> str:
@@ -152,9 +153,9 @@ def _steps(pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> Iter
         yield "it is drained: what it carries goes wherever there is room"
     if known.pending:
         standing = len(nodes.carry.ledger) - len(nodes.carry.planned.keys() - known.claims.keys())
-        yield f"it comes back with what stands on its ordinal: {standing} vpods"
+        yield f"it comes back with what stands on its ordinal: {counted(standing, 'vpod')}"
         if nodes.carry.planned:
-            yield f"and gets {sum(nodes.carry.planned.values())} vreplicas that wait, of {len(nodes.carry.planned)} vpods"
+            yield f"and gets {counted(sum(nodes.carry.planned.values()), 'vreplica')} that wait, of {counted(len(nodes.carry.planned), 'vpod')}"
 
 
 def _carries(pool: PoolState, known: PodState) -> list[Answer]:

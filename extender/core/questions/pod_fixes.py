@@ -12,6 +12,7 @@ from itertools import islice
 from typing import Final
 
 from extender.core.claims import PodState
+from extender.core.counted import counted
 from extender.core.model import AdapterPod, Node, StatefulSet
 from extender.core.pool_state import PoolState
 from extender.core.questions.bench import fewest_enough
@@ -158,7 +159,7 @@ def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
         if found is not None:
             more, nodes = found
             yield PodFix(
-                change=f"{node.name} declares {declared + more} slots instead of {declared}",
+                change=f"{node.name} declares {counted(declared + more, 'slot')} instead of {declared}",
                 subject=f"Node {node.name}",
                 field="status.allocatable[vreplica.dev/slots]",
                 before=declared,

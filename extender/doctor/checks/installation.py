@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Final
 
-from extender.core.counted import counted
+from extender.core.counted import counted, counted_are
 from extender.core.reading import Json, mapping, mappings, sequence, text
 from extender.doctor.checks.webhooks import our_webhooks
 from extender.doctor.facts import NOT_SERVED, SERVICE, WEBHOOK, Facts, key_of
@@ -65,7 +65,7 @@ def _rights(facts: Facts) -> Outcome:
             "Checks that need them are unknown. Try as a user with the right to list them: `kubectl auth can-i list KIND -A`.",
         )
     served = sum(one.problem != NOT_SERVED for one in facts.listed.values())
-    return Outcome(Verdict.OK, f"all {served} kinds that are served could be read")
+    return Outcome(Verdict.OK, f"all {counted(served, 'kind')} that are served could be read")
 
 
 def _crds(facts: Facts) -> Outcome:
@@ -136,7 +136,9 @@ def _deployments(facts: Facts) -> Outcome:
         if not ready:
             notes.errors.append(f"{facts.namespace}/{name}: none of {counted(wanted, 'replica')} is ready")
         elif ready < wanted:
-            notes.warnings.append(f"{facts.namespace}/{name}: {ready} of {wanted} replicas are ready")
+            notes.warnings.append(
+                f"{facts.namespace}/{name}: {ready} of {counted_are(wanted, 'replica')} ready"
+            )
     return notes.outcome(
         f"ready: {', '.join(seen)}",
         nothing="" if seen else f"no Deployments: they run otherwise ({', '.join(elsewhere.values())})",

@@ -134,7 +134,7 @@ def _overcommitted(facts: Facts) -> Outcome:
         elif (
             pod.node and (has := slots.get(pod.pool)) is not None and (used := ledger_slots(pod.ledger)) > has
         ):
-            notes.errors.append(f"{pod.key} carries {used} slots, its pool gives it {has}")
+            notes.errors.append(f"{pod.key} carries {counted(used, 'slot')}, its pool gives it {has}")
     return notes.outcome(
         "no ledger is over its pod's slots",
         nothing="" if facts.of("pods").items else NO_PODS,
