@@ -2,8 +2,8 @@
 
 .. code-block:: text
 
-    pools[]     name, profile, pods, schedulablePods, slots, usedSlots, freeSlots, pendingVReplicas, unservedVReplicas, vpods,
-                closedPods, drainingPods, overcommittedPods
+    pools[]     name, profile, pods, schedulablePods, slots, usedSlots, freeSlots, closedSlots, pendingVReplicas,
+                unservedVReplicas, vpods, closedPods, drainingPods, overcommittedPods
     pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
     waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
 
@@ -54,7 +54,7 @@ class Overview:
                 yield from self._pending(pool)
 
     def _pool(self, pool: PoolState) -> Iterator[None]:
-        counts = dict.fromkeys(("pods", "slots", "used", "draining", "overcommitted", "closed"), 0)
+        counts = dict.fromkeys(("pods", "draining", "overcommitted", "closed"), 0)
         pods = list(pool.pods.values())
         for start in range(0, len(pods), STEP_OBJECTS):
             for pod in pods[start : start + STEP_OBJECTS]:
@@ -63,15 +63,17 @@ class Overview:
             self._pods = heapq.nsmallest(PODS_LISTED_MAX, self._pods, key=lambda item: item[0])
             yield
         pending = yield from self._pending(pool)
+        slots = pool.slot_counts()
         self._pools.append(
             {
                 "name": pool.key,
                 "profile": pool.pool.profile if pool.pool is not None else "",
                 "pods": counts["pods"],
                 "schedulablePods": pool.schedulable_count(),
-                "slots": counts["slots"],
-                "usedSlots": counts["used"],
-                "freeSlots": pool.free_slots(),
+                "slots": slots.total,
+                "usedSlots": slots.used,
+                "freeSlots": slots.free,
+                "closedSlots": slots.closed,
                 "pendingVReplicas": pending,
                 "unservedVReplicas": sum(pool.unserved.values()),
                 "vpods": len(pool.vpods),
@@ -98,8 +100,6 @@ class Overview:
     def _count(self, pool: PoolState, pod: PodState, counts: dict[str, int]) -> None:
         state = _state_of(pool, pod)
         counts["pods"] += 1
-        counts["slots"] += pod.capacity
-        counts["used"] += pod.held
         counts["draining"] += pod.leaving
         counts["overcommitted"] += pod.held > pod.capacity
         counts["closed"] += pool.is_closed(pod)

@@ -8,6 +8,7 @@ derived from the pool holds as long as it stands.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from extender.core.bits import bits
 from extender.core.claims import (
@@ -27,6 +28,18 @@ from extender.core.node_level.bound_pods import BoundPods
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.succession import HOLD_S
 from extender.core.topology import Topology, Zones
+
+
+class SlotCounts(NamedTuple):
+    """Slots of a pool. ``used + free + closed == total``, and more where a ledger is over its pod's slots.
+
+    ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too long, being emptied.
+    """
+
+    total: int
+    used: int
+    free: int
+    closed: int
 
 
 class PoolState:
@@ -143,6 +156,23 @@ class PoolState:
     def free_slots(self) -> int:
         """Free slots over all schedulable pods."""
         return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
+
+    def slot_counts(self) -> SlotCounts:
+        """Slots of the pods that are bound, and of those that come back with what they hold.
+
+        What is held on other pods, which the StatefulSet has no longer, counts with as many slots.
+        """
+        total = used = free = closed = 0
+        for pod in self.pods.values():
+            if not (pod.bound or pod.held):
+                continue
+            slots = pod.capacity if pod.bound or self.is_member(pod) else pod.held
+            left = max(0, slots - pod.held)
+            total += slots
+            used += pod.held
+            free += left if pod.open else 0
+            closed += 0 if pod.open else left
+        return SlotCounts(total, used, free, closed)
 
     def overcommitted(self) -> list[PodState]:
         """Bound pods whose ledger is over their capacity."""

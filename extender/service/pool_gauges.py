@@ -19,7 +19,7 @@ from extender.service.pool_status import pool_numbers
 
 POOLS_NAMED_MAX: Final = 200
 POD_STATE_VALUES: Final = ("schedulable", "unschedulable", "pending", "expected")
-SLOT_STATE_VALUES: Final = ("total", "used", "free", "reserved")
+SLOT_STATE_VALUES: Final = ("total", "used", "free", "closed", "reserved")
 _POOL: Final = Label(
     "pool", names=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`"
 )
@@ -98,6 +98,7 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
             "total": numbers["slots"],
             "used": numbers["usedSlots"],
             "free": numbers["freeSlots"],
+            "closed": numbers["closedSlots"],
             "reserved": reserved,
         },
         pending=numbers["pendingVReplicas"],
@@ -143,6 +144,7 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
     declare(
         "pool_slots",
         "Slots of a pool: of its bound pods (total), taken by placed vreplicas (used), free on pods that take new ones (free), "
+        "left over on the others (closed), "
         "decided and not written yet (reserved, a part of used)",
         lambda numbers: numbers.slots,
         Label("state", SLOT_STATE_VALUES),

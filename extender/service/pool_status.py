@@ -40,17 +40,18 @@ SHARE_OF_TIME: Final = 0.05
 def pool_numbers(state: PoolState) -> dict[str, int]:
     """The counts of AdapterPool.status: pods, slots, vreplicas and vpods.
 
-    Slots count of pods that are bound, and of those that come back with what they hold: so used ones are among them.
+    Used, free and closed slots are all slots (``SlotCounts``).
     """
     published = sum(sum(vpod.placements.values()) for vpod in state.vpods.values())
     unserved = sum(state.unserved.values())
-    counted = [pod for pod in state.members() if pod.bound or pod.placed]
+    slots = state.slot_counts()
     return {
         "pods": sum(1 for pod in state.members() if pod.pod is not None),
         "schedulablePods": state.schedulable_count(),
-        "slots": sum(pod.capacity for pod in counted),
-        "usedSlots": sum(pod.placed for pod in state.pods.values()),
-        "freeSlots": state.free_slots(),
+        "slots": slots.total,
+        "usedSlots": slots.used,
+        "freeSlots": slots.free,
+        "closedSlots": slots.closed,
         "pendingVReplicas": sum(
             state.vpods[key].vreplicas - state.placed_vreplicas(key) for key in state.unplaced
         ),
@@ -131,7 +132,7 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
     return (
         True,
         "StatefulSetFound",
-        f"{taking} of {counted(pods, 'pod')} take vreplicas, {counted_are(state.free_slots(), 'slot')} free",
+        f"{taking} of {counted(pods, 'pod')} {'takes' if pods == 1 else 'take'} vreplicas, {counted_are(state.free_slots(), 'slot')} free",
     )
 
 

@@ -21,7 +21,20 @@ HEAD_ROWS: Final = 12
 """Of the head, and of the heads of three tables."""
 ROWS_MIN: Final = 3
 _NUMBERS: Final = frozenset(
-    {"PODS", "READY", "SLOTS", "USED", "FREE", "PENDING", "UNSERVED", "VPODS", "LEAVING", "WANTS", "WAITS"}
+    {
+        "PODS",
+        "READY",
+        "SLOTS",
+        "USED",
+        "FREE",
+        "CLOSED",
+        "PENDING",
+        "UNSERVED",
+        "VPODS",
+        "LEAVING",
+        "WANTS",
+        "WAITS",
+    }
 )
 _CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
 """Columns that are cut where it is narrow; names that a person goes on with, and numbers, are not."""
@@ -147,6 +160,7 @@ def _pools(pools: Sequence[Row], more: int) -> Table:
         "SLOTS",
         "USED",
         "FREE",
+        "CLOSED",
         "PENDING",
         "UNSERVED",
         "VPODS",
@@ -158,9 +172,17 @@ def _pools(pools: Sequence[Row], more: int) -> Table:
         leaving = count(row, "closedPods") + count(row, "drainingPods")
         pending = count(row, "pendingVReplicas")
         keys = ("name", "profile", "pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
+        closed = count(row, "closedSlots")
         unserved = count(row, "unservedVReplicas")
         cells.append(
-            [*(row.get(key) for key in keys), pending, unserved or "", row.get("vpods"), leaving or ""]
+            [
+                *(row.get(key) for key in keys),
+                closed or "",
+                pending,
+                unserved or "",
+                row.get("vpods"),
+                leaving or "",
+            ]
         )
         styles.append("bold red" if unserved else "yellow" if pending else "")
     return _table("pools", more, titles, cells, styles)

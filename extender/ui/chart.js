@@ -11,17 +11,18 @@ const ROWS = 13;
 const LAYERS = [
   ["used", "used slots", (row) => row.used],
   ["free", "free slots", (row) => row.free],
+  ["closed", "closed slots", (row) => row.closed],
   ["waits", "slots that are waited for", (row) => row.missing],
 ];
 
-/** The samples of the stream, oldest first, with what is now: [{time, slots, used, free, waits (vreplicas), pods, missing (slots)}]. */
+/** The samples of the stream, oldest first, with what is now: [{time, slots, used, free, waits (vreplicas), pods, missing (slots), closed}]. */
 export function rowsOf(history, pool) {
   const rows = [...history]
-    .map(([time, [slots, used, free, waits, pods, missing]]) => ({ time: Number(time), slots, used, free, waits, pods, missing }))
+    .map(([time, [slots, used, free, waits, pods, missing, closed = 0]]) => ({ time: Number(time), slots, used, free, waits, pods, missing, closed }))
     .sort((a, b) => a.time - b.time);
   if (pool) {
     const now = rows.length > 0 ? rows.at(-1).time + SAMPLE_S : Date.now() / 1000; // by the server's clock, where it has told one
-    rows.push({ time: now, slots: pool.slots, used: pool.usedSlots, free: pool.freeSlots, waits: pool.pendingVReplicas, pods: pool.pods, missing: pool.pendingSlots });
+    rows.push({ time: now, slots: pool.slots, used: pool.usedSlots, free: pool.freeSlots, waits: pool.pendingVReplicas, pods: pool.pods, missing: pool.pendingSlots, closed: pool.closedSlots ?? 0 });
   }
   return rows;
 }
@@ -51,7 +52,7 @@ export class Chart {
     if (rows.length === 0) return;
     const end = rows.at(-1).time;
     const begin = Math.min(rows[0].time, end - SPAN_S);
-    const most = Math.max(1, ...rows.map((row) => row.used + row.free + row.missing));
+    const most = Math.max(1, ...rows.map((row) => row.used + row.free + row.closed + row.missing));
     const x = (row) => ((row.time - begin) / (end - begin)) * WIDTH;
     let below = rows.map(() => 0);
     for (const [name, , read] of LAYERS) {
@@ -65,7 +66,7 @@ export class Chart {
     const last = rows.at(-1);
     setText(this.#top, most.toLocaleString("en"));
     setText(this.#start, `${Math.round((end - begin) / 60)} min ago`);
-    this.#image.setAttribute("aria-label", `Now ${last.used} slots used, ${last.free} free, ${last.waits} vreplicas wait for ${last.missing} slots; the table view has the numbers over time`);
+    this.#image.setAttribute("aria-label", `Now ${last.used} slots used, ${last.free} free, ${last.closed} closed, ${last.waits} vreplicas wait for ${last.missing} slots; the table view has the numbers over time`);
   }
 }
 
@@ -76,7 +77,7 @@ export function historyTable(rows) {
   const time = (row) => new Date(row.time * 1000).toLocaleTimeString("en-GB");
   return table(
     "Over time",
-    ["Time", "Pods", "Slots", "Used", "Free", "vreplicas that wait"],
-    shown.map((row) => [time(row), row.pods, row.slots, row.used, row.free, row.waits]),
+    ["Time", "Pods", "Slots", "Used", "Free", "Closed", "vreplicas that wait"],
+    shown.map((row) => [time(row), row.pods, row.slots, row.used, row.free, row.closed, row.waits]),
   );
 }

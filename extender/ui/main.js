@@ -146,7 +146,7 @@ function drawSummary() {
     ? [
         ["pods", known.pods, `${known.schedulablePods} take work`],
         ["slots used", known.usedSlots, `${percent(known.usedSlots, known.slots)} of ${known.slots.toLocaleString("en")}`],
-        ["slots free", known.freeSlots, `${known.slotsPerPod} a pod`],
+        ["slots free", known.freeSlots, known.closedSlots ? `${known.closedSlots.toLocaleString("en")} more are closed` : `${known.slotsPerPod} a pod`],
         ["unserved", known.unservedVReplicas ?? 0, `vreplicas of ${count(known.unavailableVPods ?? 0, "vpod")}`, known.unservedVReplicas > 0],
         ["waiting", known.pendingVReplicas, "vreplicas", known.pendingVReplicas > 0],
         ["vpods", known.vpods, `profile ${known.profile}`],

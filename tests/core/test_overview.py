@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from hypothesis import given, strategies as st
 
 from extender.core import overview as module
 from extender.core.model import Condition
@@ -32,6 +33,7 @@ def test_a_pool_in_numbers():
         "slots": 30,
         "usedSlots": 4,
         "freeSlots": 10,
+        "closedSlots": 16,
         "pendingVReplicas": 5,
         "unservedVReplicas": 4,
         "vpods": 1,
@@ -143,3 +145,27 @@ def test_pods_that_serve_nobody_come_first_and_those_alike_by_ordinal():
         ("dispatcher-10", 2),
         ("dispatcher-0", 0),
     ]
+
+
+def test_used_free_and_closed_slots_are_all_slots():
+    """The figures that a person could not add up: 40 used and 7 free of 60."""
+    scene = Scene(replicas=3, slots=20).pod(0, {"tenant/a": 20}).pod(1, {"tenant/a": 13})
+    scene.pod(2, {"tenant/a": 7}, unschedulable=True).vpod("a", 40, {0: 20, 1: 13, 2: 7})
+    assert scene.pool.slot_counts() == (60, 40, 7, 13)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.booleans()), min_size=1, max_size=6),
+    st.integers(0, 63),
+)
+def test_no_slot_is_counted_twice_or_left_out(pods: list[tuple[int, bool, bool]], closed: int):
+    scene = Scene(replicas=len(pods), slots=20)
+    for ordinal, (held, unschedulable, deleting) in enumerate(pods):
+        scene.pod(ordinal, {"tenant/a": held} if held else {}, unschedulable=unschedulable, deleting=deleting)
+    scene.vpod(
+        "a", sum(held for held, _, _ in pods), {at: held for at, (held, _, _) in enumerate(pods) if held}
+    )
+    scene.pool.set_closed(closed & ((1 << len(pods)) - 1))
+    counts = scene.pool.slot_counts()
+    assert counts.used + counts.free + counts.closed == counts.total == 20 * len(pods)
+    assert counts.free == scene.pool.free_slots()

@@ -270,8 +270,9 @@ def main(arguments: list[str]) -> int:
         extra = [EXTRA[name] for name in arguments if name != ONLY_CONTROL_PLANE]
         if ONLY_CONTROL_PLANE not in arguments:
             extra.append(KARPENTER)
-            PROMTOOL.build(say)
         build(say, extra)
+        if ONLY_CONTROL_PLANE not in arguments:
+            PROMTOOL.build(say)
     except KeyError as error:
         say(f"control plane: no module {error}; there are {', '.join(EXTRA)}")
         return 2

@@ -13,7 +13,7 @@ from tests.e2e.objects import MANIFESTS, extender_at, load, write_json
 from tests.e2e.processes import VENV_BIN, Probe, free_port
 from tests.e2e.real import RealBackend
 from tests.e2e.replica import Replica
-from tests.e2e.scenario import SLOTS_PER_POD, System
+from tests.e2e.scenario import SLOTS_PER_POD, Setup, System
 from tests.e2e.waiting import NotYet, eventually
 from tests.service.authority import Authority, client_context
 
@@ -26,7 +26,7 @@ class HttpsSystem(System):
     """The installation beside a kube-scheduler that runs elsewhere: the extender beyond loopback, by TLS both ways."""
 
     def __init__(self, backend: Backend, directory: Path) -> None:
-        super().__init__(backend, directory)
+        super().__init__(backend, directory, Setup(slots_resource=True))
         self.authority = Authority(directory, "extender-ca")
         self.service_url = f"https://127.0.0.1:{free_port()}"
         self.clients_trusted = directory / "clients-trusted.crt"

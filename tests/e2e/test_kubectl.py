@@ -120,7 +120,7 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
         )
         rows = {row["NAME"]: row for row in _table(await _run(kubectl, system, "get", "vpod", "-n", tenant))}
         assert list(rows["source-0"]) == [
-            *("NAME", "POOL", "VREPLICAS", "PLACED", "SCHEDULED", "REASON", "AGE"),
+            *("NAME", "POOL", "VREPLICAS", "PLACED", "READY", "SCHEDULED", "REASON", "AGE"),
         ]
         shown = {
             name: rows["source-0"][name] for name in ("POOL", "VREPLICAS", "PLACED", "SCHEDULED", "REASON")
@@ -145,8 +145,8 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
             return pool
 
         pool = await system.eventually(limited, 15.0, "the pool's status")
-        assert (pool["READY"], pool["USED"], pool["FREE"]) == ("True", "20", "0")
-        assert pool["MESSAGE"] == "1 of 1 pods take vreplicas, 0 slots are free"
+        assert (pool["READY"], pool["USED"], pool["FREE"], pool["CLOSED"]) == ("True", "20", "0", "0")
+        assert pool["MESSAGE"] == "1 of 1 pod takes vreplicas, 0 slots are free"
         both = await _run(kubectl, system, "get", "vreplica", "-A", "-o", "name")
         assert {line.partition("/")[0] for line in both.splitlines()} == {
             "vpod.vreplica.dev",

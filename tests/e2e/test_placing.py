@@ -7,7 +7,7 @@ import pytest
 from extender.core.decode import pod_from
 from extender.core.ledger import Ledger, ledger_slots
 from extender.core.model import AdapterPod
-from extender.core.names import SCHEDULER_NAME
+from extender.core.names import PLACEMENTS_ANNOTATION, SCHEDULER_NAME
 from extender.kube.api import PODS, VPODS
 from tests.e2e.backend import Backend, pods_ready
 from tests.e2e.objects import pod
@@ -52,20 +52,24 @@ async def test_an_adapter_pod_that_is_deleted_comes_back_with_its_placements(
         assert {version.key: version.number for version in system.watcher.of(VPODS)} == published
 
 
-async def test_pods_without_the_label_never_reach_the_extender(backend: Backend, tmp_path: Path):
+async def test_pods_without_the_label_are_bound_plainly_and_only_those_that_name_us_are_asked_about(
+    backend: Backend, tmp_path: Path
+):
     async with System(backend, tmp_path, Setup(default_scheduler=True)) as system:
         await backend.add_nodes(3)
         await system.pool()
         namespace = await backend.namespace("plain")
         plain = [pod(namespace, f"plain-{index}") for index in range(3)]
-        # Also those that ask for our kube-scheduler by name: it is the extended resource that leads to the extender.
         named = [pod(namespace, f"named-{index}", schedulerName=SCHEDULER_NAME) for index in range(3)]
         for obj in plain + named:
             obj["metadata"]["labels"] = {"app": "plain"}
         stored = await backend.apply([*plain, *named])
         await pods_ready(backend.api, namespace, "app=plain", 6)
         assert all("annotations" not in obj["metadata"] for obj in stored)
-        assert await system.requests() == {"filter": 0, "prioritize": 0, "bind": 0, "preempt": 0}
+        for obj in stored:
+            bound = await backend.api.get(PODS, namespace, obj["metadata"]["name"])
+            assert PLACEMENTS_ANNOTATION not in bound["metadata"].get("annotations", {})
+        assert await system.requests() == {"filter": 3, "prioritize": 3, "bind": 3, "preempt": 0}
 
 
 async def test_without_room_everybody_is_told_why_and_a_new_node_is_all_that_it_takes(

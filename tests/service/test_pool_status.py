@@ -36,6 +36,7 @@ async def test_the_status_counts_pods_slots_and_vreplicas():
         "slots": 40,
         "usedSlots": 40,
         "freeSlots": 0,
+        "closedSlots": 0,
         "pendingVReplicas": 5,
         "readyVReplicas": 0,
         "unservedVReplicas": 40,

@@ -20,7 +20,7 @@ from extender.service.pool_status import pool_numbers
 PERIOD_S: Final = 10.0
 SAMPLES_MAX: Final = 360
 POOLS_MAX: Final = 1_000
-FIELDS: Final = ("slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods", "pendingSlots")
+FIELDS: Final = ("slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods", "pendingSlots", "closedSlots")
 """Of ``pool_numbers``, and the slots that pending vreplicas would take, in the order of a sample."""
 
 

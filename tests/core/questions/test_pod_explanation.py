@@ -66,7 +66,7 @@ def test_a_pending_pod_that_nodes_would_take_points_at_kube_scheduler():
 def test_a_pending_pod_that_kube_scheduler_refuses_says_what_that_one_says():
     scene = Scene(replicas=1).pod(0, node="", refusal="'0/1 nodes are available: 1 Insufficient cpu.'")
     assert explained(scene)["outcome"] == (
-        "Pending: 1 of 1 nodes would take it as far as is known here, but kube-scheduler finds none: "
+        "Pending: 1 of 1 node would take it as far as is known here, but kube-scheduler finds none: "
         "'0/1 nodes are available: 1 Insufficient cpu.'"
     )
 

@@ -27,7 +27,7 @@ class Hour:
 async def test_a_sample_is_what_the_pool_has_at_that_time():
     scene = Scene().pods(0, 1)
     hour = Hour(scene)
-    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0]}
+    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0, 0]}
     scene.vpod("a", 9, {0: 4})
     assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0], "1010": [40, 4, 36, 5, 2, 5]}
 
@@ -35,7 +35,7 @@ async def test_a_sample_is_what_the_pool_has_at_that_time():
 async def test_what_waits_is_counted_in_vreplicas_and_in_the_slots_that_they_would_take():
     scene = Scene().pods(0)
     scene.vpod("heavy", 4, {0: 1}, weight=3)
-    assert await Hour(scene).samples() == {"1000": [20, 3, 17, 3, 1, 9]}
+    assert await Hour(scene).samples() == {"1000": [20, 3, 17, 3, 1, 9, 0]}
 
 
 async def test_the_last_hour_is_kept_and_no_more():

@@ -25,7 +25,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{/* "true" where adapter pods request vreplica.dev/slots: by default, with a kube-scheduler that others share. */}}
 {{- define "vreplica.slotsResource" -}}
 {{- $given := .Values.kubeScheduler.slotsResource }}
-{{- if kindIs "bool" $given }}{{ if $given }}true{{ end }}{{ else if eq (include "vreplica.schedulerMode" .) "existing" }}true{{ end -}}
+{{- if kindIs "bool" $given }}{{ if $given }}true{{ end }}{{ else if or (eq (include "vreplica.schedulerMode" .) "existing") (eq .Values.kubeScheduler.schedulerName "default-scheduler") }}true{{ end -}}
 {{- end -}}
 
 {{/* "true" where the webhook runs. */}}
