@@ -195,6 +195,14 @@ class System:
             await self.backend.start_legacy_scheduler(extender_at(policy, url, **fields))
             return
         config = extender_at(await self.scheduler_config(), url, **fields)
+        if self._slots_resource:
+            # As the chart: what the extender manages is ignored, or counted, by that alone.
+            for profile in config["profiles"]:
+                profile["pluginConfig"] = [
+                    plugin
+                    for plugin in profile.get("pluginConfig", [])
+                    if plugin["name"] != "NodeResourcesFit"
+                ]
         if self.setup.scheduler_account and isinstance(self.backend, RealBackend):
             await self.install_manifests()
             kubeconfig = await self.scheduler_kubeconfig()

@@ -49,6 +49,7 @@ def test_a_pool_says_what_its_pods_and_vpods_have_and_who_takes_no_work():
         "slots": 60,
         "usedSlots": 6,
         "freeSlots": 37,
+        "closedSlots": 17,
         "pendingVReplicas": 3,
         "readyVReplicas": 0,
         "unservedVReplicas": 6,
