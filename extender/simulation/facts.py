@@ -17,7 +17,7 @@ POOL: Final = "vreplica.dev/pool"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
 TOLD_CHARS_MAX: Final = 1024
 """A Moved condition's message ends there, and may leave moves out."""
-_TOLD: Final = re.compile(r"(\d+) vreplicas moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
+_TOLD: Final = re.compile(r"(\d+) vreplicas? moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
 
 
 @dataclass(frozen=True)

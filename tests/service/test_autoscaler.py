@@ -226,7 +226,7 @@ async def test_a_pool_that_is_larger_than_needed_shrinks_in_its_period_and_no_so
         await asyncio.sleep(3 * PERIOD_S)
         assert await world.condition("a") == ("True", "AllPlaced")
         (event,) = await world.events("ScaledDown")
-        assert "from 7 to 1 pods" in event["note"]
+        assert "from 7 to 1 pod:" in event["note"]
         assert (await world.replicas(), scale_writes(world)) == (1, 1)
 
 

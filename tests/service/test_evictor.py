@@ -230,12 +230,12 @@ class TestDryRun:
         assert bench.placed("a") == {2: 2}
         assert bench.scaler.triggered == []
         assert bench.recorder.events == [
-            ("WouldMove", "b", "1 vreplicas would move from dispatcher-2 to dispatcher-0 (Compaction)"),
+            ("WouldMove", "b", "1 vreplica would move from dispatcher-2 to dispatcher-0 (Compaction)"),
             (
                 "WouldMove",
                 "a",
-                "1 vreplicas would move from dispatcher-2 to dispatcher-0 (Compaction); "
-                "1 vreplicas would move from dispatcher-2 to dispatcher-1 (Compaction)",
+                "1 vreplica would move from dispatcher-2 to dispatcher-0 (Compaction); "
+                "1 vreplica would move from dispatcher-2 to dispatcher-1 (Compaction)",
             ),
         ]
         assert bench.metric("moves_planned") == {"Compaction": 3}
@@ -455,7 +455,7 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
             "Moved",
             "a",
             "2 vreplicas moved from dispatcher-2 to dispatcher-0 (Compaction); "
-            "1 vreplicas moved from dispatcher-2 to dispatcher-1 (Compaction)",
+            "1 vreplica moved from dispatcher-2 to dispatcher-1 (Compaction)",
         )
     ]
     assert 'moves_total{reason="Compaction"} 3.0' in world.metrics.render().decode()

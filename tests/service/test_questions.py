@@ -196,7 +196,7 @@ async def test_where_nobody_leads_that_is_said():
     )
     answer = orjson.loads(await asked.explain("tenant/a", ""))
     assert answer["outcome"] == (
-        "all 1 vreplicas have a place; 1 of them are not published yet; "
+        "1 vreplica has a place; not published yet: 1; "
         "no replica leads the pool now: nothing is decided or written until one does"
     )
 

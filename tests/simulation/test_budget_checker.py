@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from extender.core.counted import counted
 from extender.sim.clock import wall_clock
 from extender.simulation.checkers import VIOLATIONS_MAX, WRITES_MAX
 from tests.simulation.checker_scene import CheckerScene, in_virtual_time, later, stamp
@@ -34,7 +35,7 @@ def move(scene: CheckerScene, at_s: float, count: int, *, reason: str = "Policy"
     scene.pod("a-0", {f"t/{vpod}": 50}, slots=100)
     scene.pod("a-1", {f"t/{vpod}": 50}, slots=100)
     scene.vpod(vpod, 50, {"a-0": 50})
-    told = f"{count} vreplicas moved from a-0 to a-1 ({reason})"
+    told = f"{counted(count, 'vreplica')} moved from a-0 to a-1 ({reason})"
     scene.vpod(vpod, 50, {"a-0": 50 - count, "a-1": count}, moved=(told, stamp(at_s)))
 
 
@@ -113,7 +114,7 @@ async def moved_twice(first: str, second: str, pause_s: float, **of_checkers: An
     at_s = asyncio.get_running_loop().time()
     move(scene, at_s, 2, reason=first)
     await later(pause_s)
-    told = f"1 vreplicas moved from a-1 to a-0 ({second})"
+    told = f"1 vreplica moved from a-1 to a-0 ({second})"
     scene.vpod("v", 50, {"a-0": 49, "a-1": 1}, moved=(told, stamp(at_s + pause_s)))
     return broken(scene)
 

@@ -44,7 +44,7 @@ def moved(scene: CheckerScene, reason: str, before: dict[str, int], after: dict[
     scene.checkers._broken._ledgers.clear()
     source = next(name for name, count in before.items() if after.get(name, 0) < count)
     target = next(name for name, count in after.items() if before.get(name, 0) < count)
-    told = f"1 vreplicas moved from {source} to {target} ({reason})"
+    told = f"1 vreplica moved from {source} to {target} ({reason})"
     scene.vpod("v", sum(after.values()), after, moved=(told, stamp(scene.checkers._clock())))
     return [line for line in scene.found if line.startswith(("I4", "I3"))]
 
@@ -97,7 +97,7 @@ class TestReschedule:
         seen(scene, "a-1", ready=True)
         seen(scene, "a-1", ready=False)
         await later(LIMIT_S)
-        told = ("1 vreplicas moved from a-1 to a-0 (Reschedule)", stamp(scene.checkers._clock()))
+        told = ("1 vreplica moved from a-1 to a-0 (Reschedule)", stamp(scene.checkers._clock()))
         assert rescheduled(scene) == []
         seen(scene, "a-1", ready=True, ledger={"t/v": 9})
         await later(7)
@@ -208,7 +208,7 @@ async def trimmed(ledger: dict[str, Any], *, rebound: bool) -> list[str]:
     scene.pod("a-0", ledger, slots=10, uid="2" if rebound else "1")
     assert scene.found == []
     await later(2 * EXCUSE_S)
-    told = "1 vreplicas moved from a-0 (Overcommit)"
+    told = "1 vreplica moved from a-0 (Overcommit)"
     scene.vpod("v", 2, {"a-0": 1}, weight=3, moved=(told, stamp(scene.checkers._clock())))
     return [line for line in scene.found if line.startswith("I4")]
 

@@ -188,7 +188,8 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
         return "it asks for no vreplicas"
     unpublished = wanted - sum(vpod.placements.values())
     if decision.explanation.is_satisfied and unpublished > 0:
-        return f"all {counted(wanted, 'vreplica')} have a place; {unpublished} of them are not published yet"
+        placed = "1 vreplica has" if wanted == 1 else f"all {wanted} vreplicas have"
+        return f"{placed} a place; not published yet: {unpublished}"
     return outcome
 
 
