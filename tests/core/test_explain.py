@@ -32,7 +32,7 @@ def test_refusals_are_counted_by_their_text_the_most_frequent_first():
     scene.vpod("b", 2, {0: 1, 1: 1}).vpod("a", 1)
     decision = place(scene.pool, scene.pool.vpods["tenant/a"])
     assert decision.explanation.outcome() == (
-        "1 of 1 vreplica are not placed (InsufficientSlots): 0/4 pods have room: "
+        "1 of 1 vreplica is not placed (InsufficientSlots): 0/4 pods have room: "
         "2 no free slots, 1 node not ready, 1 not bound"
     )
 

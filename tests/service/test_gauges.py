@@ -96,6 +96,7 @@ async def test_a_pool_tells_of_its_pods_slots_and_vreplicas():
             "total": 40,
             "used": 20,
             "free": 0,
+            "closed": 20,
             "reserved": 0,
         }
         pods = scraped(service, "pool_pods")

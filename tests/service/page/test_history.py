@@ -29,7 +29,7 @@ async def test_a_sample_is_what_the_pool_has_at_that_time():
     hour = Hour(scene)
     assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0, 0]}
     scene.vpod("a", 9, {0: 4})
-    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0], "1010": [40, 4, 36, 5, 2, 5]}
+    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0, 0], "1010": [40, 4, 36, 5, 2, 5, 0]}
 
 
 async def test_what_waits_is_counted_in_vreplicas_and_in_the_slots_that_they_would_take():
