@@ -142,7 +142,10 @@ class Adapters:
         return found
 
     async def told_all(self, wanted: int, timeout_s: float = 60.0) -> datetime.datetime:
-        """Returns when the containers' files are what the vpods publish, ``wanted`` vreplicas together; when the last was read."""
+        """Returns when the files of Ready pods are what the vpods publish, ``wanted`` vreplicas together; when the last was read.
+
+        The containers of a lost machine can no longer be told anything: theirs do not count.
+        """
 
         async def as_published() -> datetime.datetime:
             pods, vpods = await self.pods(), await self.vpods()
@@ -150,7 +153,11 @@ class Adapters:
             for name, each in vpods.items():
                 for placement in each.get("status", {}).get("placements", ()):
                     published.setdefault(placement["podName"], {})[f"tenant/{name}"] = placement["vreplicas"]
-            told_now = {pod: at_and_counts for pod, at_and_counts in self.told().items() if pod in pods}
+            told_now = {
+                pod: at_and_counts
+                for pod, at_and_counts in self.told().items()
+                if pod in pods and is_ready(pods[pod])
+            }
             read = {pod: counts for pod, (_, counts) in told_now.items() if counts}
             total = sum(sum(counts.values()) for counts in read.values())
             if read != published or total != wanted:

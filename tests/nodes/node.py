@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -45,7 +46,9 @@ class Node:
         self._wires: Process | None = None
 
     async def start(self, kubelet: Path, kubeconfig: Path, images: list[Path], api_port: int) -> None:
-        """Starts it; returns when its network is connected."""
+        """Starts it, or a lost one again with its disk; returns when its network is connected."""
+        self.clean()
+        shutil.rmtree(self.folder / "state", ignore_errors=True)
         settings = {
             "name": self.name,
             "address": self.address,
