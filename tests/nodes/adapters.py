@@ -166,10 +166,10 @@ class Adapters:
 
         return await eventually(as_published, timeout_s, f"{wanted} vreplicas are in the containers' files")
 
-    async def unserved(self) -> int:
-        """Wanted vreplicas that are on no Ready pod."""
+    async def unserved(self, dead: frozenset[str] = frozenset()) -> int:
+        """Wanted vreplicas that are on no Ready pod; ``dead`` pods are known to serve nobody, whatever the API server still says."""
         pods, vpods = await self.pods(), await self.vpods()
-        served = {name for name, pod in pods.items() if is_ready(pod)}
+        served = {name for name, pod in pods.items() if is_ready(pod)} - dead
         return sum(
             each["spec"]["vreplicas"]
             - sum(
@@ -191,10 +191,10 @@ class Adapters:
         await eventually(served, timeout_s, "every vreplica is on a Ready pod")
 
     @contextlib.asynccontextmanager
-    async def losses(self) -> AsyncIterator[Loss]:
+    async def losses(self, dead: frozenset[str] = frozenset()) -> AsyncIterator[Loss]:
         """What is lost meanwhile. While the API server is away, the last state it told counts on."""
         loss = Loss()
-        task = asyncio.create_task(self._watch(loss))
+        task = asyncio.create_task(self._watch(loss, dead))
         try:
             yield loss
         finally:
@@ -202,11 +202,11 @@ class Adapters:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _watch(self, loss: Loss) -> None:
+    async def _watch(self, loss: Loss, dead: frozenset[str]) -> None:
         before, since, unserved = time.monotonic(), 0.0, 0
         while True:
             with contextlib.suppress(aiohttp.ClientError, AssertionError, OSError):
-                unserved = await self.unserved()
+                unserved = await self.unserved(dead)
             now = time.monotonic()
             loss.vreplica_seconds += unserved * (now - before)
             since = since + now - before if unserved else 0.0

@@ -233,11 +233,12 @@ async def test_what_stood_on_a_lost_machine_is_placed_elsewhere(
     cluster: Cluster, adapters: Adapters, measurements: Measurements
 ):
     node = cluster.nodes[2]
-    lost = {name for name, pod in (await adapters.pods()).items() if pod["spec"]["nodeName"] == node.name}
+    pods = await adapters.pods()
+    lost = frozenset(name for name, pod in pods.items() if pod["spec"]["nodeName"] == node.name)
     assert lost
-    async with adapters.losses() as loss:
-        started = now()
-        await node.kill()
+    started = now()
+    await node.kill()
+    async with adapters.losses(dead=lost) as loss:
 
         async def moved() -> bool:
             at = await published(adapters)
