@@ -388,6 +388,24 @@ class TestPodsTakenForLost:
         scene.pool.set_abandoned(frozenset({"dispatcher-1"}))
         assert pods_wanted(scene) == 2
 
+    def test_all_pods_of_a_lost_node_need_a_place_also_where_fewer_are_at_work(self):
+        """A lost pod that holds nothing is no room for what the others hold."""
+        scene = Scene(replicas=4, slots=20).node(a_node("gone", ready=False))
+        scene.pod(0, {"tenant/a": 20}, node="gone").pod(1, {"tenant/a": 20}, node="gone")
+        scene.pod(2, {"tenant/a": 20}).pod(3, node="gone", ready=False).vpod("a", 60, {0: 20, 1: 20, 2: 20})
+        assert pods_wanted(scene) == 4
+        scene.pool.set_abandoned(frozenset({"dispatcher-0", "dispatcher-1", "dispatcher-3"}))
+        assert pods_wanted(scene) == 6
+
+    def test_pods_to_come_are_enough_for_a_lost_node_however_long_they_wait(self):
+        scene = Scene(replicas=2, slots=20).node(a_node("gone", ready=False))
+        scene.pod(0, {"tenant/a": 20}, node="gone").pod(1, {"tenant/a": 20}, node="gone")
+        scene.vpod("a", 40, {0: 20, 1: 20})
+        scene.pool.set_abandoned(frozenset({"dispatcher-0", "dispatcher-1"}))
+        assert pods_wanted(scene) == 4
+        scene.stateful_set(4).pod(2, node="").pod(3, node="")
+        assert pods_wanted(scene) == 4
+
     def test_adapters_that_never_get_ready_are_not_replaced_without_end(self):
         scene = Scene(replicas=0, slots=20).vpod("a", 40)
         for _ in range(20):
