@@ -37,6 +37,8 @@ from extender.core.wire import (
 from tests.support.builders import NS, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import World
 
+pytestmark = pytest.mark.timeout(120)  # thousands of steps: 8 s alone, many times that beside others
+
 NODES = tuple(f"node-{index}" for index in range(5))
 UNKNOWN = ("elsewhere", "node-9")
 ORDINALS = st.integers(0, 5)
