@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTAT
 from extender.doctor.checks import CHECKS
 from extender.doctor.checks.webhooks import PLURALS
 from extender.doctor.examine import examine
-from extender.doctor.facts import Certificate, Replica
+from extender.doctor.facts import Certificate, Listed, Replica
 from extender.doctor.report import as_document, as_table, exit_status
 from extender.doctor.verdict import EVIDENCE_MAX, Verdict
 from tests.doctor.scene import NS, POOL, Obj, Scene, a_bundle, a_pod, a_vpod, named, stamp, text_of
@@ -203,6 +204,10 @@ ROWS = [
         set_on_first("pods", "metadata", "labels", POOL_LABEL, value="y"), "pool-names", E, "AdapterPool knative-eventing/y", id="a pod of no pool"
     ),
     pytest.param(set_on_first("adapterpools", "spec", "profile", value="mine"), "profiles", U, "'mine'", id="a profile of their own"),
+    pytest.param(
+        add("vpods", named("b", "tenant", spec={"poolRef": {"name": "x"}, "vreplicas": 3})),
+        "capacity", E, "AdapterPool tenant/x is not there, and 3 vreplicas of 1 vpod (tenant/b) wait", id="no pool to wait for",
+    ),
     pytest.param(add("vpods", a_vpod("b", 9, {})), "capacity", W, "has its maxPods 2 already", id="maxPods is in the way"),
     pytest.param(add("vpods", a_vpod("b", 1, {}, slotsPerVReplica=30)), "capacity", E, "over slotsPerPod 20", id="too heavy for any pod"),
     pytest.param(replica(problem="no answer: refused"), "replica", E, "no answer", id="a replica out of reach"),
@@ -233,7 +238,7 @@ MAY_FOLLOW = {
     "placements-gone": {"ledger-drift", "served"},
     "pools": {"webhook-selectors"},
     "pool-names": {"capacity", "ledger-drift", "overcommit"},
-    "capacity": {"profiles"},
+    "capacity": {"profiles", "pool-names"},
 }
 """What else the same thing may be wrong with."""
 
@@ -267,6 +272,15 @@ def test_what_may_not_be_read_makes_checks_unknown_and_never_guessed(plural):
             assert outcomes[check.name].verdict is Verdict.UNKNOWN
             assert f"{plural}: forbidden: no" in outcomes[check.name].evidence
     assert f"{plural}: forbidden: no" in outcomes["rights"].evidence
+
+
+@pytest.mark.parametrize("plural", ["pods", "nodes"])
+def test_a_pod_or_node_beyond_the_limit_of_what_is_read_is_not_taken_for_lost(plural):
+    facts = Scene().facts()
+    cut = Listed(facts.of(plural).items[:0], truncated=True)
+    beyond = replace(facts, listed={**facts.listed, plural: cut})
+    (served,) = [one.outcome for one in examine(beyond) if one.check.name == "served"]
+    assert (served.verdict, served.summary) == (Verdict.UNKNOWN, f"not all {plural} were read")
 
 
 def test_a_write_that_was_under_way_is_no_drift():
