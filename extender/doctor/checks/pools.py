@@ -130,8 +130,8 @@ def _capacity(facts: Facts) -> Outcome:
     if not facts.of("adapterpools").truncated:
         for key, vpods in sorted(waiting.items()):
             if key not in there:
-                pending = counted(sum(map(_pending, vpods)), "vreplica")
-                notes.errors.append(f"AdapterPool {key} is not there, and {pending} of {_vpods(vpods)} wait")
+                what = counted(sum(map(_pending, vpods)), "vreplica")
+                notes.errors.append(f"AdapterPool {key} is not there, and {what} of {_vpods(vpods)} wait")
                 fixes["Create the AdapterPool, or correct spec.poolRef: see the check pool-names."] = None
     return notes.outcome(
         "everything that is asked for is placed",
