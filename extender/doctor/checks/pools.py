@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from extender.core.availability import unserved_on
-from extender.core.claims import PodState
+from extender.core.availability import why_unserved
 from extender.core.counted import counted
 from extender.core.decode import node_from, pod_from, pool_from, vpod_from
 from extender.core.errors import InvalidObject
@@ -241,10 +240,8 @@ def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Js
 
 def _why_not_served(pod: AdapterPod | None, nodes: Mapping[str, Json]) -> str:
     """In words; "" for a pod that serves what it has."""
-    state = PodState("", None)
     raw = nodes.get(pod.node) if pod is not None else None
-    state.stand(pod, node_from(raw) if raw is not None else None)
-    return "" if state.serving else unserved_on(state, "", 0).why
+    return why_unserved(pod, node_from(raw) if raw is not None else None)
 
 
 POOLS: Final = (
