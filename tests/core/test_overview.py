@@ -175,6 +175,13 @@ def test_pods_that_do_not_exist_are_listed_while_something_is_published_on_them(
     assert (pool["pods"], pool["unservedVReplicas"]) == (1, 7), "they are no pods"
 
 
+def test_without_its_statefulset_a_pool_lists_the_pods_that_were():
+    scene = Scene(replicas=2).vpod("a", 8, {0: 3, 1: 5})
+    scene.state.stateful_set_changed(scene.pool.stateful_set, None)
+    rows = overview(scene.state)["pods"]
+    assert [(row["name"], row["unserved"]) for row in rows] == [("dispatcher-1", 5), ("dispatcher-0", 3)]
+
+
 def test_pods_that_serve_nobody_come_first_and_those_alike_by_ordinal():
     scene = Scene(replicas=12)
     for ordinal in range(12):

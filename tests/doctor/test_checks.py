@@ -189,6 +189,14 @@ ROWS = [
     ),
     pytest.param(add("vpods", a_vpod("b", 1, {7: 1})), "placements-gone", E, "publishes 1 on dispatcher-7", id="an ordinal that is gone"),
     pytest.param(
+        lambda s: (empty("statefulsets")(s), empty("pods")(s)), "placements-gone", E,
+        "VPod tenant/a publishes 3 on dispatcher-0, and there is no StatefulSet knative-eventing/dispatcher", id="no StatefulSet and no pods",
+    ),
+    pytest.param(
+        lambda s: (empty("adapterpools")(s), empty("pods")(s)), "placements-gone", E,
+        "VPod tenant/a publishes 2 on dispatcher-1, and there is no AdapterPool knative-eventing/dispatcher", id="no pool and no pods",
+    ),
+    pytest.param(
         set_on_first("statefulsets", "spec", "template", value={}), "pools", E, "in its pod template is missing", id="a template without the label"
     ),
     pytest.param(
@@ -235,7 +243,7 @@ MAY_FOLLOW = {
     "overcommit": {"ledger-drift", "capacity"},
     "slots-resource": {"kube-scheduler"},
     "ledger-drift": {"overcommit"},
-    "placements-gone": {"ledger-drift", "served"},
+    "placements-gone": {"ledger-drift", "served", "pools", "pool-names"},
     "pools": {"webhook-selectors"},
     "pool-names": {"capacity", "ledger-drift", "overcommit"},
     "capacity": {"profiles", "pool-names"},
@@ -307,6 +315,24 @@ def test_a_pod_that_is_away_keeps_its_placements_and_is_no_drift():
     scene.items("pods").pop()
     outcomes = scene.outcomes()
     assert {outcomes[name].verdict for name in ("ledger-drift", "placements-gone")} == {Verdict.OK}
+
+
+def test_pods_that_run_on_without_their_statefulset_are_not_gone():
+    scene = Scene()
+    scene.items("statefulsets").clear()
+    outcomes = scene.outcomes()
+    assert outcomes["pools"].verdict is Verdict.ERROR
+    assert (outcomes["placements-gone"].verdict, outcomes["placements-gone"].summary) == (
+        Verdict.OK,
+        "every placement is on a pod that is there, or that its StatefulSet has",
+    )
+
+
+def test_a_statefulset_that_cannot_be_read_makes_it_unknown_whether_placements_are_gone():
+    scene = Scene()
+    scene.first("statefulsets")["spec"]["replicas"] = "many"
+    scene.items("pods").clear()
+    assert scene.outcomes()["placements-gone"].verdict is Verdict.UNKNOWN
 
 
 def test_evidence_is_bounded_and_says_how_much_more_there_is():
