@@ -3,8 +3,8 @@
 .. code-block:: text
 
     service   identity, leading, shadow, problems [why it is not ready], profiles [names]
-    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, overcommittedPods,
-              problem (why it is not Ready), leader, leads (whether this replica does)
+    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, unservedSlots,
+              overcommittedPods, problem (why it is not Ready), leader, leads (whether this replica does)
     pods      by name: node, zone, slots, used, free (slots), why (it takes no new work), unserved (why nobody serves what
               is published there, "" where somebody does), closed, placements
     vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas), waits (why, where some wait, or all wait for
@@ -107,6 +107,11 @@ def pending_slots(pool: PoolState) -> int:
     )
 
 
+def unserved_slots(pool: PoolState) -> int:
+    """Slots of the vreplicas that are placed and that nobody serves."""
+    return sum(count * pool.vpods[key].weight for key, count in pool.unserved.items())
+
+
 def pool_record(pool: PoolState) -> Record:
     """A pool's counts. Looks at each of its pods."""
     ready, _, problem = readiness(pool)
@@ -118,6 +123,7 @@ def pool_record(pool: PoolState) -> Record:
         "replicas": pool.stateful_set.replicas if pool.stateful_set is not None else None,
         **pool_numbers(pool),
         "pendingSlots": pending_slots(pool),
+        "unservedSlots": unserved_slots(pool),
         "overcommittedPods": len(pool.overcommitted()),
         "problem": ("" if ready else problem) if found else "the AdapterPool does not exist",
     }
