@@ -41,6 +41,8 @@ class PoolNumbers:
     slots: Mapping[str, int]
     """By ``SLOT_STATE_VALUES``."""
     pending: int
+    ready: int
+    """vreplicas that are placed and served."""
     unserved: int
     """vreplicas that are placed and that nobody serves."""
     unavailable: int
@@ -112,6 +114,7 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
             "reserved": reserved,
         },
         pending=numbers["pendingVReplicas"],
+        ready=numbers["readyVReplicas"],
         unserved=numbers["unservedVReplicas"],
         unavailable=numbers["unavailableVPods"],
         vpods=numbers["vpods"],
@@ -160,6 +163,11 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
         Label("state", SLOT_STATE_VALUES),
     )
     declare("pool_pending_vreplicas", "vreplicas without a place", lambda numbers: {"": numbers.pending})
+    declare(
+        "pool_ready_vreplicas",
+        "vreplicas that are placed on pods that serve them",
+        lambda numbers: {"": numbers.ready},
+    )
     declare(
         "pool_unserved_vreplicas",
         "vreplicas that are placed on pods that are not Ready, or terminating, or on a lost node",

@@ -106,6 +106,13 @@ async def test_a_pool_tells_of_its_pods_slots_and_vreplicas():
         assert scraped(service, "pool_vpods") == {(pool,): 1}
 
 
+def test_of_what_is_placed_a_pool_tells_how_much_is_served_and_how_much_is_not():
+    scene = Scene(replicas=2).pod(0, {"tenant/a": 3}, ready=True).pod(1, {"tenant/a": 2})
+    scene.vpod("a", 9, {0: 3, 1: 2})
+    ((_, numbers),) = PoolGauges(scene.state).read()
+    assert (numbers.ready, numbers.unserved, numbers.pending) == (3, 2, 4)
+
+
 def test_pools_beyond_the_limit_are_added_up_and_a_pool_keeps_its_name_while_it_exists():
     state = State()
     for number in range(POOLS_NAMED_MAX + 5):
@@ -176,5 +183,5 @@ def test_a_pool_that_is_deleted_leaves_its_unserved_vreplicas_under_missing_and_
     scene = Scene(replicas=1).pod(0, {"tenant/a": 3}).vpod("a", 3, {0: 3})
     scene.state.adapter_pool_changed(scene.pool.pool, None)
     ((label, numbers),) = PoolGauges(scene.state).read()
-    assert (label, numbers.unserved, numbers.vpods) == (MISSING, 3, 1)
+    assert (label, numbers.unserved, numbers.ready, numbers.vpods) == (MISSING, 3, 0, 1)
     assert scene.pool.overcommitted() == [], "it is not known how many slots they have"
