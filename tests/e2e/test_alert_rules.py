@@ -163,15 +163,34 @@ ROWS = [
     Row("VReplicaPoolShort", {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x110 0x40"}, None, "placed"),
     Row("VReplicaUnserved", _served("6x150", "94x150"), {"pool": "ns/p"}, "a pod of sixteen"),
     Row("VReplicaUnserved", _served("6x112 0x40", "94x112 100x40"), None, "served again"),
-    Row("VReplicaUnserved", _served("2x150", "98x150"), None, "a large pool's rollout, a pod after the other"),
-    Row("VReplicaUnserved", _served("33x116 0x40", "67x116 100x40"), None, "three pods' rollout in a few minutes"),
+    Row(
+        "VReplicaUnserved", _served("2x150", "98x150"), None, "a large pool's rollout, a pod after the other"
+    ),
+    Row(
+        "VReplicaUnserved",
+        _served("33x116 0x40", "67x116 100x40"),
+        None,
+        "three pods' rollout in a few minutes",
+    ),
     Row("VReplicaUnserved", _served("0x150", "0x150"), None, "a pool with nothing"),
-    Row("VReplicaUnservedForLong", _served("2x150", "98x150"), {"pool": "ns/p"}, "one pod of fifty, for hours"),
+    Row(
+        "VReplicaUnservedForLong", _served("2x150", "98x150"), {"pool": "ns/p"}, "one pod of fifty, for hours"
+    ),
     Row("VReplicaUnservedForLong", _served("2x70 0x80", "98x70 100x80"), None, "a rollout that has ended"),
     Row("VReplicaPoolUnserved", _served("60x150", "40x150"), {"pool": "ns/p"}, "more than half of the pool"),
-    Row("VReplicaPoolUnserved", _served("9x150", "0x150", "missing"), {"pool": "missing"}, "a pool that is gone"),
+    Row(
+        "VReplicaPoolUnserved",
+        _served("9x150", "0x150", "missing"),
+        {"pool": "missing"},
+        "a pool that is gone",
+    ),
     Row("VReplicaPoolUnserved", _served("33x150", "67x150"), None, "one pod of three"),
-    Row("VReplicaPoolUnserved", _served("100x117 0x40", "0x117 100x40"), None, "a pool of one pod that restarts"),
+    Row(
+        "VReplicaPoolUnserved",
+        _served("100x117 0x40", "0x117 100x40"),
+        None,
+        "a pool of one pod that restarts",
+    ),
     Row(
         "VReplicaPodsPending",
         {f'{S}_pool_pods{{pool="ns/p", state="pending"}}': "1x150"},
