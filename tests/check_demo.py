@@ -2,7 +2,10 @@
 
 import json
 import sys
-from typing import Any
+from typing import Any, Final
+
+LOST: Final = "node node-4 is not Ready"
+"""Why nobody serves some: the story lets that node fail, and what it keeps stays there."""
 
 
 def problems(result: dict[str, Any]) -> list[str]:
@@ -14,6 +17,14 @@ def problems(result: dict[str, Any]) -> list[str]:
         f"{name} is {result[name]}, not 0"
         for name in ("overcommittedPods", "movedVReplicas", "bindErrors")
         if result[name]
+    ]
+    unserved = result["vreplicasUnserved"]
+    if not unserved.get(LOST):
+        found.append("nobody says that what the failed node keeps is unserved")
+    found += [
+        f"unserved although its node has not failed: {count} ({why})"
+        for why, count in unserved.items()
+        if why != LOST
     ]
     if result["secondsToSettle"] > 15:
         found.append(f"settled only after {result['secondsToSettle']} s")

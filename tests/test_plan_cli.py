@@ -111,6 +111,7 @@ def test_the_schema_is_the_documented_one(plan):
                 "wantedReplicas": 1,
                 "freeSlots": 5,
                 "evictions": [{"vpod": "t/a", "podName": "d-1", "vreplicas": 1, "reason": "Compaction"}],
+                "unservedVReplicas": 0,
             }
         ],
     }
@@ -358,3 +359,48 @@ class TestWhatIsRefused:
     def test_a_file_that_is_too_large(self, refused, monkeypatch):
         monkeypatch.setattr("extender.asking.files.FILE_BYTES_MAX", 10)
         assert refused("a: " + "b" * 20).startswith("FILE: is larger than")
+
+
+def conditions(ready: str) -> Json:
+    return {"conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+
+
+DEAD_NODE = {
+    "apiVersion": "v1",
+    "kind": "Node",
+    "metadata": {"name": "dead"},
+    "status": conditions("Unknown"),
+}
+
+
+def test_what_stands_on_a_node_that_is_lost_is_told_beside_what_would_move(plan):
+    standing = [{"podName": "d-0", "vreplicas": 1}, {"podName": "d-1", "vreplicas": 3}]
+    documents = (POOL, STATEFUL_SET, DEAD_NODE, a_pod(0), a_pod(1, node="dead"), a_vpod("a", 4, standing))
+    result = plan(*documents)
+    (note,) = result["notes"]
+    assert note == (
+        "pool k/d: nobody serves 3 vreplicas of 1 vpod now: 3 because node dead is not Ready; "
+        "what is away for 300 s is placed elsewhere (rescheduleAfterSeconds)"
+    )
+    assert result["pools"][0]["unservedVReplicas"] == 3
+    assert "nobody serves 3 vreplicas of 1 vpod now" in " ".join(plan(*documents, options=()).split())
+    compared = plan(*documents, options=("--diff", "-o", "json"))
+    assert (compared["summary"]["unserved"], compared["notes"]) == (3, [note])
+    assert "nothing would move" in (text := plan(*documents, options=("--diff",)))
+    assert "served by nobody: 3" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "unserved"),
+    [
+        pytest.param({}, 0, id="says nothing, as in most files"),
+        pytest.param({"status": conditions("True")}, 0, id="Ready"),
+        pytest.param({"status": conditions("False")}, 3, id="not Ready"),
+        pytest.param({"status": {"phase": "Failed"}}, 3, id="finished"),
+    ],
+)
+def test_a_pod_of_a_file_is_unserved_where_it_says_so(plan, more: Json, unserved: int):
+    vpod = a_vpod("a", 3, [{"podName": "d-0", "vreplicas": 3}])
+    result = plan(POOL, STATEFUL_SET, {**a_pod(0), **more}, a_pod(1), vpod)
+    assert result["pools"][0]["unservedVReplicas"] == unserved
+    assert ("notes" in result) is bool(unserved)

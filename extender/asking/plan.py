@@ -21,7 +21,7 @@ from extender.core.policy.profile import Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
 from extender.core.questions.differences import reasons_of
 from extender.core.questions.growth import held_back
-from extender.core.questions.left_out import left_out, pools_asked
+from extender.core.questions.left_out import left_out, pools_asked, unserved_note, unserved_of
 from extender.core.questions.settling import Course, settle
 from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import ordinals_to_close
@@ -87,21 +87,31 @@ def plan(
     compact: bool,
     profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
 ) -> dict[str, list[Any]]:
-    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``, and ``notes`` of what counts for nothing, if any.
+    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``, and ``notes``, if any.
+
+    Notes tell what counts for nothing, and what has its place and is served by nobody (``unservedVReplicas``).
 
     With ``autoscale`` each vpod has ``settled``, too: where it ends once the pods that are wanted have come and found nodes.
     """
     state = manifests.state(profiles)
+    asked = [state.pool(key) for key in pools_asked(state)]
+    unserved = {pool.key: unserved_of(pool) for pool in asked}
     known = [vpod for pool in state.pools.values() for vpod in pool.vpods.values()]
     vpods = sorted(known, key=lambda vpod: (vpod.namespace, vpod.name))
     rows = [_vpod_row(vpod, _decide(state, vpod)) for vpod in vpods]
     keys = sorted(pool.key for pool in manifests.pools)
     if autoscale:
         _add_settled(rows, manifests.state(profiles), keys)
-    notes = [note for key in pools_asked(state) for note in left_out(state.pool(key))]
+    notes = [note for pool in asked for note in (*left_out(pool), *unserved_note(pool, unserved[pool.key]))]
     return {
         "vpods": rows,
-        "pools": [_pool_row(state, key, autoscale=autoscale, compact=compact) for key in keys],
+        "pools": [
+            {
+                **_pool_row(state, key, autoscale=autoscale, compact=compact),
+                "unservedVReplicas": unserved[key].vreplicas,
+            }
+            for key in keys
+        ],
         **({"notes": notes} if notes else {}),
     }
 

@@ -41,6 +41,8 @@ def _sentence(summary: Mapping[str, Any]) -> str:
         _change("without a place", summary["unplacedBefore"], summary["unplacedAfter"]),
         _change("pods", summary["podsBefore"], summary["podsAfter"]),
     ]
+    if unserved := summary.get("unserved"):  # a replica of an older version does not say
+        parts.append(f"served by nobody: {unserved:,}")
     if summary["overcommittedAfter"]:
         parts.append(f"{_many(summary['overcommittedAfter'], 'pod')} would be overcommitted")
     return "; ".join(parts)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from extender.core.claims import PodState
 from extender.core.counted import counted_are
-from extender.core.model import Condition, VPod, placement_order
+from extender.core.model import AdapterPod, Condition, Node, VPod, placement_order
 
 if TYPE_CHECKING:
     from extender.core.pool_state import PoolState
@@ -169,6 +169,13 @@ def unserved_on(state: PodState | None, name: str, vreplicas: int) -> Unserved:
     if pod.deleting:
         return Unserved(name, vreplicas, AvailableReason.POD_TERMINATING, "the pod is terminating")
     return Unserved(name, vreplicas, AvailableReason.POD_NOT_READY, "the pod is not Ready")
+
+
+def why_unserved(pod: AdapterPod | None, node: Node | None) -> str:
+    """Why nobody serves what is placed on a pod, "" where it serves; None: it, or the node under it, is not there."""
+    state = PodState("", None)
+    state.stand(pod, node)
+    return "" if state.serving else unserved_on(state, "", 0).why
 
 
 def _ordered(items: Iterable[Unserved]) -> tuple[Unserved, ...]:

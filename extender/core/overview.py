@@ -2,25 +2,30 @@
 
 .. code-block:: text
 
-    pools[]     name, profile, pods, schedulablePods, slots, usedSlots, freeSlots, closedSlots, pendingVReplicas,
+    pools[]     name, found (whether the AdapterPool exists), profile, pods, schedulablePods, slots, usedSlots, freeSlots, closedSlots, pendingVReplicas,
                 unservedVReplicas, vpods, closedPods, drainingPods, overcommittedPods
     pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
     waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
 
-Pools with what nobody serves come first, then those with what is pending. Of the pods come first those that do not serve what
-is placed on them (``unserved`` vreplicas), then those that are overcommitted, then drained, then the fullest; of vpods those that have waited
-for longest. Of each so many are listed, and ``poolsNotListed``, ``podsNotListed`` and ``waitingNotListed`` say how many are
+A pool that does not exist is listed as long as vpods name it. All of these wait for it, also those that are placed (``pending``
+0): nobody looks after them. A pod that does not exist is listed as long as something is published on it, and counted in no pool.
+
+Pools with what nobody serves come first, then those that exist, then those with what is pending. Of the pods come first those that do not serve what
+is placed on them (``unserved`` vreplicas), then those that are overcommitted, then drained, then the fullest; of vpods those of which something
+is pending, and that have waited for longest. Of each so many are listed, and ``poolsNotListed``, ``podsNotListed`` and ``waitingNotListed`` say how many are
 not. With 10,000 pods it takes tens of milliseconds, so it is made in steps, between which others may run.
 """
 
 import heapq
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from extender.core.availability import unserved_on
 from extender.core.claims import PodState
-from extender.core.model import VPod, placement_order
+from extender.core.model import Condition, VPod, placement_order
 from extender.core.pool_state import PoolState
+from extender.core.reasons import ConflictReason
 from extender.core.state import State
 
 POOLS_LISTED_MAX: Final = 100
@@ -33,6 +38,21 @@ _NEVER: Final = "9999"
 """Sorts behind every time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A vpod and how many of its vreplicas have no place; ``found``: whether its pool exists."""
+
+    vpod: VPod
+    pending: int
+    found: bool
+
+    @property
+    def told(self) -> Condition | None:
+        """The condition that says that it is not placed, and since when; None before that has been written."""
+        scheduled = next((c for c in self.vpod.conditions if c.type == _SCHEDULED), None)
+        return scheduled if scheduled is not None and scheduled.status == "False" else None
+
+
 class Overview:
     """Made by running through ``steps``; then ``to_json``."""
 
@@ -40,25 +60,22 @@ class Overview:
         self._state = state
         self._pools: list[dict[str, object]] = []
         self._pods: list[tuple[tuple[int, float, tuple[int, str]], PoolState, PodState, str]] = []
-        self._waiting: list[tuple[str, VPod, int]] = []
+        self._waiting: list[_Waiting] = []
         self._pods_seen = 0
         self._waiting_seen = 0
 
     def steps(self) -> Iterator[None]:
         """Look at everything, some objects a step. What changes meanwhile is seen or not."""
         for pool in list(self._state.pools.values()):
-            if pool.pool is not None:
+            if pool.pool is not None or pool.vpods:
                 yield from self._pool(pool)
-            else:
-                # Nobody has made it: it is no pool, and vpods that ask for it wait all the same.
-                yield from self._pending(pool)
 
     def _pool(self, pool: PoolState) -> Iterator[None]:
         counts = dict.fromkeys(("pods", "draining", "overcommitted", "closed"), 0)
         pods = list(pool.pods.values())
         for start in range(0, len(pods), STEP_OBJECTS):
             for pod in pods[start : start + STEP_OBJECTS]:
-                if pod.pod is not None:
+                if pod.pod is not None or _unserved(pod):
                     self._count(pool, pod, counts)
             self._pods = heapq.nsmallest(PODS_LISTED_MAX, self._pods, key=lambda item: item[0])
             yield
@@ -67,6 +84,7 @@ class Overview:
         self._pools.append(
             {
                 "name": pool.key,
+                "found": pool.pool is not None,
                 "profile": pool.pool.profile if pool.pool is not None else "",
                 "pods": counts["pods"],
                 "schedulablePods": pool.schedulable_count(),
@@ -85,27 +103,26 @@ class Overview:
         yield
 
     def _pending(self, pool: PoolState) -> Generator[None, None, int]:
-        """Look at the vpods that wait; their vreplicas."""
+        """Look at the vpods that wait; their vreplicas. Without their pool all of them do."""
         pending = 0
-        waiting = list(pool.unplaced)
+        waiting = list(pool.unplaced if pool.pool is not None else pool.vpods)
         for start in range(0, len(waiting), STEP_OBJECTS):
             for key in waiting[start : start + STEP_OBJECTS]:
                 pending += self._wait(pool, key)
-            self._waiting = heapq.nsmallest(
-                WAITING_LISTED_MAX, self._waiting, key=lambda item: (item[0] or _NEVER, item[1].key)
-            )
+            self._waiting = heapq.nsmallest(WAITING_LISTED_MAX, self._waiting, key=_waiting_order)
             yield
         return pending
 
     def _count(self, pool: PoolState, pod: PodState, counts: dict[str, int]) -> None:
         state = _state_of(pool, pod)
-        counts["pods"] += 1
-        counts["draining"] += pod.leaving
-        counts["overcommitted"] += pod.held > pod.capacity
-        counts["closed"] += pool.is_closed(pod)
+        if pod.pod is not None:
+            counts["pods"] += 1
+            counts["draining"] += pod.leaving
+            counts["overcommitted"] += _is_over(pool, pod)
+            counts["closed"] += pool.is_closed(pod)
         self._pods_seen += 1
         unserved = _unserved(pod)
-        urgency = 0 if unserved else 1 if pod.held > pod.capacity else 2 if pod.leaving else 3
+        urgency = 0 if unserved else 1 if _is_over(pool, pod) else 2 if pod.leaving else 3
         fullness = pod.held / pod.capacity if pod.capacity else 0.0
         order = (urgency, -float(unserved) if unserved else -fullness, placement_order(pod.name))
         self._pods.append((order, pool, pod, state))
@@ -113,11 +130,9 @@ class Overview:
     def _wait(self, pool: PoolState, key: str) -> int:
         vpod = pool.vpods.get(key)
         pending = max(0, vpod.vreplicas - pool.placed_vreplicas(key)) if vpod is not None else 0
-        if vpod is not None and pending:
-            condition = next((c for c in vpod.conditions if c.type == _SCHEDULED), None)
-            since = condition.last_transition_time if condition and condition.status == "False" else ""
+        if vpod is not None and (pending or pool.pool is None):
             self._waiting_seen += 1
-            self._waiting.append((since, vpod, pending))
+            self._waiting.append(_Waiting(vpod, pending, found=pool.pool is not None))
         return pending
 
     def to_json(self) -> dict[str, object]:
@@ -128,7 +143,7 @@ class Overview:
             "poolsNotListed": max(0, len(pools) - POOLS_LISTED_MAX),
             "pods": [_pod_row(pool, pod, state) for _, pool, pod, state in self._pods],
             "podsNotListed": self._pods_seen - len(self._pods),
-            "waiting": [_waiting_row(since, vpod, pending) for since, vpod, pending in self._waiting],
+            "waiting": [_waiting_row(waiting) for waiting in self._waiting],
             "waitingNotListed": self._waiting_seen - len(self._waiting),
         }
 
@@ -146,10 +161,21 @@ def _unserved(pod: PodState) -> int:
     return sum(claim.published for claim in pod.claims.values()) if pod.down else 0
 
 
-def _pool_order(row: dict[str, object]) -> tuple[int, int, int, str]:
+def _is_over(pool: PoolState, pod: PodState) -> bool:
+    """Whether it holds more than its slots, which only its pool says."""
+    return pool.pool is not None and pod.held > pod.capacity
+
+
+def _waiting_order(waiting: _Waiting) -> tuple[bool, str, str]:
+    since = waiting.told.last_transition_time if waiting.told is not None else ""
+    return not waiting.pending, since or _NEVER, waiting.vpod.key
+
+
+def _pool_order(row: dict[str, object]) -> tuple[int, bool, int, int, str]:
     pending, used, unserved = row["pendingVReplicas"], row["usedSlots"], row["unservedVReplicas"]
     return (
         -unserved if isinstance(unserved, int) else 0,
+        not row["found"],
         -pending if isinstance(pending, int) else 0,
         -used if isinstance(used, int) else 0,
         str(row["name"]),
@@ -160,12 +186,12 @@ def _state_of(pool: PoolState, pod: PodState) -> str:
     """In a word or two, what is special about a pod; "" for nothing."""
     if published := _unserved(pod):
         return unserved_on(pod, pod.name, published).why
+    if pool.pool is None:
+        return "its AdapterPool does not exist"
     if pod.held > pod.capacity:
         return "overcommitted"
-    if pod.draining:
-        return "draining"
-    if pod.abandoned:
-        return "given up"
+    if pod.leaving:
+        return "draining" if pod.draining else "given up"
     if not pod.schedulable:
         return pod.why_unschedulable() or "not of its StatefulSet"
     return "closed" if pool.is_closed(pod) else ""
@@ -187,15 +213,17 @@ def _pod_row(pool: PoolState, pod: PodState, state: str) -> dict[str, object]:
     }
 
 
-def _waiting_row(since: str, vpod: VPod, pending: int) -> dict[str, object]:
-    condition = next((c for c in vpod.conditions if c.type == _SCHEDULED), None)
-    told = condition is not None and condition.status == "False"
+def _waiting_row(waiting: _Waiting) -> dict[str, object]:
+    vpod, told = waiting.vpod, waiting.told
+    reason, message = (told.reason, told.message[:300]) if told is not None else ("", "")
+    if not waiting.found and reason != ConflictReason.POOL_NOT_FOUND:
+        reason, message = str(ConflictReason.POOL_NOT_FOUND), f"AdapterPool {vpod.pool} does not exist"
     return {
         "vpod": vpod.key,
         "pool": vpod.pool,
         "vreplicas": vpod.vreplicas,
-        "pending": pending,
-        "since": since,
-        "reason": condition.reason if condition is not None and told else "",
-        "message": condition.message[:300] if condition is not None and told else "",
+        "pending": waiting.pending,
+        "since": told.last_transition_time if told is not None else "",
+        "reason": reason,
+        "message": message,
     }

@@ -175,7 +175,9 @@ class PoolState:
         return SlotCounts(total, used, free, closed)
 
     def overcommitted(self) -> list[PodState]:
-        """Bound pods whose ledger is over their capacity."""
+        """Bound pods whose ledger is over their capacity; none without the pool, which says what that is."""
+        if self.pool is None:
+            return []
         return [
             pod
             for pod in self.pods.values()

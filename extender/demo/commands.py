@@ -73,11 +73,12 @@ async def run_demo(options: DemoOptions) -> int:
 def _result(system: LocalSystem, census: Census, story: Story) -> dict[str, object]:
     service = system.running
     return {
-        "nodes": census.nodes,
+        "nodes": len(census.nodes),
         "pods": len(census.pods),
         "vpods": len(census.vpods),
         "vreplicasWanted": census.wanted,
         "vreplicasPlaced": census.placed,
+        "vreplicasUnserved": census.unserved,
         "overcommittedPods": len(census.overcommitted),
         "movedVReplicas": census.moved,
         "binds": service.verbs.binds,

@@ -6,14 +6,16 @@ vreplica has moved when it left a pod although its vpod still wants as many.
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from extender.core.availability import why_unserved
 from extender.core.counted import counted, counted_are
-from extender.core.decode import pod_from, vpod_from
+from extender.core.decode import node_from, pod_from, vpod_from
 from extender.core.ledger import ledger_slots
-from extender.core.model import AdapterPod, VPod
+from extender.core.model import AdapterPod, Node, VPod
 from extender.core.names import API_VERSION, POOL_LABEL
 from extender.demo.local import HEARTBEAT_ANNOTATION, LocalSystem, create_namespace
 from extender.kube.api import (
@@ -56,7 +58,7 @@ class Census:
 
     vpods: dict[str, VPod] = field(default_factory=dict)
     pods: dict[str, AdapterPod] = field(default_factory=dict)
-    nodes: int = 0
+    nodes: dict[str, Node] = field(default_factory=dict)
     moved: int = 0
     overcommitted: set[str] = field(default_factory=set)
     """Keys of pods that were seen with more in their ledger than they have slots, ever."""
@@ -66,6 +68,7 @@ class Census:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(_watch(api, VPODS, EVERYWHERE, self._vpod))
             tasks.create_task(_watch(api, PODS, ListOptions(label_selector=POOL_LABEL), self._pod))
+            tasks.create_task(_watch(api, NODES, EVERYWHERE, self._node))
 
     @property
     def wanted(self) -> int:
@@ -82,15 +85,34 @@ class Census:
         return sum(vpod.placements.get(pod, 0) for vpod in self.vpods.values() for pod in pods)
 
     @property
+    def unserved(self) -> dict[str, int]:
+        """vreplicas that are published on pods that do not serve them, by why not, the most first."""
+        found = Counter[str]()
+        for vpod in self.vpods.values():
+            namespace = vpod.pool.partition("/")[0]
+            for name, count in vpod.placements.items():
+                if why := self._why_unserved(self.pods.get(f"{namespace}/{name}")):
+                    found[why] += count
+        return dict(found.most_common())
+
+    def _why_unserved(self, pod: AdapterPod | None) -> str:
+        return why_unserved(pod, self.nodes.get(pod.node) if pod is not None else None)
+
+    def is_settled(self, pod: AdapterPod) -> bool:
+        """Whether the pod is bound and serves, or stands on a node that has failed: that one is not waited for."""
+        node = self.nodes.get(pod.node)
+        return node is not None and not pod.deleting and (not node.ready or not self._why_unserved(pod))
+
+    @property
     def settled(self) -> bool:
-        """Whether all is placed, published as seen, and every pod is bound and covers what is published on it."""
+        """Whether all is placed, published as seen, and every pod has settled and covers what is published on it."""
         return (
             all(
                 sum(vpod.placements.values()) == vpod.vreplicas
                 and vpod.observed_generation == vpod.generation
                 for vpod in self.vpods.values()
             )
-            and all(pod.node and not pod.deleting for pod in self.pods.values())
+            and all(map(self.is_settled, self.pods.values()))
             and self._covered()
         )
 
@@ -114,6 +136,12 @@ class Census:
             left = sum(max(0, count - vpod.placements.get(name, 0)) for name, count in old.placements.items())
             unwanted = max(0, sum(old.placements.values()) - vpod.vreplicas)
             self.moved += max(0, left - unwanted)
+
+    def _node(self, event: WatchEvent) -> None:
+        node = node_from(event.object)
+        self.nodes.pop(node.name, None)
+        if event.type is not WatchEventType.DELETED:
+            self.nodes[node.name] = node
 
     def _pod(self, event: WatchEvent) -> None:
         pod = pod_from(event.object)
@@ -208,12 +236,14 @@ class Story:
         self._tell(
             f"  {now - started:.2f} s: {shown()}; {moved or 'nothing'} moved, {over or 'nothing'} overcommitted"
         )
+        for why, count in self._census.unserved.items():
+            self._tell(f"          nobody serves {counted(count, 'vreplica')}: {why}")
 
     async def add_nodes(self) -> None:
         """What every cluster has."""
         for index in range(NODES_COUNT):
             await self._api.create(NODES, "", node_object(f"node-{index}", f"zone-{'abc'[index % ZONES]}"))
-        self._census.nodes = NODES_COUNT
+        await self._until(lambda: len(self._census.nodes) == NODES_COUNT)
 
     async def _create_pool(self) -> None:
         await self.add_nodes()
@@ -253,7 +283,7 @@ class Story:
     async def _fail_node(self) -> None:
         patch = {"metadata": {"annotations": {HEARTBEAT_ANNOTATION: "stopped"}}}
         await self._api.patch(NODES, "", FAILED, patch, patch_type=PatchType.MERGE)
-        await self._until(lambda: not self._takes_work(FAILED))
+        await self._until(lambda: not self._takes_work(FAILED) and not self._census.nodes[FAILED].ready)
 
     def _takes_work(self, name: str) -> bool:
         node = self._system.running.caches.nodes.get(name)

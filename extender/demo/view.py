@@ -58,7 +58,10 @@ class View:
             f"{counted(len(census.vpods), 'vpod')}, {census.moved} moved, {len(census.overcommitted)} overcommitted"
         )
         not_ready = sorted({pod.node for pod in census.pods.values() if self._in_trouble(pod)})
-        return f"{summary}\n{', '.join(not_ready)} not Ready" if not_ready else summary
+        below = [f"{', '.join(not_ready)} not Ready"] if not_ready else []
+        if unserved := sum(census.unserved.values()):
+            below.append(f"nobody serves {counted(unserved, 'vreplica')}")
+        return "\n".join((summary, *([": ".join(below)] if below else [])))
 
     def _pods(self, rows: int) -> Sequence[RenderableType]:
         """The first so many pods, those on nodes in trouble before all, and how many there are besides."""

@@ -6,7 +6,7 @@ there is nothing to examine. Of the webhook's Secret only the certificate is kep
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 from urllib.parse import urlsplit
@@ -23,6 +23,7 @@ from extender.kube.api import (
     LEASES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
+    NODES,
     PODS,
     SECRETS,
     STATEFULSETS,
@@ -115,21 +116,38 @@ async def _listed(api: Api, namespace: str) -> dict[str, Listed]:
     wanted: dict[str, Awaitable[Listed]] = {one.plural: _list(api, one, EVERYWHERE) for one in _EVERYWHERE}
     wanted |= {one.plural: _list(api, one, ours) for one in _OURS}
     wanted["pods"] = _list(api, PODS, ListOptions(label_selector=POOL_LABEL))
+    wanted["nodes"] = _list(api, NODES, EVERYWHERE, keep=node_in_short)
     return dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
 
 
-async def _list(api: Api, resource: Resource, options: ListOptions) -> Listed:
+async def _list(
+    api: Api, resource: Resource, options: ListOptions, *, keep: Callable[[Obj], Obj] | None = None
+) -> Listed:
+    """All pages. ``keep``: what is kept of each object, for kinds that are large and of which little is looked at."""
     items: list[Obj] = []
     token = ""
     try:
         while True:
             page = await api.list_page(resource, options, limit=PAGE, continue_token=token)
-            items += page.items
+            items += map(keep, page.items) if keep is not None else page.items
             token = page.continue_token
             if not token or len(items) >= OBJECTS_MAX:
                 return Listed(tuple(items[:OBJECTS_MAX]), truncated=bool(token) or len(items) > OBJECTS_MAX)
     except ApiError as error:
         return Listed(problem=problem_of(error))
+
+
+def node_in_short(node: Obj) -> Obj:
+    """Of a node, whose images alone are kilobytes, what says whether it is there and Ready."""
+    return {
+        "metadata": {"name": text(node, "metadata", "name")},
+        "spec": {"taints": mappings(node, "spec", "taints")},
+        "status": {
+            "conditions": [
+                one for one in mappings(node, "status", "conditions") if one.get("type") == "Ready"
+            ]
+        },
+    }
 
 
 def problem_of(error: ApiError) -> str:

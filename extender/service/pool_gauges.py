@@ -4,7 +4,8 @@ Every replica tells of every pool, as it sees it; take the maximum over replicas
 change, by the revision of its state.
 
 Pools are named by who may create AdapterPools, which in many clusters are admins of namespaces: so no more than
-``POOLS_NAMED_MAX`` have series of their own, those that were seen first, and the others are added up as ``other``.
+``POOLS_NAMED_MAX`` have series of their own, those that were seen first, and the others are added up as ``other``. Pools that
+do not exist are named by tenants, in their vpods: all of them together are ``missing``, while there are any.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,8 +21,12 @@ from extender.service.pool_status import pool_numbers
 POOLS_NAMED_MAX: Final = 200
 POD_STATE_VALUES: Final = ("schedulable", "unschedulable", "pending", "expected")
 SLOT_STATE_VALUES: Final = ("total", "used", "free", "closed", "reserved")
+MISSING: Final = "missing"
+"""Label of vpods whose AdapterPool does not exist; no pool's key, which has a slash."""
 _POOL: Final = Label(
-    "pool", names=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`"
+    "pool",
+    names=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`; "
+    f"`{MISSING}`: those that vpods name and that do not exist",
 )
 
 
@@ -36,6 +41,8 @@ class PoolNumbers:
     slots: Mapping[str, int]
     """By ``SLOT_STATE_VALUES``."""
     pending: int
+    ready: int
+    """vreplicas that are placed and served."""
     unserved: int
     """vreplicas that are placed and that nobody serves."""
     unavailable: int
@@ -54,14 +61,19 @@ class PoolGauges:
         self._named: dict[str, None] = {}
 
     def read(self) -> list[tuple[str, PoolNumbers]]:
-        """(label, numbers) of every pool that exists; several have the label ``other``."""
-        pools = {key: state for key, state in self._state.pools.items() if state.pool is not None}
-        for known in (self._known, self._named):
-            for gone in [key for key in known if key not in pools]:
-                del known[gone]
-        return [(self._label(key), self._look(key, state)) for key, state in pools.items()]
+        """(label, numbers) of every pool that exists, or that vpods name; several have the label ``other`` or ``missing``."""
+        pools = {
+            key: state for key, state in self._state.pools.items() if state.pool is not None or state.vpods
+        }
+        for gone in [key for key in self._known if key not in pools]:
+            del self._known[gone]
+        for gone in [key for key in self._named if key not in pools or pools[key].pool is None]:
+            del self._named[gone]
+        return [(self._label(key, state), self._look(key, state)) for key, state in pools.items()]
 
-    def _label(self, key: str) -> str:
+    def _label(self, key: str, state: PoolState) -> str:
+        if state.pool is None:
+            return MISSING
         if key in self._named or len(self._named) < POOLS_NAMED_MAX:
             self._named[key] = None
             return key
@@ -102,6 +114,7 @@ def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumb
             "reserved": reserved,
         },
         pending=numbers["pendingVReplicas"],
+        ready=numbers["readyVReplicas"],
         unserved=numbers["unservedVReplicas"],
         unavailable=numbers["unavailableVPods"],
         vpods=numbers["vpods"],
@@ -150,6 +163,11 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
         Label("state", SLOT_STATE_VALUES),
     )
     declare("pool_pending_vreplicas", "vreplicas without a place", lambda numbers: {"": numbers.pending})
+    declare(
+        "pool_ready_vreplicas",
+        "vreplicas that are placed on pods that serve them",
+        lambda numbers: {"": numbers.ready},
+    )
     declare(
         "pool_unserved_vreplicas",
         "vreplicas that are placed on pods that are not Ready, or terminating, or on a lost node",

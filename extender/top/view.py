@@ -171,11 +171,14 @@ def _pools(pools: Sequence[Row], more: int) -> Table:
     for row in pools[:POOL_ROWS_MAX]:
         leaving = count(row, "closedPods") + count(row, "drainingPods")
         pending = count(row, "pendingVReplicas")
-        keys = ("name", "profile", "pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
+        keys = ("pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
         closed = count(row, "closedSlots")
         unserved = count(row, "unservedVReplicas")
+        found = row.get("found") is not False  # a replica of an older version lists no others
         cells.append(
             [
+                row.get("name"),
+                row.get("profile") if found else "(does not exist)",
                 *(row.get(key) for key in keys),
                 closed or "",
                 pending,
@@ -184,7 +187,7 @@ def _pools(pools: Sequence[Row], more: int) -> Table:
                 leaving or "",
             ]
         )
-        styles.append("bold red" if unserved else "yellow" if pending else "")
+        styles.append("bold red" if unserved or not found else "yellow" if pending else "")
     return _table("pools", more, titles, cells, styles)
 
 

@@ -9,20 +9,21 @@ const SAMPLE_S = 10;
 const ROWS = 13;
 
 const LAYERS = [
-  ["used", "used slots", (row) => row.used],
+  ["unserved", "used slots that nobody serves", (row) => Math.min(row.lost, row.used)],
+  ["used", "used slots", (row) => row.used - Math.min(row.lost, row.used)],
   ["free", "free slots", (row) => row.free],
   ["closed", "closed slots", (row) => row.closed],
   ["waits", "slots that are waited for", (row) => row.missing],
 ];
 
-/** The samples of the stream, oldest first, with what is now: [{time, slots, used, free, waits (vreplicas), pods, missing (slots), closed}]. */
+/** The samples of the stream, oldest first, with what is now: [{time, slots, used, free, waits (vreplicas), pods, missing (slots), closed, lost (slots), unserved (vreplicas)}]. */
 export function rowsOf(history, pool) {
   const rows = [...history]
-    .map(([time, [slots, used, free, waits, pods, missing, closed = 0]]) => ({ time: Number(time), slots, used, free, waits, pods, missing, closed }))
+    .map(([time, [slots, used, free, waits, pods, missing, closed = 0, lost = 0, unserved = 0]]) => ({ time: Number(time), slots, used, free, waits, pods, missing, closed, lost, unserved }))
     .sort((a, b) => a.time - b.time);
   if (pool) {
     const now = rows.length > 0 ? rows.at(-1).time + SAMPLE_S : Date.now() / 1000; // by the server's clock, where it has told one
-    rows.push({ time: now, slots: pool.slots, used: pool.usedSlots, free: pool.freeSlots, waits: pool.pendingVReplicas, pods: pool.pods, missing: pool.pendingSlots, closed: pool.closedSlots ?? 0 });
+    rows.push({ time: now, slots: pool.slots, used: pool.usedSlots, free: pool.freeSlots, waits: pool.pendingVReplicas, pods: pool.pods, missing: pool.pendingSlots, closed: pool.closedSlots ?? 0, lost: pool.unservedSlots ?? 0, unserved: pool.unservedVReplicas ?? 0 });
   }
   return rows;
 }
@@ -66,7 +67,7 @@ export class Chart {
     const last = rows.at(-1);
     setText(this.#top, most.toLocaleString("en"));
     setText(this.#start, `${Math.round((end - begin) / 60)} min ago`);
-    this.#image.setAttribute("aria-label", `Now ${last.used} slots used, ${last.free} free, ${last.closed} closed, ${last.waits} vreplicas wait for ${last.missing} slots; the table view has the numbers over time`);
+    this.#image.setAttribute("aria-label", `Now ${last.used} slots used${last.lost > 0 ? `, ${last.lost} of them served by nobody` : ""}, ${last.free} free, ${last.closed} closed, ${last.waits} vreplicas wait for ${last.missing} slots; the table view has the numbers over time`);
   }
 }
 
@@ -77,7 +78,7 @@ export function historyTable(rows) {
   const time = (row) => new Date(row.time * 1000).toLocaleTimeString("en-GB");
   return table(
     "Over time",
-    ["Time", "Pods", "Slots", "Used", "Free", "Closed", "vreplicas that wait"],
-    shown.map((row) => [time(row), row.pods, row.slots, row.used, row.free, row.closed, row.waits]),
+    ["Time", "Pods", "Slots", "Used", "Free", "Closed", "vreplicas that wait", "that nobody serves"],
+    shown.map((row) => [time(row), row.pods, row.slots, row.used, row.free, row.closed, row.waits, row.unserved]),
   );
 }

@@ -166,11 +166,11 @@ export class Model {
     return [...found].map(([why, pods]) => [why, pods.sort(byName)]).sort(([, a], [, b]) => b.length - a.length);
   }
 
-  /** vpods of which some vreplicas wait: [[key, how many, why]], by name. */
+  /** vpods of which some vreplicas wait, or that wait for their pool: [[key, how many, why]], by name. */
   waiting() {
     return [...this.vpods]
-      .filter(([, { wanted, published }]) => published < wanted)
-      .map(([key, { wanted, published, waits }]) => [key, wanted - published, waits])
+      .filter(([, { wanted, published, waits }]) => published < wanted || waits)
+      .map(([key, { wanted, published, waits }]) => [key, Math.max(0, wanted - published), waits])
       .sort(([a], [b]) => byName(a, b));
   }
 

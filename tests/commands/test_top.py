@@ -119,6 +119,12 @@ def test_of_several_pools_every_pod_and_vpod_says_whose_it_is():
     assert shown(View({**OVERVIEW, "pools": pools})).count("POOL") == 3
 
 
+def test_a_pool_that_does_not_exist_says_so_where_its_profile_would_stand():
+    pools = [{**OVERVIEW["pools"][0], "name": "p/gone", "found": False, "profile": ""}]  # type: ignore[index]
+    (line,) = [line for line in shown(View({**OVERVIEW, "pools": pools})).splitlines() if "p/gone" in line]
+    assert line.startswith("p/gone (does not exist) ")
+
+
 def test_the_head_has_the_time_of_day_and_a_short_identity():
     host = "vm_d95bafc8f2a4d27bdcf4bb99f4bea973"
     (head, *_) = shown(View({**OVERVIEW, "identity": host}), width=80).splitlines()

@@ -94,6 +94,28 @@ def test_a_row_of_get_vpods_tells_whether_all_is_well():
     }
 
 
+def test_a_row_of_get_adapterpools_tells_whether_all_is_served_beside_whether_it_takes_more():
+    pool = yaml.safe_load("""
+      spec: {statefulSet: dispatcher}
+      status:
+        pods: 3
+        slots: 60
+        usedSlots: 40
+        freeSlots: 0
+        closedSlots: 20
+        pendingVReplicas: 0
+        unservedVReplicas: 14
+        conditions: [{type: Ready, status: "True"}, {type: Available, status: "False", reason: NodeLost}]
+    """)
+    shown = {
+        column["name"]: json_path(pool, column["jsonPath"])
+        for column in columns_of("adapterpools")
+        if not column.get("priority")
+    }
+    assert list(shown)[-4:] == ["Unserved", "Available", "Ready", "Age"]
+    assert (shown["Unserved"], shown["Available"], shown["Ready"]) == (14, "NodeLost", "True")
+
+
 @pytest.mark.parametrize(
     ("plural", "path", "keys"),
     [

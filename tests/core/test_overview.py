@@ -27,6 +27,7 @@ def test_a_pool_in_numbers():
     (row,) = overview(scene.state)["pools"]
     assert row == {
         "name": POOL,
+        "found": True,
         "profile": "default",
         "pods": 3,
         "schedulablePods": 2,
@@ -120,16 +121,65 @@ def test_it_is_made_in_steps_between_which_others_may_run(monkeypatch: pytest.Mo
     assert sum(1 for _ in steps) >= 9
 
 
-def test_a_pool_that_only_vpods_speak_of_is_none_and_they_wait():
-    scene = Scene()
-    scene.state.vpod_changed(
-        None, next(iter(Scene().vpod("a", 1, pool="ns/none").state.pools["ns/none"].vpods.values()))
-    )
+def test_a_pool_that_only_vpods_speak_of_is_told_as_one_that_is_not_there():
+    scene = Scene().vpod("a", 1, pool="ns/none")
     found = overview(scene.state)
-    assert [row["name"] for row in found["pools"]] == [POOL]
-    assert [(row["vpod"], row["pool"], row["pending"]) for row in found["waiting"]] == [
-        ("tenant/a", "ns/none", 1)
+    assert [(row["name"], row["found"]) for row in found["pools"]] == [(POOL, True), ("ns/none", False)]
+    assert (found["pools"][1]["pendingVReplicas"], found["pools"][1]["vpods"]) == (1, 1)
+    assert [(row["vpod"], row["pool"], row["pending"], row["reason"]) for row in found["waiting"]] == [
+        ("tenant/a", "ns/none", 1, "PoolNotFound")
     ]
+
+
+def test_vpods_whose_pool_has_been_deleted_are_told_although_all_of_them_is_placed():
+    scene = Scene(replicas=2).pod(0, {"tenant/a": 2}, ready=True).pod(1, {"tenant/a": 1})
+    scene.vpod("a", 3, {0: 2, 1: 1}).vpod("none", 0)
+    scene.state.adapter_pool_changed(scene.pool.pool, None)
+    found = overview(scene.state)
+    (pool,) = found["pools"]
+    assert (pool["found"], pool["unservedVReplicas"], pool["overcommittedPods"]) == (False, 1, 0)
+    assert [(row["name"], row["unserved"], row["state"]) for row in found["pods"]] == [
+        ("dispatcher-1", 1, "the pod is not Ready"),
+        ("dispatcher-0", 0, "its AdapterPool does not exist"),
+    ]
+    assert [(row["vpod"], row["pending"], row["reason"]) for row in found["waiting"]] == [
+        ("tenant/a", 0, "PoolNotFound"),
+        ("tenant/none", 0, "PoolNotFound"),
+    ]
+
+
+def test_a_pool_that_is_not_there_keeps_no_pool_that_is_there_out_of_the_list(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(module, "POOLS_LISTED_MAX", 1)
+    monkeypatch.setattr(module, "WAITING_LISTED_MAX", 1)
+    scene = Scene().vpod("b", 5)
+    for name in "acde":
+        scene.vpod(name, 900, pool=f"ns/{name}").vpod(f"{name}0", 0, pool=f"ns/{name}")
+    found = overview(scene.state)
+    assert ([row["name"] for row in found["pools"]], found["poolsNotListed"]) == ([POOL], 4)
+    assert (len(found["waiting"]), found["waitingNotListed"]) == (1, 8)
+    assert found["waiting"][0]["pending"] == 900, "before those that wait for nothing but their pool"
+
+
+def test_pods_that_do_not_exist_are_listed_while_something_is_published_on_them():
+    scene = Scene(replicas=2).pod(0, {"tenant/a": 1}, ready=True).vpod("a", 8, {0: 1, 1: 5, 7: 2})
+    scene.vpod("b", 1).reserve("b", 1, 1)
+    rows = overview(scene.state)["pods"]
+    assert [(row["name"], row["unserved"], row["state"]) for row in rows] == [
+        ("dispatcher-1", 5, "the pod is not there"),
+        ("dispatcher-7", 2, "the pod is not there"),
+        ("dispatcher-0", 0, ""),
+    ]
+    (pool,) = overview(scene.state)["pools"]
+    assert (pool["pods"], pool["unservedVReplicas"]) == (1, 7), "they are no pods"
+
+
+def test_without_its_statefulset_a_pool_lists_the_pods_that_were():
+    scene = Scene(replicas=2).vpod("a", 8, {0: 3, 1: 5})
+    scene.state.stateful_set_changed(scene.pool.stateful_set, None)
+    rows = overview(scene.state)["pods"]
+    assert [(row["name"], row["unserved"]) for row in rows] == [("dispatcher-1", 5), ("dispatcher-0", 3)]
 
 
 def test_pods_that_serve_nobody_come_first_and_those_alike_by_ordinal():

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTAT
 from extender.doctor.checks import CHECKS
 from extender.doctor.checks.webhooks import PLURALS
 from extender.doctor.examine import examine
-from extender.doctor.facts import Certificate, Replica
+from extender.doctor.facts import Certificate, Listed, Replica
 from extender.doctor.report import as_document, as_table, exit_status
 from extender.doctor.verdict import EVIDENCE_MAX, Verdict
 from tests.doctor.scene import NS, POOL, Obj, Scene, a_bundle, a_pod, a_vpod, named, stamp, text_of
@@ -188,6 +189,14 @@ ROWS = [
     ),
     pytest.param(add("vpods", a_vpod("b", 1, {7: 1})), "placements-gone", E, "publishes 1 on dispatcher-7", id="an ordinal that is gone"),
     pytest.param(
+        lambda s: (empty("statefulsets")(s), empty("pods")(s)), "placements-gone", E,
+        "VPod tenant/a publishes 3 on dispatcher-0, and there is no StatefulSet knative-eventing/dispatcher", id="no StatefulSet and no pods",
+    ),
+    pytest.param(
+        lambda s: (empty("adapterpools")(s), empty("pods")(s)), "placements-gone", E,
+        "VPod tenant/a publishes 2 on dispatcher-1, and there is no AdapterPool knative-eventing/dispatcher", id="no pool and no pods",
+    ),
+    pytest.param(
         set_on_first("statefulsets", "spec", "template", value={}), "pools", E, "in its pod template is missing", id="a template without the label"
     ),
     pytest.param(
@@ -203,6 +212,10 @@ ROWS = [
         set_on_first("pods", "metadata", "labels", POOL_LABEL, value="y"), "pool-names", E, "AdapterPool knative-eventing/y", id="a pod of no pool"
     ),
     pytest.param(set_on_first("adapterpools", "spec", "profile", value="mine"), "profiles", U, "'mine'", id="a profile of their own"),
+    pytest.param(
+        add("vpods", named("b", "tenant", spec={"poolRef": {"name": "x"}, "vreplicas": 3})),
+        "capacity", E, "AdapterPool tenant/x is not there, and 3 vreplicas of 1 vpod (tenant/b) wait", id="no pool to wait for",
+    ),
     pytest.param(add("vpods", a_vpod("b", 9, {})), "capacity", W, "has its maxPods 2 already", id="maxPods is in the way"),
     pytest.param(add("vpods", a_vpod("b", 1, {}, slotsPerVReplica=30)), "capacity", E, "over slotsPerPod 20", id="too heavy for any pod"),
     pytest.param(replica(problem="no answer: refused"), "replica", E, "no answer", id="a replica out of reach"),
@@ -230,10 +243,10 @@ MAY_FOLLOW = {
     "overcommit": {"ledger-drift", "capacity"},
     "slots-resource": {"kube-scheduler"},
     "ledger-drift": {"overcommit"},
-    "placements-gone": {"ledger-drift", "served"},
+    "placements-gone": {"ledger-drift", "served", "pools", "pool-names"},
     "pools": {"webhook-selectors"},
     "pool-names": {"capacity", "ledger-drift", "overcommit"},
-    "capacity": {"profiles"},
+    "capacity": {"profiles", "pool-names"},
 }
 """What else the same thing may be wrong with."""
 
@@ -269,6 +282,15 @@ def test_what_may_not_be_read_makes_checks_unknown_and_never_guessed(plural):
     assert f"{plural}: forbidden: no" in outcomes["rights"].evidence
 
 
+@pytest.mark.parametrize("plural", ["pods", "nodes"])
+def test_a_pod_or_node_beyond_the_limit_of_what_is_read_is_not_taken_for_lost(plural):
+    facts = Scene().facts()
+    cut = Listed(facts.of(plural).items[:0], truncated=True)
+    beyond = replace(facts, listed={**facts.listed, plural: cut})
+    (served,) = [one.outcome for one in examine(beyond) if one.check.name == "served"]
+    assert (served.verdict, served.summary) == (Verdict.UNKNOWN, f"not all {plural} were read")
+
+
 def test_a_write_that_was_under_way_is_no_drift():
     scene = Scene()
     scene.first("pods")["metadata"]["annotations"][PLACEMENTS_ANNOTATION] = '{"tenant/a":1}'
@@ -293,6 +315,24 @@ def test_a_pod_that_is_away_keeps_its_placements_and_is_no_drift():
     scene.items("pods").pop()
     outcomes = scene.outcomes()
     assert {outcomes[name].verdict for name in ("ledger-drift", "placements-gone")} == {Verdict.OK}
+
+
+def test_pods_that_run_on_without_their_statefulset_are_not_gone():
+    scene = Scene()
+    scene.items("statefulsets").clear()
+    outcomes = scene.outcomes()
+    assert outcomes["pools"].verdict is Verdict.ERROR
+    assert (outcomes["placements-gone"].verdict, outcomes["placements-gone"].summary) == (
+        Verdict.OK,
+        "every placement is on a pod that is there, or that its StatefulSet has",
+    )
+
+
+def test_a_statefulset_that_cannot_be_read_makes_it_unknown_whether_placements_are_gone():
+    scene = Scene()
+    scene.first("statefulsets")["spec"]["replicas"] = "many"
+    scene.items("pods").clear()
+    assert scene.outcomes()["placements-gone"].verdict is Verdict.UNKNOWN
 
 
 def test_evidence_is_bounded_and_says_how_much_more_there_is():

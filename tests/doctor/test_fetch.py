@@ -12,16 +12,20 @@ import pytest
 from aiohttp import web
 
 from extender.cli import main
+from extender.core.decode import node_from
 from extender.core.names import OWN_NAMESPACE
+from extender.core.reading import mapping
 from extender.doctor import fetch as fetching
+from extender.doctor.checks import CHECKS
 from extender.doctor.examine import examine
-from extender.doctor.facts import CERTIFICATE_SECRET
-from extender.doctor.fetch import ask_replica, certificate_at, certificate_secret_of, fetch
+from extender.doctor.facts import CERTIFICATE_SECRET, NOT_READ
+from extender.doctor.fetch import ask_replica, certificate_at, certificate_secret_of, fetch, node_in_short
 from extender.doctor.verdict import Verdict
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
     NAMESPACES,
+    NODES,
     PODS,
     SECRETS,
     STATEFULSETS,
@@ -34,7 +38,7 @@ from extender.kube.api import (
 )
 from extender.kube.replica_access import ReplicaAccess
 from extender.sim.cluster import Cluster
-from extender.sim.embedded import stateful_set_object
+from extender.sim.embedded import node_object, stateful_set_object
 from extender.sim.http.face import HttpFace
 from extender.terminal.cluster_access import ClusterAccess, OpenCluster, open_cluster
 from tests.doctor.scene import NS, POOL, Scene, a_bundle, a_pod, a_vpod, text_of
@@ -174,6 +178,34 @@ async def test_what_is_forbidden_is_the_problem_of_that_kind_alone():
     assert facts.of("endpointslices").problem == "is not served by this API server"
     assert facts.version is None
     assert facts.of("vpods").problem == ""
+
+
+async def test_every_kind_that_a_check_needs_is_read():
+    facts = await facts_of(StandIn({}))
+    unread = [
+        f"{check.name}: {plural}"
+        for check in CHECKS
+        for plural in check.needs
+        if facts.of(plural).problem == NOT_READ.problem
+    ]
+    assert not unread
+
+
+async def test_of_a_node_only_what_says_that_it_is_ready_is_kept(tmp_path):
+    node = node_object("node-0", "zone-a")
+    async with a_face(tmp_path) as (cluster, kubeconfig):
+        await cluster.create(NODES, "", node)
+        async with open_cluster(ClusterAccess(kubeconfig)) as found:
+            facts = await fetch(found, namespace=OWN_NAMESPACE, now_s=0.0)
+    (kept,) = facts.of("nodes").items
+    assert mapping(kept, "metadata") == {"name": "node-0"}
+    assert node_from(kept).ready is node_from(node).ready
+    lost = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}], "images": [{"names": ["x"]}]}}
+    assert node_in_short({**node, **lost}) == {
+        "metadata": {"name": "node-0"},
+        "spec": {"taints": []},
+        "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+    }
 
 
 async def test_an_api_server_that_is_gone_ends_the_examination():

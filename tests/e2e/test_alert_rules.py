@@ -49,6 +49,14 @@ def _buckets(metric: str, at: str, labels: str = "") -> dict[str, str | None]:
     }
 
 
+def _served(unserved: str, ready: str, pool: str = "ns/p") -> dict[str, str | None]:
+    """vreplicas of a pool that nobody serves, and that are served."""
+    return {
+        f'{S}_pool_unserved_vreplicas{{pool="{pool}"}}': unserved,
+        f'{S}_pool_ready_vreplicas{{pool="{pool}"}}': ready,
+    }
+
+
 VERB = f"{S}_framework_extension_point_duration_seconds"
 ROWS = [
     Row("VReplicaSchedulerDown", {next(iter(UP)): None, next(iter(LED)): None}),
@@ -153,12 +161,35 @@ ROWS = [
     Row("VReplicaVPodsWait", {f"{S}_pending_vpods_oldest_seconds": "300x150"}, None, "five minutes"),
     Row("VReplicaPoolShort", {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x150"}, {"pool": "ns/p"}),
     Row("VReplicaPoolShort", {f'{S}_pool_pending_vreplicas{{pool="ns/p"}}': "3x110 0x40"}, None, "placed"),
-    Row("VReplicaUnserved", {f'{S}_pool_unserved_vreplicas{{pool="ns/p"}}': "3x150"}, {"pool": "ns/p"}),
+    Row("VReplicaUnserved", _served("6x150", "94x150"), {"pool": "ns/p"}, "a pod of sixteen"),
+    Row("VReplicaUnserved", _served("6x112 0x40", "94x112 100x40"), None, "served again"),
+    Row(
+        "VReplicaUnserved", _served("2x150", "98x150"), None, "a large pool's rollout, a pod after the other"
+    ),
     Row(
         "VReplicaUnserved",
-        {f'{S}_pool_unserved_vreplicas{{pool="ns/p"}}': "3x118 0x40"},
+        _served("33x116 0x40", "67x116 100x40"),
         None,
-        "served again",
+        "three pods' rollout in a few minutes",
+    ),
+    Row("VReplicaUnserved", _served("0x150", "0x150"), None, "a pool with nothing"),
+    Row(
+        "VReplicaUnservedForLong", _served("2x150", "98x150"), {"pool": "ns/p"}, "one pod of fifty, for hours"
+    ),
+    Row("VReplicaUnservedForLong", _served("2x70 0x80", "98x70 100x80"), None, "a rollout that has ended"),
+    Row("VReplicaPoolUnserved", _served("60x150", "40x150"), {"pool": "ns/p"}, "more than half of the pool"),
+    Row(
+        "VReplicaPoolUnserved",
+        _served("9x150", "0x150", "missing"),
+        {"pool": "missing"},
+        "a pool that is gone",
+    ),
+    Row("VReplicaPoolUnserved", _served("33x150", "67x150"), None, "one pod of three"),
+    Row(
+        "VReplicaPoolUnserved",
+        _served("100x117 0x40", "0x117 100x40"),
+        None,
+        "a pool of one pod that restarts",
     ),
     Row(
         "VReplicaPodsPending",

@@ -7,14 +7,12 @@ from typing import Any
 
 from extender.kube.api import VPODS, Preconditions
 from tests.e2e.backend import Backend
+from tests.e2e.operations import fail_nodes
 from tests.e2e.processes import VENV_BIN
 from tests.e2e.scenario import System
 
-ELSEWHERE = {"deployments", "webhook-endpoints", "version-skew"}
-"""The programs run as processes beside the cluster, not in the Deployments that the manifests make."""
 
-
-async def examined(system: System) -> tuple[int, dict[str, dict[str, Any]]]:
+async def examined(system: System, *options: str) -> tuple[int, dict[str, dict[str, Any]]]:
     """Exit status and checks by name."""
     process = await asyncio.create_subprocess_exec(
         VENV_BIN / "vreplica",
@@ -25,19 +23,20 @@ async def examined(system: System) -> tuple[int, dict[str, dict[str, Any]]]:
         system.service_url,
         "-o",
         "json",
+        *options,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(60.0):
         out, errors = await process.communicate()
     assert process.returncode in {0, 1}, errors.decode()
-    checks = {check["name"]: check for check in json.loads(out)["checks"] if check["name"] not in ELSEWHERE}
-    return process.returncode or 0, checks
+    return process.returncode or 0, {check["name"]: check for check in json.loads(out)["checks"]}
 
 
 def wrong(checks: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """All that is not well, and what could not be seen."""
     return {
-        name: check["evidence"] for name, check in checks.items() if check["verdict"] in {"error", "warning"}
+        name: check["evidence"] for name, check in checks.items() if check["verdict"] not in {"ok", "skipped"}
     }
 
 
@@ -46,12 +45,19 @@ async def test_the_doctor_finds_nothing_and_then_what_is_wrong(backend: Backend,
         await backend.add_nodes(3)
         await system.pool()
         tenant = await system.vpods(5, 8)
-        await system.settled(pods=2)
-        _, checks = await examined(system)
-        assert wrong(checks) == {}
+        pods = await system.settled(pods=2)
+        status, checks = await examined(system, "--strict")
+        assert (wrong(checks), status) == ({}, 0)
+        assert checks["served"]["verdict"] == "ok", "the nodes were read"
         await backend.api.create(VPODS, tenant, system.vpod(tenant, "lost", 1, "nowhere"))
         status, checks = await examined(system)
         assert status == 1
-        assert set(wrong(checks)) == {"pool-names"}
+        assert set(wrong(checks)) == {"pool-names", "capacity"}
         assert f"VPod {tenant}/lost asks for AdapterPool" in checks["pool-names"]["evidence"][0]
         await backend.api.delete(VPODS, tenant, "lost", preconditions=Preconditions())
+        node = pods[0].node
+        await fail_nodes(system, [node])
+        status, checks = await examined(system, "--strict")
+        assert status == 1
+        assert set(wrong(checks)) == {"served"}
+        assert f"node {node} is not Ready" in " ".join(wrong(checks)["served"])

@@ -140,13 +140,15 @@ async def test_a_glance_says_what_is_placed_and_wide_says_where_or_why_not(
 
         async def limited() -> dict[str, str]:
             (pool,) = _table(await _run(kubectl, system, "get", "apool", "-n", namespace, "-o", "wide"))
-            if pool["SCALING"] != "MaxPods" or pool["PENDING"] != "28":
+            if (pool["SCALING"], pool["PENDING"], pool["AVAILABLE"]) != ("MaxPods", "28", "NotAllPlaced"):
                 raise NotYet(str(pool))
             return pool
 
         pool = await system.eventually(limited, 15.0, "the pool's status")
         assert (pool["READY"], pool["USED"], pool["FREE"], pool["CLOSED"]) == ("True", "20", "0", "0")
         assert pool["MESSAGE"] == "1 of 1 pod takes vreplicas, 0 slots are free"
+        (default,) = _table(await _run(kubectl, system, "get", "apool", "-n", namespace))
+        assert (default["UNSERVED"], default["AVAILABLE"]) == ("0", "NotAllPlaced")
         both = await _run(kubectl, system, "get", "vreplica", "-A", "-o", "name")
         assert {line.partition("/")[0] for line in both.splitlines()} == {
             "vpod.vreplica.dev",

@@ -159,6 +159,20 @@ POOLS = Dashboard(
                     thresholds=((1, "red"),),
                 ),
                 Panel(
+                    title="share of the placed vreplicas that nobody serves",
+                    width=12,
+                    queries=(
+                        Query(
+                            f"max by (pool) ({S}_pool_unserved_vreplicas{{{POOL}}} / "
+                            f"({S}_pool_unserved_vreplicas{{{POOL}}} + {S}_pool_ready_vreplicas{{{POOL}}}))",
+                            "{{pool}}",
+                        ),
+                    ),
+                    unit="percentunit",
+                    description="The alerts begin at a twentieth, and at half.",
+                    thresholds=((0.05, "orange"), (0.5, "red")),
+                ),
+                Panel(
                     title="vpods that are not available",
                     width=12,
                     queries=(largest(f"{S}_pool_unavailable_vpods{{{POOL}}}", "pool"),),

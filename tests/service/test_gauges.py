@@ -8,11 +8,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.app import Service
 from extender.core.state import State
 from extender.exposition import OTHER, Label
+from extender.kube.api import VPODS
 from extender.metrics import Metrics
-from extender.service.pool_gauges import POOLS_NAMED_MAX, PoolGauges
+from extender.service.pool_gauges import MISSING, POOLS_NAMED_MAX, PoolGauges
 from extender.service.process_metrics import LoopLag
 from tests.soak.measure import metric
-from tests.support.builders import NS, a_pool
+from tests.support.builders import NS, Scene, a_pool
 from tests.support.service import World
 
 pytestmark = pytest.mark.looptime
@@ -105,6 +106,13 @@ async def test_a_pool_tells_of_its_pods_slots_and_vreplicas():
         assert scraped(service, "pool_vpods") == {(pool,): 1}
 
 
+def test_of_what_is_placed_a_pool_tells_how_much_is_served_and_how_much_is_not():
+    scene = Scene(replicas=2).pod(0, {"tenant/a": 3}, ready=True).pod(1, {"tenant/a": 2})
+    scene.vpod("a", 9, {0: 3, 1: 2})
+    ((_, numbers),) = PoolGauges(scene.state).read()
+    assert (numbers.ready, numbers.unserved, numbers.pending) == (3, 2, 4)
+
+
 def test_pools_beyond_the_limit_are_added_up_and_a_pool_keeps_its_name_while_it_exists():
     state = State()
     for number in range(POOLS_NAMED_MAX + 5):
@@ -155,3 +163,25 @@ async def test_the_loops_lag_is_what_a_callback_keeps_it_from():
     text = metrics.render().decode()
     assert metric(text, "vreplica_scheduler_event_loop_lag_seconds_count") >= 7
     assert metric(text, "vreplica_scheduler_event_loop_lag_seconds_sum") < 0.01, "virtual time is never late"
+
+
+async def test_vpods_whose_pool_does_not_exist_have_one_series_however_many_pools_they_name():
+    world = await World.create()
+    async with world.serving() as service:
+        for name in ("x", "y"):
+            await world.vpod(name, 3, poolRef={"namespace": NS, "name": name})
+        await asyncio.sleep(5)
+        assert scraped(service, "pool_pending_vreplicas") == {(f"{NS}/dispatcher",): 0, (MISSING,): 6}
+        assert scraped(service, "pool_vpods")[(MISSING,)] == 2
+        for name in ("x", "y"):
+            await world.cluster.delete(VPODS, "tenant", name)
+        await asyncio.sleep(5)
+        assert set(scraped(service, "pool_vpods")) == {(f"{NS}/dispatcher",)}
+
+
+def test_a_pool_that_is_deleted_leaves_its_unserved_vreplicas_under_missing_and_overcommits_no_pod():
+    scene = Scene(replicas=1).pod(0, {"tenant/a": 3}).vpod("a", 3, {0: 3})
+    scene.state.adapter_pool_changed(scene.pool.pool, None)
+    ((label, numbers),) = PoolGauges(scene.state).read()
+    assert (label, numbers.unserved, numbers.ready, numbers.vpods) == (MISSING, 3, 0, 1)
+    assert scene.pool.overcommitted() == [], "it is not known how many slots they have"

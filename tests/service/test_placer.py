@@ -165,6 +165,13 @@ async def test_the_condition_says_why_a_vpod_is_not_placed(pool: Obj, vpod: Obj,
         assert await world.condition() == ("False", reason)
 
 
+async def available(world: World, name: str) -> tuple[str, ...]:
+    """Status, reason and message of the condition Available."""
+    conditions = (await world.status(name))["conditions"]
+    (found,) = [item for item in conditions if item["type"] == "Available"]
+    return (found["status"], found["reason"], found["message"])
+
+
 async def test_a_vpod_whose_pool_is_deleted_is_told_within_a_second_and_placed_at_once_when_it_is_back():
     world = await a_world(0, 1)
     await world.vpod("a", 4)
@@ -178,6 +185,8 @@ async def test_a_vpod_whose_pool_is_deleted_is_told_within_a_second_and_placed_a
         assert await world.condition() == ("False", "PoolNotFound")
         assert await world.condition("none") == ("False", "PoolNotFound"), "also one that asks for nothing"
         assert await world.published() == standing, "its pods run on, and nothing is lost"
+        nothing = ("True", "AllReady", "no vreplicas are wanted")
+        assert await available(world, "none") == nothing, "whoever asks for nothing misses nothing"
         assert {event["note"].partition(":")[0] for event in await world.events("FailedScheduling")} == {
             "all 4 vreplicas stay where they are (PoolNotFound)",
             "nothing is placed (PoolNotFound)",

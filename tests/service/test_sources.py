@@ -495,3 +495,26 @@ async def test_a_version_that_ceases_to_be_served_is_probed_for_again():
         await condition_is(world, "SourceUnavailable", "False", "AllWatched")
         await placed_is(world, 2, "h")
         assert service.caches.vpods.get(KEY) is None
+
+
+async def test_what_nobody_serves_of_a_foreign_kind_is_told_by_the_pool_and_never_on_the_object():
+    world = await a_world()
+    await world.pods(0)
+    async with world.serving() as service:
+        await group(world, replicas=3)
+        await placed_is(world, 3)
+        await asyncio.sleep(5)
+        pool = await world.cluster.get(ADAPTERPOOLS, NS, "dispatcher")
+        counts = ("readyVReplicas", "unservedVReplicas", "unavailableVPods")
+        assert [pool["status"][name] for name in counts] == [0, 3, 1], "its pod has not been Ready yet"
+        assert (await condition(world, "Available"))[:2] == ("False", "PodNotReady")
+        text = service.metrics.render().decode()
+        assert f'pool_unserved_vreplicas{{pool="{POOL}"}} 3.0' in text
+        status = await status_of(world)
+        assert "conditions" not in status
+        assert not {"readyVReplicas", "replicas"} & status.keys()
+        assert [
+            event
+            for event in await world.events("Unavailable")
+            if event["regarding"]["kind"] == "ConsumerGroup"
+        ] == []

@@ -219,9 +219,9 @@ async def an_hour_of_history(page: Page, cluster: Cluster, *, samples: int = 360
     del values[:]
     for index in range(samples):
         share = min(1.0, 0.35 + 0.75 * index / samples)
-        slots, used, _free, _, pods, _, _closed = (int(value * share) for value in final)
+        slots, used, _free, _, pods, *_ = (int(value * share) for value in final)
         used = min(slots, used + (20 if index % 60 < 12 else 0))
         waits = max(0, 60 - 5 * (index % 60)) if index % 60 < 12 else 0
-        values.extend([slots, used, slots - used, waits, pods, waits, 0])
+        values.extend([slots, used, slots - used, waits, pods, waits, 0, 0, 0])
         page.history.times.append(now - int((samples - index) * PERIOD_S))
     page.history._made.clear()

@@ -16,7 +16,7 @@ from extender.core.model import AdapterPool, Namespace, VPod
 from extender.core.pool_state import PoolState
 from extender.core.questions.differences import Answer, notes_of, pool_row, summary_of, vpod_rows
 from extender.core.questions.growth import held_back
-from extender.core.questions.left_out import left_out
+from extender.core.questions.left_out import left_out, unserved_note, unserved_of
 from extender.core.questions.lift import labels_selected
 from extender.core.questions.loosen import resize
 from extender.core.questions.settling import Course
@@ -54,7 +54,12 @@ def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] =
     state = snapshot.state()
     today = {key: as_it_is(state, key) for key in keys}
     held = {key: held_back(state.pool(key), state) for key in keys}
-    nowhere = [note for key in keys for note in left_out(state.pool(key))]
+    unserved = {key: unserved_of(state.pool(key)) for key in keys}
+    beside = [
+        note
+        for pool in map(state.pool, keys)
+        for note in (*left_out(pool), *unserved_note(pool, unserved[pool.key]))
+    ]
     added = frozenset(vpod.key for vpod in change.add)
 
     def settled(key: str) -> Side:
@@ -77,8 +82,11 @@ def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] =
     rows = [row for pool in pools for row in vpod_rows(pool, added)]
     rows.sort(key=lambda row: (-row.unplaced, -row.moved, row.key))
     return {
-        "summary": summary_of(pools, rows),
-        "notes": [*nowhere, *notes_of(pools, grown=change.autoscale)],
+        "summary": {
+            **summary_of(pools, rows),
+            "unserved": sum(one.vreplicas for one in unserved.values()),
+        },
+        "notes": [*beside, *notes_of(pools, grown=change.autoscale)],
         "vpods": [row.to_json() for row in rows[:VPODS_LISTED_MAX]],
         "vpodsNotListed": max(0, len(rows) - VPODS_LISTED_MAX),
         "pools": [pool_row(pool) for pool in pools],

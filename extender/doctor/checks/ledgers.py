@@ -6,13 +6,15 @@ count as slots, and nothing is said of them here.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from extender.core.counted import counted
 from extender.core.decode import pod_from, stateful_set_from, vpod_from
 from extender.core.errors import InvalidObject
-from extender.core.model import AdapterPod, VPod, ordinal_of
-from extender.doctor.facts import Facts, Listed
+from extender.core.model import AdapterPod, VPod, object_key, ordinal_of
+from extender.core.reading import text
+from extender.doctor.facts import Facts, Listed, key_of
 from extender.doctor.verdict import Check, Notes, Outcome
 
 
@@ -87,48 +89,75 @@ def _drift(facts: Facts) -> Outcome:
 
 
 def _gone(facts: Facts) -> Outcome:
-    """Placements on ordinals that the StatefulSet no longer has, or never had."""
-    notes, sizes = Notes(), _ordinals(facts)
+    """Placements on pods that are not there, and that no StatefulSet will bring back."""
+    notes, homes, fixes = Notes(), _Homes(facts), dict[str, None]()
     pods = _pods(facts.of("pods"))
     for vpod in _vpods(facts.of("vpods")).values():
-        stateful_set, ordinals = sizes.get(vpod.pool, ("", None))
-        if ordinals is None:
-            continue
         namespace = vpod.pool.partition("/")[0]
         for name, published in vpod.placements.items():
-            ordinal = ordinal_of(name)
-            known = ordinal is not None and name == f"{stateful_set}-{ordinal}" and ordinal in ordinals
-            if published and not known and f"{namespace}/{name}" not in pods:
-                notes.errors.append(
-                    f"VPod {vpod.key} publishes {published} on {name}, which {stateful_set} does not have"
-                )
+            if not published or f"{namespace}/{name}" in pods:
+                continue
+            home = homes.of(vpod.pool)
+            if home.unknown:
+                notes.unknown.append(f"VPod {vpod.key} publishes {published} on {name}: {home.unknown}")
+            elif not home.has(name):
+                why = home.missing or f"which {home.name} does not have"
+                notes.errors.append(f"VPod {vpod.key} publishes {published} on {name}, {why}")
+                fixes[_MADE_AGAIN if home.missing else _SCALED_DOWN] = None
     return notes.outcome(
-        "every placement is on a pod that its StatefulSet has",
+        "every placement is on a pod that is there, or that its StatefulSet has",
         nothing="" if facts.of("vpods").items else "no vpods",
-        bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone",
-        fix="Somebody has scaled the StatefulSet down by hand: the leader places them anew as soon as there is room.",
+        bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone" if notes.errors else "",
+        fix=" ".join(fixes) or "See the checks rights and pools.",
     )
 
 
-def _ordinals(facts: Facts) -> dict[str, tuple[str, range | None]]:
-    """Pool -> name and ordinals of its StatefulSet, None where that cannot be said."""
-    sets = {}
-    for raw in facts.of("statefulsets").items:
+_SCALED_DOWN: Final = (
+    "Somebody has scaled the StatefulSet down by hand: the leader places them anew as soon as there is room."
+)
+_MADE_AGAIN: Final = "Create what is missing again: its pods come back with what they held. Or delete the vpods, or have them name another pool."
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """The StatefulSet of a pool. ``missing``: what there is none of; ``unknown``: why nothing can be said of it."""
+
+    name: str = ""
+    ordinals: range = range(0)
+    missing: str = ""
+    unknown: str = ""
+
+    def has(self, pod_name: str) -> bool:
+        """Whether it has a pod of that name, or will have."""
+        ordinal = ordinal_of(pod_name)
+        return ordinal is not None and pod_name == f"{self.name}-{ordinal}" and ordinal in self.ordinals
+
+
+class _Homes:
+    """The StatefulSets of all pools."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._pools = {key_of(raw): raw for raw in facts.of("adapterpools").items}
+        self._sets = {key_of(raw): raw for raw in facts.of("statefulsets").items}
+
+    def of(self, pool: str) -> _Home:
+        """That of the pool with this key."""
+        if pool not in self._pools:
+            return self._absent("adapterpools", "AdapterPool", pool)
+        key = object_key(pool.partition("/")[0], text(self._pools[pool], "spec", "statefulSet"))
+        if key not in self._sets:
+            return self._absent("statefulsets", "StatefulSet", key)
         try:
-            one = stateful_set_from(raw)
-        except InvalidObject:
-            continue
-        sets[one.key] = one
-    found: dict[str, tuple[str, range | None]] = {}
-    for raw in facts.of("adapterpools").items:
-        metadata, spec = raw.get("metadata"), raw.get("spec")
-        if not isinstance(metadata, Mapping) or not isinstance(spec, Mapping):
-            continue
-        name = str(spec.get("statefulSet"))
-        stateful_set = sets.get(f"{metadata.get('namespace')}/{name}")
-        ordinals = stateful_set.ordinals if stateful_set is not None else None
-        found[f"{metadata.get('namespace')}/{metadata.get('name')}"] = (name, ordinals)
-    return found
+            found = stateful_set_from(self._sets[key])
+        except InvalidObject as error:
+            return _Home(unknown=str(error)[:200])
+        return _Home(found.name, found.ordinals)
+
+    def _absent(self, plural: str, kind: str, key: str) -> _Home:
+        if self._facts.of(plural).truncated:
+            return _Home(unknown=f"not all {plural} were read")
+        return _Home(missing=f"and there is no {kind} {key}")
 
 
 LEDGERS: Final = (

@@ -1,10 +1,9 @@
 """Pools: whether each has its StatefulSet, its pods opt in, and what waits stands a chance."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from extender.core.availability import unserved_on
-from extender.core.claims import PodState
+from extender.core.availability import why_unserved
 from extender.core.counted import counted
 from extender.core.decode import node_from, pod_from, pool_from, vpod_from
 from extender.core.errors import InvalidObject
@@ -123,14 +122,27 @@ def _capacity(facts: Facts) -> Outcome:
             ] = None
         else:
             notes.warnings.append(
-                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} of {counted(len(vpods), 'vpod')} wait"
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} of {_vpods(vpods)} wait"
             )
             fixes["`vreplica explain VPOD` says what each waits for, and what would place it."] = None
+    there = {key_of(raw) for raw in facts.of("adapterpools").items}
+    if not facts.of("adapterpools").truncated:
+        for key, vpods in sorted(waiting.items()):
+            if key not in there:
+                what = counted(sum(map(_pending, vpods)), "vreplica")
+                notes.errors.append(f"AdapterPool {key} is not there, and {what} of {_vpods(vpods)} wait")
+                fixes["Create the AdapterPool, or correct spec.poolRef: see the check pool-names."] = None
     return notes.outcome(
         "everything that is asked for is placed",
         fix=" ".join(fixes) or "Correct the AdapterPool.",
         nothing="" if facts.of("vpods").items else "no vpods",
     )
+
+
+def _vpods(vpods: Sequence[VPod]) -> str:
+    """How many, and which ones where they are few."""
+    named = ", ".join(vpod.key for vpod in vpods[:3])
+    return f"{counted(len(vpods), 'vpod')} ({named}{', ...' if len(vpods) > 3 else ''})"
 
 
 def _waiting(facts: Facts) -> dict[str, list[VPod]]:
@@ -175,6 +187,7 @@ def _served(facts: Facts) -> Outcome:
     """vreplicas that are placed on pods that do not serve them: each pod with how many, and why."""
     notes, lost = Notes(), dict[tuple[str, str], int]()
     pods, nodes = _pods_served(facts), {text(raw, "metadata", "name"): raw for raw in facts.of("nodes").items}
+    cut = [plural for plural in ("pods", "nodes") if facts.of(plural).truncated]
     vpods = 0
     for raw in facts.of("vpods").items:
         try:
@@ -185,7 +198,8 @@ def _served(facts: Facts) -> Outcome:
         down = [
             (name, why, count_)
             for name, count_ in vpod.placements.items()
-            if (why := _why_not_served(pods.get(f"{namespace}/{name}"), nodes))
+            if not _may_be_cut_off(facts, pods.get(f"{namespace}/{name}"), nodes)
+            and (why := _why_not_served(pods.get(f"{namespace}/{name}"), nodes))
         ]
         vpods += bool(down)
         for name, why, number in down:
@@ -196,9 +210,11 @@ def _served(facts: Facts) -> Outcome:
     notes.errors += [
         f"{pod}: {why}, and {counted(number, 'vreplica')} on it" for (pod, why), number in by_number
     ]
+    if cut and not lost:
+        notes.unknown.append(f"not all {' and '.join(cut)} were read")
     return notes.outcome(
         "every vreplica that is placed is on a pod that is Ready",
-        bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}",
+        bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}" if lost else "",
         fix="Look at these pods and nodes. Where a node does not come back, delete it, or taint it "
         "node.kubernetes.io/out-of-service; rescheduleAfterSeconds of a pool says when its vreplicas go elsewhere.",
         nothing="" if facts.of("vpods").items else "no vpods",
@@ -215,12 +231,17 @@ def _pods_served(facts: Facts) -> dict[str, AdapterPod]:
     return found
 
 
+def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Json]) -> bool:
+    """Whether the pod, or the node under it, is among those that were not read: then it is not known who serves."""
+    if pod is None:
+        return facts.of("pods").truncated
+    return bool(pod.node) and pod.node not in nodes and facts.of("nodes").truncated
+
+
 def _why_not_served(pod: AdapterPod | None, nodes: Mapping[str, Json]) -> str:
     """In words; "" for a pod that serves what it has."""
-    state = PodState("", None)
     raw = nodes.get(pod.node) if pod is not None else None
-    state.stand(pod, node_from(raw) if raw is not None else None)
-    return "" if state.serving else unserved_on(state, "", 0).why
+    return why_unserved(pod, node_from(raw) if raw is not None else None)
 
 
 POOLS: Final = (

@@ -14,14 +14,16 @@ from typing import Final
 
 from extender.core.pool_state import PoolState
 from extender.core.state import State
-from extender.service.page.records import pending_slots
+from extender.service.page.records import pending_slots, unserved_slots
 from extender.service.pool_status import pool_numbers
 
 PERIOD_S: Final = 10.0
 SAMPLES_MAX: Final = 360
 POOLS_MAX: Final = 1_000
-FIELDS: Final = ("slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods", "pendingSlots", "closedSlots")
-"""Of ``pool_numbers``, and the slots that pending vreplicas would take, in the order of a sample."""
+FIELDS: Final = (
+    "slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods", "pendingSlots", "closedSlots", "unservedSlots", "unservedVReplicas",
+)  # fmt: skip
+"""Of ``pool_numbers``, and the slots that pending vreplicas would take and unserved ones do, in the order of a sample."""
 
 
 @dataclass(slots=True)
@@ -71,7 +73,11 @@ class History:
         if samples.revision == revision:
             return samples, list(samples.values[-len(FIELDS) :])
         samples.revision = revision
-        numbers = {**pool_numbers(pool), "pendingSlots": pending_slots(pool)}
+        numbers = {
+            **pool_numbers(pool),
+            "pendingSlots": pending_slots(pool),
+            "unservedSlots": unserved_slots(pool),
+        }
         return samples, [numbers[name] for name in FIELDS]
 
     def of(self, pool: str) -> dict[str, list[int]]:

@@ -3,11 +3,12 @@
 .. code-block:: text
 
     service   identity, leading, shadow, problems [why it is not ready], profiles [names]
-    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, overcommittedPods,
-              problem (why it is not Ready), leader, leads (whether this replica does)
+    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, unservedSlots,
+              overcommittedPods, problem (why it is not Ready), leader, leads (whether this replica does)
     pods      by name: node, zone, slots, used, free (slots), why (it takes no new work), unserved (why nobody serves what
               is published there, "" where somebody does), closed, placements
-    vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas), waits (why, where some are)
+    vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas), waits (why, where some wait, or all wait for
+              their pool)
     nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
 
 ``placements`` of a pod: vpod key -> vreplicas; where one of them takes more than one slot, or not all is in the pod's ledger,
@@ -27,6 +28,7 @@ from extender.core.claims import Claim, PodState
 from extender.core.collector import why_unschedulable
 from extender.core.model import Node, VPod
 from extender.core.pool_state import PoolState
+from extender.core.reasons import ConflictReason
 from extender.service.pool_status import pool_numbers, readiness
 
 Record = Mapping[str, Any]
@@ -34,9 +36,9 @@ TEXT_CHARS_MAX: Final = 400
 """Of a message that is shown beside a vpod that waits."""
 
 
-def pod_sign(pod: PodState) -> tuple[PodState, int]:
-    """Changes whenever ``pod_record`` does."""
-    return (pod, pod.revision)
+def pod_sign(pod: PodState) -> tuple[PodState, int, str]:
+    """Changes whenever ``pod_record`` does. A status that says what the ledger does changes no revision, and who is unserved."""
+    return (pod, pod.revision, _unserved(pod))
 
 
 def pod_record(pool: PoolState, pod: PodState) -> Record:
@@ -77,15 +79,19 @@ def vpod_record(vpod: VPod) -> Record:
         "wanted": vpod.vreplicas,
         "weight": vpod.weight,
         "published": published,
-        "waits": _why_it_waits(vpod) if published < vpod.vreplicas else "",
+        "waits": _why_it_waits(vpod, published),
     }
 
 
-def _why_it_waits(vpod: VPod) -> str:
+def _why_it_waits(vpod: VPod, published: int) -> str:
     for condition in vpod.conditions:
-        if condition.type == "Scheduled" and condition.status == "False":
+        if (
+            condition.type == "Scheduled"
+            and condition.status == "False"
+            and (published < vpod.vreplicas or condition.reason == ConflictReason.POOL_NOT_FOUND)
+        ):
             return f"{condition.reason}: {condition.message}"[:TEXT_CHARS_MAX]
-    return "not decided yet"
+    return "not decided yet" if published < vpod.vreplicas else ""
 
 
 def node_record(node: Node) -> Record:
@@ -101,6 +107,11 @@ def pending_slots(pool: PoolState) -> int:
     )
 
 
+def unserved_slots(pool: PoolState) -> int:
+    """Slots of the vreplicas that are placed and that nobody serves."""
+    return sum(count * pool.vpods[key].weight for key, count in pool.unserved.items())
+
+
 def pool_record(pool: PoolState) -> Record:
     """A pool's counts. Looks at each of its pods."""
     ready, _, problem = readiness(pool)
@@ -112,6 +123,7 @@ def pool_record(pool: PoolState) -> Record:
         "replicas": pool.stateful_set.replicas if pool.stateful_set is not None else None,
         **pool_numbers(pool),
         "pendingSlots": pending_slots(pool),
+        "unservedSlots": unserved_slots(pool),
         "overcommittedPods": len(pool.overcommitted()),
         "problem": ("" if ready else problem) if found else "the AdapterPool does not exist",
     }

@@ -104,6 +104,7 @@ def test_a_zones_drain():
         "podsImagined": 0,
         "overcommittedAfter": 0,
         "outOfService": 0,
+        "unserved": 0,
         "vpodsOutOfService": 0,
     }
     assert answer["pools"][0]["zones"][0] == {

@@ -75,6 +75,22 @@ def test_the_first_look_tells_everything_of_the_pool():
     assert news["notListed"] == {"pods": 0, "vpods": 0, "pools": 0}
 
 
+def test_a_pod_that_is_down_is_told_as_soon_as_something_is_published_on_it():
+    scene = Scene().pod(0, {"tenant/a": 3})
+    it = facts_of(scene)
+    assert look(it)["pods"]["dispatcher-0"]["unserved"] == ""  # type: ignore[index]
+    scene.vpod("a", 3, {0: 3})
+    assert look(it)["pods"]["dispatcher-0"]["unserved"] == "the pod is not Ready"  # type: ignore[index]
+
+
+def test_a_vpod_whose_pool_is_gone_says_so_although_all_of_it_is_placed():
+    why = Condition("Scheduled", "False", "PoolNotFound", "AdapterPool x/y does not exist")
+    scene = three_zones().vpod("b", 2, {0: 2}, conditions=(why,)).vpod("none", 0, conditions=(why,))
+    vpods = look(facts_of(scene))["vpods"]
+    for key in ("tenant/b", "tenant/none"):
+        assert vpods[key]["waits"] == "PoolNotFound: AdapterPool x/y does not exist"  # type: ignore[index]
+
+
 def test_without_a_pool_only_the_counts_of_all_are_told():
     news = look(facts_of(three_zones(), ""))
     assert set(news) == {"service", "pools", "notListed"}

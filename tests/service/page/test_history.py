@@ -7,7 +7,7 @@ import pytest
 from extender.service import pool_status
 from extender.service.page import history
 from extender.service.page.history import PERIOD_S, SAMPLES_MAX, History
-from tests.support.builders import POOL, Scene
+from tests.support.builders import POOL, Scene, a_node
 
 
 class Hour:
@@ -27,15 +27,25 @@ class Hour:
 async def test_a_sample_is_what_the_pool_has_at_that_time():
     scene = Scene().pods(0, 1)
     hour = Hour(scene)
-    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0, 0]}
-    scene.vpod("a", 9, {0: 4})
-    assert await hour.samples() == {"1000": [40, 0, 40, 0, 2, 0, 0], "1010": [40, 4, 36, 5, 2, 5, 0]}
+    before = {"1000": [40, 0, 40, 0, 2, 0, 0, 0, 0]}
+    assert await hour.samples() == before
+    scene.pod(0, ready=True).vpod("a", 9, {0: 4})
+    assert await hour.samples() == {**before, "1010": [40, 4, 36, 5, 2, 5, 0, 0, 0]}
 
 
 async def test_what_waits_is_counted_in_vreplicas_and_in_the_slots_that_they_would_take():
-    scene = Scene().pods(0)
+    scene = Scene().pod(0, ready=True)
     scene.vpod("heavy", 4, {0: 1}, weight=3)
-    assert await Hour(scene).samples() == {"1000": [20, 3, 17, 3, 1, 9, 0]}
+    assert await Hour(scene).samples() == {"1000": [20, 3, 17, 3, 1, 9, 0, 0, 0]}
+
+
+async def test_what_nobody_serves_is_counted_in_vreplicas_and_in_their_slots_and_a_lost_node_shows():
+    scene = Scene().pod(0, ready=True).vpod("heavy", 4, {0: 2}, weight=3).vpod("a", 1, {0: 1})
+    hour = Hour(scene)
+    assert (await hour.samples())["1000"][-2:] == [0, 0]
+    scene.node(a_node(ready=False))
+    scene.pool.end_excuse("dispatcher-0")
+    assert (await hour.samples())["1010"][-2:] == [7, 3]
 
 
 async def test_the_last_hour_is_kept_and_no_more():
