@@ -29,7 +29,9 @@ class Narrator:
             return
         note = decision.explanation.outcome()
         if not decision.explanation.is_satisfied:
-            self._event(vpod, EventReason.FAILED_SCHEDULING, note)
+            self._event(
+                vpod, EventReason.FAILED_SCHEDULING, note, cause=str(decision.explanation.reason or "")
+            )
         elif decision.target and (newly or has_grown(decision)):
             where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
             self._event(vpod, EventReason.SCHEDULED, f"{note}: {where}")
@@ -68,11 +70,11 @@ class Narrator:
             note=f"{note}; check the roles of the scheduler service's ServiceAccount, and admission policies and webhooks",
         )
 
-    def _event(self, vpod: VPod, reason: EventReason, note: str) -> None:
+    def _event(self, vpod: VPod, reason: EventReason, note: str, *, cause: str = "") -> None:
         if vpod.source:
             return
         regarding = ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)
-        self._recorder.event(regarding, reason=reason, note=note)
+        self._recorder.event(regarding, reason=reason, note=note, cause=cause)
 
 
 def _served(vpod: VPod, available: Condition) -> Served:
