@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.counted import counted_are
 from extender.core.event_reasons import EventReason
@@ -147,6 +148,16 @@ def serves(pool: "PoolState", pod_name: str) -> bool:
     """Whether what is placed on that pod counts as served."""
     state = pool.pods.get(pod_name)
     return state is not None and not state.down
+
+
+def would_end_service(source: PodState, target: PodState) -> bool:
+    """Whether vreplicas that are served on one pod would not be on another."""
+    return target.down and not source.down
+
+
+def down_among(pool: "PoolState", ordinals: int) -> int:
+    """Bit set of those of ``ordinals`` whose pods are there and down."""
+    return sum(1 << ordinal for ordinal in bits(ordinals) if pool.by_ordinal[ordinal].down)
 
 
 def is_outdated(pool: "PoolState", vpod: VPod) -> bool:

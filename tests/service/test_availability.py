@@ -222,6 +222,20 @@ async def test_the_condition_names_the_pods_that_are_down_now():
         assert status_writes(world) - writes == 1
 
 
+async def test_a_pool_is_made_smaller_only_as_far_as_what_is_served_goes_on_being_served():
+    async with a_world_at_work(minPods=0, scaleDownPeriodSeconds=20) as world:
+        await set_ready(world, 0, ready=False)
+        served = 6 - await on_pod_0(world)
+        for _ in range(120):
+            await asyncio.sleep(5)
+            assert (await world.status("a"))["readyVReplicas"] >= served
+        assert await world.replicas() == 2
+        await set_ready(world, 0, ready=True)
+        await asyncio.sleep(600)
+        assert await world.replicas() == 1
+        assert await available(world) == (6, "True", "AllReady")
+
+
 async def test_a_lost_zone_feeds_the_queue_in_portions():
     caches, fed = Caches(), []
     caches.nodes.update(a_node())
