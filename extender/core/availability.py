@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.counted import counted_are
+from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPod, Condition, Node, VPod, placement_order
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ EXCUSED_S: Final = 10.0
 """Seconds for which a pod that has served may be away without its vreplicas counting as unserved."""
 NAMED_PODS_MAX: Final = 5
 """Of a condition's message."""
+BLAME_CHARS_MAX: Final = 900
+"""Of the part of a message that names pods: with the counts before it, it is stored whole (1,024 bytes)."""
 
 
 class AvailableReason(StrEnum):
@@ -48,7 +52,7 @@ UNSERVED_REASONS: Final = (
     AvailableReason.POD_NOT_READY,
 )
 """Those that say that something placed is not served, the worst first."""
-_RANK: Final = {reason: rank for rank, reason in enumerate(UNSERVED_REASONS)}
+_RANK: Final[Mapping[str, int]] = {reason: rank for rank, reason in enumerate(UNSERVED_REASONS)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +99,19 @@ class Availability:
         text = f"{min(self.ready, self.wanted)} of {counted_are(self.wanted, 'vreplica')} served"
         if not self.unserved:
             return f"{text}: {max(0, self.wanted - self.placed)} are not placed"
-        named = ", ".join(
+        return f"{text}; {self.blame()}"
+
+    def blame(self) -> str:
+        """Which pods do not serve theirs, and why: the end of the message; "" where all do."""
+        if not self.unserved:
+            return ""
+        parts = [
             f"{item.vreplicas} on {item.pod_name} ({item.why})" for item in self.unserved[:NAMED_PODS_MAX]
-        )
-        more = len(self.unserved) - NAMED_PODS_MAX
-        return f"{text}; nobody serves {named}" + (f", and those on {more} pods more" if more > 0 else "")
+        ]
+        while len(named := ", ".join(parts)) > BLAME_CHARS_MAX:
+            parts.pop()
+        more = len(self.unserved) - len(parts)
+        return f"nobody serves {named}" + (f", and those on {more} pods more" if more else "")
 
     def condition(self) -> Condition:
         """The condition Available, without its time."""
@@ -138,6 +150,16 @@ def serves(pool: "PoolState", pod_name: str) -> bool:
     return state is not None and not state.down
 
 
+def would_end_service(source: PodState, target: PodState) -> bool:
+    """Whether vreplicas that are served on one pod would not be on another."""
+    return target.down and not source.down
+
+
+def down_among(pool: "PoolState", ordinals: int) -> int:
+    """Bit set of those of ``ordinals`` whose pods are there and down."""
+    return sum(1 << ordinal for ordinal in bits(ordinals) if pool.by_ordinal[ordinal].down)
+
+
 def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
     """Whether a VPod's status says other than its pods do, as far as readiness goes. Those of foreign kinds say nothing."""
     if vpod.source or (vpod.ready_vreplicas is None and not vpod.conditions):
@@ -146,7 +168,36 @@ def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
     told = condition_of(vpod)
     if vpod.ready_vreplicas != now.ready or told is None:
         return True
-    return told.reason != now.reason if now.unserved else told.reason in UNSERVED_REASONS
+    if not now.unserved:
+        return told.reason in UNSERVED_REASONS
+    # Equal counts may be on other pods by now; how many are wanted is not known here.
+    return told.reason != now.reason or not told.message.endswith(f"; {now.blame()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a stored status says of its vreplicas. ``reason``: of its condition Available; "" for none."""
+
+    reason: str
+    ready: int
+    unserved: int
+    """vreplicas that are placed and not served."""
+
+
+def told_change(before: Served, after: Served) -> EventReason | None:
+    """What has happened between two statuses: vreplicas are lost, or all are served again; None: nothing to tell.
+
+    Lost: fewer are served and more are not, or the reason is worse than the one that was told. What has only begun to
+    start has lost nothing, nor has what is wanted no more.
+    """
+    was, now = _RANK.get(before.reason), _RANK.get(after.reason)
+    if not before.reason or not after.reason:
+        return None
+    if now is None:
+        return EventReason.AVAILABLE if was is not None else None
+    fewer = after.ready < before.ready and after.unserved > before.unserved
+    worse = was is not None and now < was
+    return EventReason.UNAVAILABLE if fewer or worse else None
 
 
 def condition_of(vpod: VPod) -> Condition | None:

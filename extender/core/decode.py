@@ -84,7 +84,7 @@ def is_true(value: str) -> bool:
     return value in _TRUE
 
 
-_FALSE: Final = frozenset({"", "0", "f", "F", "false", "FALSE", "False"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
 
 def _no_bools(annotations: Json) -> tuple[str, ...]:

@@ -74,7 +74,7 @@ EVENTS: Final = MappingProxyType(
             "Serving",
             (VPOD, POOL),
             "nobody serves some of the vreplicas that are placed: a node is lost, or a pod is terminating or not Ready for "
-            "more than 10 s; the note says how many and where",
+            "more than 10 s; the note says how many and where; each further loss is told, and a reason that gets worse",
             "look at the pods and nodes that the note names; `rescheduleAfterSeconds` of the pool says when the vreplicas "
             "are placed elsewhere",
         ),
@@ -188,6 +188,8 @@ HAPPENED: Final = frozenset(
         EventReason.MOVED,
         EventReason.SCALED_UP,
         EventReason.SCALED_DOWN,
+        EventReason.PODS_ABANDONED,
+        EventReason.ANNOTATION_UNREADABLE,
     }
 )
-"""What is done once it is told: another note is another event. All others tell what goes on, in words that may change with each try."""
+"""What is told once a change: another note is another event. All others tell what goes on, in words that may change with each try."""

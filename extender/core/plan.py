@@ -18,6 +18,8 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from extender.core.bits import bits
+from extender.core.claims import PodState
 from extender.core.deal import deal
 from extender.core.explain import Explanation, Reasoning, Step, added
 from extender.core.knative.afresh import place_afresh, room_once_left, steps_between
@@ -256,16 +258,27 @@ class _Plan:
 
     def _must_go(self, name: str) -> bool:
         pod = self.pool.pods[name]
-        if not self.pool.is_member(pod) or pod.leaving or (self.leave_closed and self.pool.is_closed(pod)):
+        if not self.pool.is_member(pod) or pod.leaving or self._is_emptied(pod):
             return True
         return not pod.schedulable and not self.rules.keep_on_unavailable
+
+    def _is_emptied(self, pod: PodState) -> bool:
+        """Whether what it has there leaves for the pool's sake: not while it is served, and might not be elsewhere.
+
+        Excused or not: excuses are not recorded, and what is played again has to come to the same.
+        """
+        if not (self.leave_closed and self.pool.is_closed(pod)):
+            return False
+        return not pod.serving or all(
+            self.pool.by_ordinal[ordinal].serving for ordinal in bits(self.pool.room)
+        )
 
     def _keep(self) -> None:
         for name, count in self._start().items():
             pod = self.pool.pods[name]
             if not self.pool.is_member(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
-            elif pod.leaving or (self.leave_closed and self.pool.is_closed(pod)):
+            elif pod.leaving or self._is_emptied(pod):
                 # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
                 self.leaving[name] = self._trim(name, count)
             elif not pod.schedulable and not self.rules.keep_on_unavailable:

@@ -4,9 +4,10 @@
 counted. ``run()`` writes entries one after the other, waiting out failures that may pass (client-go: 12 tries, 10 s apart).
 
 Aggregation is client-go's events broadcaster: events equal in reason (``core.event_reasons``: type and action follow from it),
-regarding and related are one series while less than six minutes lie between them. The note is not part of it, and a series keeps the
-first one: only of what has happened (``HAPPENED``), and not of what goes on, another note is another event. Else a place that was given
-at noon would be read as given at the last time that any was.
+regarding, related and cause are one series while less than six minutes lie between them. The note is not part of it, and a series keeps
+the first one: only of what has happened (``HAPPENED``), and not of what goes on, another note is another event. Else a place that was given
+at noon would be read as given at the last time that any was. The cause is a word of a closed set, as a ``ConflictReason``: a vpod that has
+waited for room and whose pool is deleted then is not told again of the room.
 
 .. code-block:: text
 
@@ -99,6 +100,7 @@ class _Key:
     reason: EventReason
     regarding: ObjectReference
     related: ObjectReference | None
+    cause: str
     note: str
     """"" where it does not matter."""
 
@@ -149,11 +151,15 @@ class EventRecorder:
         *,
         reason: EventReason,
         note: str,
+        cause: str = "",
         related: ObjectReference | None = None,
     ) -> None:
-        """Record one event; never blocks. Raises ValueError for a reason that is none of the closed set, and for nothing else."""
+        """Record one event; never blocks. Raises ValueError for a reason that is none of the closed set, and for nothing else.
+
+        ``cause``: one of few constant strings; what goes on for another cause is another series.
+        """
         told_apart = clean_note(note) if reason in HAPPENED else ""
-        key = _Key(EventReason(reason), regarding, related, told_apart)
+        key = _Key(EventReason(reason), regarding, related, cause, told_apart)
         now_s = self._now()
         entry = self._entries.get(key)
         if entry is not None:

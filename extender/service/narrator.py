@@ -3,10 +3,10 @@
 Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the Moved condition.
 """
 
-from extender.core.availability import UNSERVED_REASONS, condition_of
+from extender.core.availability import Served, condition_of, told_change
 from extender.core.event_reasons import EventReason
 from extender.core.explain import Step
-from extender.core.model import VPod
+from extender.core.model import Condition, VPod
 from extender.core.names import API_VERSION
 from extender.core.plan import Decision
 from extender.core.pool_state import PoolState
@@ -29,7 +29,9 @@ class Narrator:
             return
         note = decision.explanation.outcome()
         if not decision.explanation.is_satisfied:
-            self._event(vpod, EventReason.FAILED_SCHEDULING, note)
+            self._event(
+                vpod, EventReason.FAILED_SCHEDULING, note, cause=str(decision.explanation.reason or "")
+            )
         elif decision.target and (newly or has_grown(decision)):
             where = ", ".join(f"{count} on {name}" for name, count in decision.target.items())
             self._event(vpod, EventReason.SCHEDULED, f"{note}: {where}")
@@ -44,24 +46,17 @@ class Narrator:
             self._event(vpod, EventReason.MOVED, "; ".join(move.sentence() for move in moves))
 
     def status_written(self, old: VPod, new: VPod) -> None:
-        """Tell once that vreplicas are no longer served, and once that all are again.
+        """Tell each time that vreplicas are lost or the reason gets worse, and once that all are served again.
 
         A vpod whose pods have only begun to start has lost nothing, and one that waited for a place is told as
-        Scheduled. The stored condition remembers what was told, so another leader does not tell it again.
+        Scheduled. The stored status remembers what was told, so another leader does not tell it again.
         """
         before, after = condition_of(old), condition_of(new)
         if before is None or after is None:
             return
-        was_unserved = before.reason in UNSERVED_REASONS
-        if was_unserved and after.reason not in UNSERVED_REASONS:
-            if after.status == "True":
-                self._event(new, EventReason.AVAILABLE, after.message)
-        elif (
-            after.reason in UNSERVED_REASONS
-            and not was_unserved
-            and (old.ready_vreplicas or 0) > (new.ready_vreplicas or 0)
-        ):
-            self._event(new, EventReason.UNAVAILABLE, after.message)
+        change = told_change(_served(old, before), _served(new, after))
+        if change is EventReason.UNAVAILABLE or (change is not None and after.status == "True"):
+            self._event(new, change, after.message)
 
     def would_move(self, vpod: VPod, note: str) -> None:
         """Tell what an evictor in a dry run would do."""
@@ -75,11 +70,16 @@ class Narrator:
             note=f"{note}; check the roles of the scheduler service's ServiceAccount, and admission policies and webhooks",
         )
 
-    def _event(self, vpod: VPod, reason: EventReason, note: str) -> None:
+    def _event(self, vpod: VPod, reason: EventReason, note: str, *, cause: str = "") -> None:
         if vpod.source:
             return
         regarding = ObjectReference(API_VERSION, "VPod", vpod.namespace, vpod.name, vpod.uid)
-        self._recorder.event(regarding, reason=reason, note=note)
+        self._recorder.event(regarding, reason=reason, note=note, cause=cause)
+
+
+def _served(vpod: VPod, available: Condition) -> Served:
+    ready = vpod.ready_vreplicas or 0
+    return Served(available.reason, ready, sum(vpod.placements.values()) - ready)
 
 
 def has_grown(decision: Decision) -> bool:

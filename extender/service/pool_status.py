@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from extender.core.availability import AVAILABLE, UNSERVED_REASONS, pool_availability
+from extender.core.availability import AVAILABLE, Served, pool_availability, told_change
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.collector import why_unschedulable
 from extender.core.counted import counted, counted_are
 from extender.core.decode import Json, mapping, mappings, text
-from extender.core.event_reasons import EventReason
 from extender.core.model import AdapterPool, VPod
 from extender.core.names import API_VERSION
 from extender.core.pool_state import PoolState
@@ -285,23 +284,14 @@ class PoolStatusWriter:
         return text(mapping(written, "metadata"), "resourceVersion")
 
     def _tell(self, pool: AdapterPool, before: Json, after: Json) -> None:
-        """Tell once that vreplicas are no longer served, and once that all are again: what is stored says what was told.
-
-        Pods that only begin to start take nothing away.
-        """
-        old, new = (
-            next((item for item in mappings(status, "conditions") if item.get("type") == AVAILABLE), None)
-            for status in (before, after)
-        )
-        if self.recorder is None or old is None or new is None:
-            return
-        was, now = (item.get("reason") in UNSERVED_REASONS for item in (old, new))
-        fewer = _ready_of(before) > _ready_of(after)
-        if was is now or (now and not fewer):
+        """Tell each time that vreplicas are lost, and once that all are served again: what is stored says what was told."""
+        new = _available_of(after)
+        change = told_change(_served(before), _served(after))
+        if self.recorder is None or change is None:
             return
         self.recorder.event(
             ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
-            reason=EventReason.UNAVAILABLE if now else EventReason.AVAILABLE,
+            reason=change,
             note=text(new, "message"),
         )
 
@@ -334,10 +324,17 @@ def _says(stored: Json, status: Obj) -> bool:
     )
 
 
-def _ready_of(status: Json) -> int:
-    """readyVReplicas of a pool's status; 0 where it says nothing."""
-    ready = status.get("readyVReplicas")
-    return ready if type(ready) is int else 0
+def _available_of(status: Json) -> Json:
+    return next((item for item in mappings(status, "conditions") if item.get("type") == AVAILABLE), {})
+
+
+def _served(status: Json) -> Served:
+    """As a pool's status says; a count that it does not say is 0."""
+    ready, unserved = (
+        count if type(count := status.get(name)) is int else 0
+        for name in ("readyVReplicas", "unservedVReplicas")
+    )
+    return Served(text(_available_of(status), "reason"), ready, unserved)
 
 
 def _by_type(status: Json) -> dict[str, Json]:

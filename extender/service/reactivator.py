@@ -8,7 +8,8 @@ again when something has changed, and patches when one of the very nodes that it
 Pods that request ``vreplica.dev/slots`` (``slotsResource``) need this for more than what we refuse. No node offers the
 resource, and from 1.37 on NodeResourcesFit, which is told to ignore it in filter, counts it when a node comes or grows:
 such a pod is then not looked at again. So the pool's leader patches those that wait for room, when a node comes, grows,
-loses a taint, or is uncordoned.
+loses a taint, or is uncordoned. A refusal that shows up to 30 s later may have been decided before: that pod is patched, too,
+once.
 
 What a replica has refused is in its memory alone. Who takes a pool over knows nothing of it, so it patches once each pod
 of the pool that waits: a needless look of kube-scheduler's costs less than its five minutes.
@@ -40,6 +41,9 @@ BACKOFF_INITIAL_S: Final = 1.0
 BACKOFF_MAX_S: Final = 60.0
 ROOM_BACKOFF_MAX_S: Final = 10.0
 """Nodes of an autoscaler come one after another; kube-scheduler's own backoff goes no further either."""
+ROOM_REMEMBERED_S: Final = 30.0
+"""A refusal that shows within this time of a node's coming may have been decided before: an attempt takes its calls of
+extenders (5 s each, by ``httpTimeout``), the write of the pod's condition, and the way of our watch."""
 
 
 class _Refusal(NamedTuple):
@@ -66,6 +70,12 @@ class Reactivator:
         """Pod UID -> (patches that did not help, loop time of the next one at the earliest)."""
         self._room_came = True
         """Since pods that wait were looked for last; at the start nobody knows."""
+        self._room_came_at = 0.0
+        """The loop's time at which that was seen."""
+        self._taken_up: set[str] = set()
+        """UIDs of the pods that have been found waiting since then."""
+        self._more_wait = False
+        """Whether there were more of them than ``_waiting`` may hold."""
         self._waiting: dict[str, str] = {}
         """UID -> key of pods that a node may have room for by now."""
         self._led: set[str] = set()
@@ -118,7 +128,9 @@ class Reactivator:
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is not None and (new is None or new.node):
             self.forget(old.uid)
-        if new is None or (old is not None and old.node != new.node):
+            self._taken_up.discard(old.uid)
+        moved = new is None or (old is not None and old.node != new.node)
+        if moved or _is_refused_now(old, new):
             self._wake.set()
 
     async def run(self) -> None:
@@ -148,19 +160,27 @@ class Reactivator:
         """Pods that kube-scheduler says it has no node for, and that it may not look at again."""
         led = {pool.key for pool in self._caches.pools.list() if self._leads(pool.key)}
         taken_over, self._led = led - self._led, led
-        room_came, self._room_came = self._room_came, False
-        if not room_came and not taken_over:
+        now = asyncio.get_running_loop().time()
+        if self._room_came:
+            self._room_came, self._room_came_at = False, now
+            self._taken_up.clear()
+        lately = self._more_wait or now - self._room_came_at <= ROOM_REMEMBERED_S
+        if not lately and not taken_over:
             return
+        self._more_wait = False
         for pod in self._caches.pods.list():
             if len(self._waiting) >= REFUSED_PODS_MAX:
+                self._more_wait = lately
                 return
             if not pod.refusal or pod.deleting:
                 continue
             by_predecessor = (
                 pod.pool in taken_over and pod.uid not in self._refused and pod.uid not in self._patched
             )
-            if by_predecessor or (room_came and pod.slots_request is not None):
+            for_room = lately and pod.slots_request is not None and pod.uid not in self._taken_up
+            if by_predecessor or for_room:
                 self._waiting[pod.uid] = pod.key
+                self._taken_up.add(pod.uid)
 
     def _count_patch(self, uid: str, most_s: float) -> None:
         """The next patch, should this one not help, comes only later."""
@@ -218,3 +238,9 @@ class Reactivator:
         else:
             self._count_patch(uid, most_s)
             self._metrics.repairs.labels("PodReactivated").inc()
+
+
+def _is_refused_now(old: AdapterPod | None, new: AdapterPod | None) -> bool:
+    """Whether kube-scheduler's refusal of a pod that may wait for room shows for the first time."""
+    shown_before = old is not None and bool(old.refusal)
+    return new is not None and bool(new.refusal) and new.slots_request is not None and not shown_before

@@ -8,7 +8,7 @@
 - a ledger and a status that differ, a claim of a vpod that is gone: the vpod is decided again;
 - a reservation that no write confirmed: dropped.
 
-Every repair is counted and told in an event.
+Every repair is counted and told in an event. A drain mark whose value is no bool is only told: what was meant nobody knows.
 """
 
 import asyncio
@@ -69,20 +69,19 @@ class Reconciler:
         self._foreign = foreign
         self._broken: dict[str, AdapterPod] = {}
         """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
+        self._no_bools: dict[str, tuple[str, ...]] = {}
+        """UID -> what was told of a pod's drain marks that are no bools."""
         caches.pods.add_event_handler(self._pod_changed)
         caches.pools.add_event_handler(self._pool_changed)
         caches.stateful_sets.add_event_handler(self._stateful_set_changed)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if new is None:
+            if old is not None:
+                self._no_bools.pop(old.uid, None)
             return
-        known = old.no_bools if old is not None and old.uid == new.uid else ()
-        is_ours = any(bucket.has(new.pool) for bucket in self._running)
-        if new.no_bools and new.no_bools != known and is_ours:
-            note = f"annotation {'; '.join(new.no_bools)}: the pod is not drained"
-            self._foreign.warn(new, EventReason.ANNOTATION_UNREADABLE, note)
         broken = self._needs_repair(new)
-        if not broken and new.uid not in self._broken:
+        if not broken and new.uid not in self._broken and not self._has_new_no_bools(new):
             return
         for bucket, wake in self._running.items():
             if bucket.has(new.pool):
@@ -123,6 +122,9 @@ class Reconciler:
             self._foreign.end(bucket)
             for uid in [uid for uid, pod in self._broken.items() if bucket.has(pod.pool)]:
                 del self._broken[uid]
+            for pod in self._caches.pods.list():
+                if bucket.has(pod.pool):
+                    self._no_bools.pop(pod.uid, None)
 
     async def run_expiry(self) -> None:
         """Drop reservations in time until cancelled, on every replica: one that led may have left some behind (I5)."""
@@ -140,11 +142,26 @@ class Reconciler:
         """One pass over all of a bucket's pools."""
         self.expire_reservations()
         await self._requeue_differences(bucket)
+        for pod in self._caches.pods.list():
+            if bucket.has(pod.pool) and self._has_new_no_bools(pod):
+                self._tell_no_bools(pod)
         for pod in list(self._caches.pods.list()):
             if bucket.has(pod.pool) and self._needs_repair(pod):
                 self._broken[pod.uid] = pod
                 await self._repair_pod(pod)
         self._tell_repaired(bucket)
+
+    def _has_new_no_bools(self, pod: AdapterPod) -> bool:
+        return pod.no_bools != self._no_bools.get(pod.uid, ())
+
+    def _tell_no_bools(self, pod: AdapterPod) -> None:
+        """Who has annotated it believes that it is drained: told once a value, by each leader."""
+        if not pod.no_bools:
+            del self._no_bools[pod.uid]
+            return
+        self._no_bools[pod.uid] = pod.no_bools
+        note = f"annotation {'; '.join(pod.no_bools)}: the pod is not drained"
+        self._foreign.warn(pod, EventReason.ANNOTATION_UNREADABLE, note)
 
     async def _requeue_differences(self, bucket: Bucket) -> None:
         """In slices, between which claims may change: what is different from then on, an event tells."""

@@ -99,7 +99,8 @@ def status_patch(
     """The merge patch of status that publishes ``placements``; None where it says so already.
 
     The version is a precondition: a spec that changes before this arrives makes it a Conflict. A condition whose
-    message alone differs is not worth a write: it counts pods, and would be rewritten with every pod that comes.
+    message alone differs is not worth a write: it counts pods, and would be rewritten with every pod that comes. One that
+    blames pods names those that are to be looked at, so it is written again when it is to name others.
     """
     published = sum(placements.values())
     condition = scheduled_condition(decision, placements)
@@ -113,6 +114,7 @@ def status_patch(
         and vpod.ready_vreplicas == availability.ready
         and _says_the_same(known, condition)
         and _says_the_same(known_available, available)
+        and (not availability.unserved or _message_of(known_available) == _stored_message(available))
     ):
         return None
     written = [
@@ -134,6 +136,15 @@ def status_patch(
     }
 
 
+def _message_of(known: Condition | None) -> str:
+    return known.message if known is not None else ""
+
+
+def _stored_message(condition: Condition) -> str:
+    """A condition's message as it is written."""
+    return clean_note(condition.message)[:_MESSAGE_CHARS_MAX]
+
+
 def _says_the_same(known: Condition | None, now: Condition) -> bool:
     return known is not None and (known.status, known.reason) == (now.status, now.reason)
 
@@ -145,7 +156,7 @@ def _written(vpod: VPod, condition: Condition, known: Condition | None, now: flo
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
-        "message": clean_note(condition.message)[:_MESSAGE_CHARS_MAX],
+        "message": _stored_message(condition),
         "observedGeneration": vpod.generation,
         "lastTransitionTime": since or timestamp(now),
     }

@@ -142,6 +142,7 @@ class ExtenderVerbs:
                 ObjectReference("v1", "Pod", args.pod_namespace, args.pod_name, args.pod_uid),
                 reason=EventReason.FAILED_BINDING,
                 note=f"bind to node {args.node} refused: {error}",
+                cause=_reason_of(error),
             )
             return encode_binding_result(clean_note(str(error))), ERROR
         self.binds += 1

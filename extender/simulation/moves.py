@@ -14,6 +14,10 @@ from extender.simulation.presence import ROUNDED_S, Presence
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the one where a vreplica is."""
+UNASKED: Final = ("Compaction", "Policy")
+"""Reasons of moves that nobody has ordered, and that can wait."""
+EXCUSED_S: Final = 12.0
+"""Seconds for which a pod that is not Ready any more may count as one that is: 10, and a second in which changes are gathered."""
 OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compaction")
 """Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps."""
 
@@ -84,6 +88,8 @@ class MoveChecker:
         self.made[move.reason] = self.made.get(move.reason, 0) + vreplicas
         if not self._holds(move, vpod, was_edited=was_edited):
             self._violated(f"I4: {vpod.key} was moved, and {move} is not why")
+        if move.reason in UNASKED and self._ends_service(move):
+            self._violated(f"I4: {move} has {vpod.key} served by nobody: {move.to_pod} was not Ready")
 
     def _holds(self, move: Told, vpod: VPod, *, was_edited: bool) -> bool:
         """Whether a move's reason is true, or was when it may have been decided."""
@@ -142,6 +148,13 @@ class MoveChecker:
         if self._budgets.clock_was_wrong(ACTOR.get()):
             limit_s = 0.0
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
+
+    def _ends_service(self, move: Told) -> bool:
+        """Whether whoever decided the move saw, however late, that it goes from a pod that serves to one that does not."""
+        since = self._clock() - self._late_s
+        return self.presence.was_there(move.from_pod, since) and self.presence.is_down(
+            move.to_pod, since - EXCUSED_S - ROUNDED_S
+        )
 
     def _check_better(self, old: VPod, new: VPod, made: list[Told]) -> None:
         """Policy moves for something: as far as nothing else has changed, the vpod stands better than before."""

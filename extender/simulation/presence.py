@@ -53,6 +53,14 @@ class Presence:
             self._present.discard(name)
             self._absent_since[name] = self.clock()
 
+    def is_down(self, name: str, before: float) -> bool:
+        """Whether it has been absent all the time since ``before``, or has never been there."""
+        return name not in self._present and self._absent_since.get(name, -inf) <= before
+
+    def was_there(self, name: str, since: float) -> bool:
+        """Whether it has been present all the time since then."""
+        return name in self._present and all(ended < since for _, ended in self._ended.get(name, ()))
+
     def longest(self, name: str, since: float) -> float:
         """Seconds of its longest absence that was not over at ``since``; -1 if it was present all the time."""
         if name not in self._present and name not in self._absent_since:

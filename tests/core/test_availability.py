@@ -5,9 +5,20 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.availability import AvailableReason, availability_of, is_outdated, pool_availability
+from extender.core.availability import (
+    Availability,
+    AvailableReason,
+    Served,
+    Unserved,
+    availability_of,
+    is_outdated,
+    pool_availability,
+    told_change,
+)
+from extender.core.event_reasons import EventReason
 from extender.core.model import Condition
 from extender.core.pool_state import PoolState
+from extender.kube.events import clean_note
 from tests.support.builders import POOL, Scene, a_node
 
 
@@ -87,8 +98,64 @@ def test_a_status_is_outdated_once_its_pods_say_otherwise():
     assert not is_outdated(pool, pool.vpods["tenant/a"])
     pool.end_excuse("dispatcher-0")
     assert is_outdated(pool, pool.vpods["tenant/a"])
-    new = (Condition("Available", "False", "NodeLost"),)
+    new = (availability_of(pool, {"dispatcher-0": 3}, 3).condition(),)
     assert not is_outdated(pool, replace(pool.vpods["tenant/a"], ready_vreplicas=0, conditions=new))
+
+
+def test_a_status_is_outdated_once_as_many_are_down_on_another_pod():
+    scene = a_scene().vpod("a", 4, {0: 2, 1: 2})
+    pool = the_pool(scene)
+    scene.pod(0, {}, node="node-0", ready=False)
+    pool.end_excuse("dispatcher-0")
+    told = (availability_of(pool, pool.vpods["tenant/a"].placements, 4).condition(),)
+    scene.vpod("a", 4, {0: 2, 1: 2}, ready_vreplicas=2, conditions=told)
+    assert not is_outdated(pool, pool.vpods["tenant/a"])
+    scene.pod(0, {}, node="node-0", ready=True)
+    scene.pod(1, {}, node="node-1", ready=False)
+    pool.end_excuse("dispatcher-1")
+    assert is_outdated(pool, pool.vpods["tenant/a"])
+
+
+@pytest.mark.parametrize("chars", [1, 40, 253])
+def test_the_pods_that_a_message_names_are_stored_whole(chars):
+    found = Availability(
+        2**31 - 1,
+        2**31 - 1,
+        tuple(
+            Unserved(
+                f"{index}{'p' * 62}", 2**20, AvailableReason.NODE_LOST, f"node {'n' * chars} is not Ready"
+            )
+            for index in range(9)
+        ),
+    )
+    assert clean_note(found.message()) == found.message()
+    assert f"1048576 on 0{'p' * 62} (node n" in found.message()
+    named = found.message().count("is not Ready")
+    assert found.message().endswith(f", and those on {9 - named} pods more")
+
+
+LOST, NOT_READY, WAITS, READY = "NodeLost", "PodNotReady", "NotAllPlaced", "AllReady"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ((READY, 6, 0), (NOT_READY, 4, 2), EventReason.UNAVAILABLE),
+        ((NOT_READY, 4, 2), (NOT_READY, 0, 6), EventReason.UNAVAILABLE),
+        ((NOT_READY, 4, 2), (LOST, 4, 2), EventReason.UNAVAILABLE),
+        ((LOST, 4, 2), (NOT_READY, 4, 2), None),
+        ((LOST, 2, 4), (NOT_READY, 4, 2), None),
+        ((NOT_READY, 4, 2), (NOT_READY, 3, 2), None),
+        ((READY, 4, 0), (NOT_READY, 4, 2), None),
+        ((WAITS, 0, 0), (NOT_READY, 0, 2), None),
+        ((NOT_READY, 4, 2), (READY, 6, 0), EventReason.AVAILABLE),
+        ((NOT_READY, 4, 2), (WAITS, 4, 0), EventReason.AVAILABLE),
+        ((WAITS, 4, 0), (READY, 6, 0), None),
+        (("", 0, 0), (NOT_READY, 0, 2), None),
+    ],
+)
+def test_what_is_told_between_two_statuses(before, after, told):
+    assert told_change(Served(*before), Served(*after)) is told
 
 
 def recomputed(pool: PoolState) -> dict[str, int]:

@@ -7,6 +7,7 @@ import pytest
 from extender.core.ledger import Share
 from extender.core.model import VPod
 from extender.core.moves import Move
+from extender.core.policy.profiles import SPREAD_PROFILE
 from extender.core.pool_state import PoolState
 from extender.core.rebalance.plan import Advice, Limits, plan_moves
 from extender.core.scaling.scale_down import ordinals_to_close
@@ -315,3 +316,67 @@ class TestPolicy:
         assert self.advise(scene) == [("a", 1, 0, 3, "Drain")]
         scene.pod(0, {"tenant/a": 1, "tenant/b": 4}).vpod("b", 4, {0: 4}).pods(2)
         assert {m[4] for m in self.advise(scene)} == {"Drain"}
+
+
+class TestPodsThatAreDown:
+    """Three pods of 20 slots; pod 0 is not Ready, its node fine."""
+
+    def a_scene(self, *, ready: Iterable[int] = (1, 2), **fields) -> Scene:
+        scene = Scene(replicas=3, **fields)
+        for ordinal in range(3):
+            scene.node(a_node(f"node-{ordinal}", f"z{ordinal}"))
+            ledger = {"tenant/a": 2}
+            scene.pod(ordinal, ledger, node=f"node-{ordinal}", ready=ordinal in ready)
+        return scene.vpod("a", 6, {0: 2, 1: 2, 2: 2})
+
+    def test_what_is_served_is_compacted_onto_pods_that_serve(self):
+        scene = self.a_scene()
+        scene.pool.set_closed(0b110)
+        assert plan_moves(scene.pool, Limits(budget=100)) == [], "pod 2 would fit on pod 0 alone"
+        scene.pool.set_closed(0b100)
+        assert [move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))] == ["dispatcher-1"]
+
+    def test_what_is_not_served_either_is_compacted_as_before(self):
+        scene = self.a_scene(ready=())
+        scene.pool.set_closed(0b110)
+        found = plan_moves(scene.pool, Limits(budget=100))
+        assert {(move.from_pod, move.to_pod) for move in found} == {
+            ("dispatcher-2", "dispatcher-0"),
+            ("dispatcher-1", "dispatcher-0"),
+        }
+
+    def test_all_goes_on_once_the_pod_is_ready_again(self):
+        scene = self.a_scene(ready=(0, 1, 2))
+        scene.pool.set_closed(0b110)
+        assert {move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))} == {"dispatcher-0"}
+
+    def test_a_pod_that_is_excused_may_get_something(self):
+        scene = self.a_scene(ready=(0, 1, 2)).pod(0, {"tenant/a": 2}, node="node-0", ready=False)
+        scene.pool.set_closed(0b110)
+        assert {move.to_pod for move in plan_moves(scene.pool, Limits(budget=100))} == {"dispatcher-0"}
+        scene.pool.end_excuse("dispatcher-0")
+        assert plan_moves(scene.pool, Limits(budget=100)) == []
+
+    def test_policy_moves_nothing_that_is_served_to_one(self):
+        scene = Scene(replicas=3)
+        scene.pool.set_profile(SPREAD_PROFILE)
+        for ordinal in range(3):
+            ledger = {"tenant/a": 4} if ordinal == 2 else {}
+            scene.pod(ordinal, ledger, ready=ordinal != 0)
+        scene.vpod("a", 4, {2: 4})
+        advice = Advice(vpods=["tenant/a"])
+        found = plan_moves(scene.pool, Limits(budget=100), advice)
+        assert [(move.from_pod, move.to_pod, move.vreplicas) for move in found] == [
+            ("dispatcher-2", "dispatcher-1", 2)
+        ]
+
+    def test_a_profile_of_others_does_not_either(self):
+        scene = self.a_scene()
+        advice = Advice(better=lambda *_: ("dispatcher-1", "dispatcher-0"), vpods=["tenant/a"])
+        assert plan_moves(scene.pool, Limits(budget=100), advice) == []
+
+    def test_a_drain_is_a_persons_order(self):
+        scene = self.a_scene(ready=(2,)).pod(
+            2, {"tenant/a": 2}, node="node-2", ready=True, unschedulable=True
+        )
+        assert {move.reason.value for move in plan_moves(scene.pool, Limits(budget=100))} == {"Drain"}

@@ -10,6 +10,7 @@ from extender.core.bits import bits
 from extender.core.ledger import Share
 from extender.core.model import LabelSelector
 from extender.core.plan import place
+from extender.core.policy.profile import DEFAULT_PROFILE
 from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
 from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import (
@@ -43,6 +44,24 @@ def close(scene: Scene, *ordinals: int) -> Scene:
 def test_what_the_slots_do_not_need_is_closed_from_the_top():
     scene = Scene(slots=5, replicas=4).pods(0, 1, 2, 3).vpod("a", 6, {0: 5, 1: 1})
     assert to_close(scene) == [2, 3]
+
+
+@pytest.mark.parametrize("profile", [DEFAULT_PROFILE, HA_PROFILE])
+def test_a_pod_that_is_down_is_no_place_for_what_is_served_above_it(profile):
+    scene = Scene(replicas=3).vpod("a", 6, {0: 2, 1: 2, 2: 2})
+    scene.pool.set_profile(profile)
+    for ordinal in range(3):
+        scene.pod(ordinal, {"tenant/a": 2}, ready=ordinal != 0)
+    assert plan_of(scene).wanted == 1, "sizing up counts it"
+    assert to_close(scene) == [2]
+    scene.pod(2, {"tenant/a": 2}, ready=False)
+    scene.pool.end_excuse("dispatcher-2")
+    scene.pod(1, {"tenant/a": 2}, ready=False)
+    scene.pool.end_excuse("dispatcher-1")
+    assert to_close(scene) == [1, 2], "nobody serves what stands there"
+    for ordinal in range(3):
+        scene.pod(ordinal, {"tenant/a": 2}, ready=True)
+    assert to_close(scene) == [1, 2]
 
 
 def test_ordinals_start_where_the_stateful_set_says():

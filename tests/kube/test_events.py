@@ -113,6 +113,16 @@ async def test_what_has_happened_is_told_each_time_with_its_own_note(api: StoreA
 
 
 @pytest.mark.looptime
+async def test_what_goes_on_for_another_cause_is_a_series_of_its_own(api: StoreApi):
+    recorder = start(api)
+    for cause, note in (("NoRoom", "5 left"), ("NoRoom", "4 left"), ("NoPool", "4 left, no pool")):
+        tell(recorder, cause=cause, note=note)
+    assert await recorder.drain(1)
+    told = [(event["note"], event.get("series", {}).get("count", 1)) for event in stored(api)]
+    assert told == [("5 left", 2), ("4 left, no pool", 1)]
+
+
+@pytest.mark.looptime
 async def test_a_long_series_is_written_every_half_hour_so_that_it_lives_on(api: StoreApi):
     recorder = start(api)
     for _ in range(70):

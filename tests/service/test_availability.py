@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -58,9 +59,9 @@ def status_writes(world: World) -> int:
 
 
 @asynccontextmanager
-async def a_world_at_work(vreplicas: int = 6) -> AsyncIterator[World]:
-    """Three pods that are Ready, and a vpod on them."""
-    world = await World.create()
+async def a_world_at_work(vreplicas: int = 6, **pool_spec: Any) -> AsyncIterator[World]:
+    """Three pods that are Ready, and a vpod on them; all stays where it is unless ``pool_spec`` says otherwise."""
+    world = await World.create(**{"minPods": 3, "rescheduleAfterSeconds": None, **pool_spec})
     await world.pods(0, 1, 2)
     for ordinal in range(3):
         await set_ready(world, ordinal, ready=True)
@@ -146,6 +147,93 @@ async def test_another_leader_tells_nothing_twice():
         assert await told(world) == before
         assert status_writes(world) == writes
         assert (await available(world))[1:] == ("False", "NodeLost")
+
+
+async def notes(world: World, kind: str, reason: str = "Unavailable") -> list[str]:
+    page = await world.cluster.list_page(EVENTS)
+    found = [event for event in page.items if (event["reason"], event["regarding"]["kind"]) == (reason, kind)]
+    return [event["note"] for event in found]
+
+
+async def test_each_further_loss_is_told_of_vpod_and_pool():
+    async with a_world_at_work() as world:
+        for ordinal in range(3):
+            await set_ready(world, ordinal, ready=False)
+            await asyncio.sleep(600)
+        for kind in ("VPod", "AdapterPool"):
+            served = [note.partition(" served")[0] for note in await notes(world, kind)]
+            assert served == ["4 of 6 vreplicas are", "2 of 6 vreplicas are", "0 of 6 vreplicas are"], kind
+        assert await notes(world, "VPod", "Available") == []
+
+
+async def test_a_reason_that_gets_worse_is_told_and_one_that_gets_better_is_not():
+    async with a_world_at_work() as world:
+        await set_ready(world, 0, ready=False)
+        await asyncio.sleep(60)
+        await set_node_ready(world, "node-0", ready=False)
+        await asyncio.sleep(60)
+        await set_node_ready(world, "node-0", ready=True)
+        await asyncio.sleep(60)
+        for kind in ("VPod", "AdapterPool"):
+            assert ["node node-0" in note for note in await notes(world, kind)] == [False, True], kind
+
+
+async def test_a_pod_that_restarts_beside_one_that_is_lost_is_told_nowhere():
+    async with a_world_at_work() as world:
+        await set_ready(world, 0, ready=False)
+        await asyncio.sleep(60)
+        writes = status_writes(world)
+        for _ in range(3):
+            await set_ready(world, 1, ready=False)
+            await asyncio.sleep(8)
+            await set_ready(world, 1, ready=True)
+            await asyncio.sleep(30)
+        assert status_writes(world) == writes
+        assert len(await told(world)) == 2
+
+
+async def test_fewer_that_are_wanted_are_no_loss():
+    async with a_world_at_work() as world:
+        await set_ready(world, 0, ready=False)
+        await asyncio.sleep(60)
+        await world.set_vreplicas("a", 5)
+        await asyncio.sleep(60)
+        assert (await available(world))[0] == 3
+        assert len(await told(world)) == 2
+
+
+async def test_the_condition_names_the_pods_that_are_down_now():
+    async with a_world_at_work() as world:
+        await set_ready(world, 0, ready=False)
+        await asyncio.sleep(60)
+        writes = status_writes(world)
+        await set_ready(world, 1, ready=False)
+        await asyncio.sleep(10.5)
+        await set_ready(world, 0, ready=True)
+        await asyncio.sleep(60)
+        (condition,) = [
+            item for item in (await world.status("a"))["conditions"] if item["type"] == "Available"
+        ]
+        assert "dispatcher-1" in condition["message"]
+        assert "dispatcher-0" not in condition["message"]
+        assert await available(world) == (4, "False", "PodNotReady")
+        assert status_writes(world) - writes == 1
+        await asyncio.sleep(600)
+        assert status_writes(world) - writes == 1
+
+
+async def test_a_pool_is_made_smaller_only_as_far_as_what_is_served_goes_on_being_served():
+    async with a_world_at_work(minPods=0, scaleDownPeriodSeconds=20) as world:
+        await set_ready(world, 0, ready=False)
+        served = 6 - await on_pod_0(world)
+        for _ in range(120):
+            await asyncio.sleep(5)
+            assert (await world.status("a"))["readyVReplicas"] >= served
+        assert await world.replicas() == 2
+        await set_ready(world, 0, ready=True)
+        await asyncio.sleep(600)
+        assert await world.replicas() == 1
+        assert await available(world) == (6, "True", "AllReady")
 
 
 async def test_a_lost_zone_feeds_the_queue_in_portions():

@@ -44,7 +44,7 @@ class Recorder(EventRecorder):
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
 
-    def event(self, regarding: ObjectReference, *, reason, note, related=None) -> None:
+    def event(self, regarding: ObjectReference, *, reason, note, cause="", related=None) -> None:
         self.events.append((reason, regarding.name, note))
 
 

@@ -172,6 +172,29 @@ async def available(world: World, name: str) -> tuple[str, ...]:
     return (found["status"], found["reason"], found["message"])
 
 
+async def test_the_event_of_a_deleted_pool_is_not_lost_in_one_for_another_reason():
+    """Both are FailedScheduling; the first one's note is what a series keeps."""
+    world = await a_world(0)
+    await world.vpod("waits", 24)
+    await world.vpod("placed", 4)
+    async with world.serving():
+        await asyncio.sleep(5)
+        await world.set_vreplicas("waits", 16)
+        await asyncio.sleep(5)
+        assert {await world.condition(name) for name in ("waits", "placed")} == {("True", "AllPlaced")}
+        before = {event["metadata"]["name"] for event in await world.events("FailedScheduling")}
+        assert before
+        await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+        await asyncio.sleep(1)
+        told = {
+            event["regarding"]["name"]: event["note"]
+            for event in await world.events("FailedScheduling")
+            if event["metadata"]["name"] not in before
+        }
+        lost = "stay where they are (PoolNotFound): AdapterPool knative-eventing/dispatcher does not exist"
+        assert told == {"waits": f"all 16 vreplicas {lost}", "placed": f"all 4 vreplicas {lost}"}
+
+
 async def test_a_vpod_whose_pool_is_deleted_is_told_within_a_second_and_placed_at_once_when_it_is_back():
     world = await a_world(0, 1)
     await world.vpod("a", 4)
@@ -267,7 +290,9 @@ async def test_a_pod_that_is_recreated_keeps_every_vreplica_where_it_was():
         assert await schedule(service, await world.pod_object(1), ["node-2"]) == ""
         await asyncio.sleep(5)
         assert await world.ledger(1) == {"tenant/a": 3}
-        assert await history(world, "a", since=start) == []
+        where = {f"dispatcher-{ordinal}": 3 for ordinal in range(3)}
+        # Why nobody serves those of pod 1 is told anew, as they have never been served.
+        assert all(item == where for item in await history(world, "a", since=start))
         await world.check()
 
 

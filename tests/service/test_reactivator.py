@@ -7,7 +7,8 @@ import pytest
 from extender.core import names
 from extender.core.decode import pod_from
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, ApiError, Binding, Obj, PatchType
-from extender.service.reactivator import REFUSED_PODS_MAX, Reactivator
+from extender.service import reactivator as reactivator_module
+from extender.service.reactivator import REFUSED_PODS_MAX, ROOM_REMEMBERED_S, Reactivator
 from tests.support.builders import NS, a_pod
 from tests.support.service import World, schedule, until
 
@@ -165,29 +166,24 @@ async def test_a_pod_that_was_replaced_before_the_watch_showed_it_is_forgotten()
 
 
 REQUESTED = {"requests": {names.SLOTS_RESOURCE: "20"}, "limits": {names.SLOTS_RESOURCE: "20"}}
-NO_ROOM = {
-    "conditions": [
-        {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": "0/3 nodes are available: 3 Insufficient cpu.",
-        }
-    ]
-}
+ADAPTER: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
 
 
 async def a_pod_without_room(world: World, *, resource: bool = True, ordinal: int = 0) -> None:
     """kube-scheduler has found no node for it, and our filter was not even asked."""
-    container: Obj = {"name": "adapter", "image": "registry.example/adapter:1"}
-    if resource:
-        container["resources"] = REQUESTED
-    await world.pod(ordinal, containers=[container])
+    await world.pod(ordinal, containers=[{**ADAPTER, "resources": REQUESTED} if resource else ADAPTER])
+    await no_room(world, ordinal=ordinal)
+
+
+async def no_room(
+    world: World, message: str = "0/3 nodes are available: 3 Insufficient cpu.", *, ordinal: int = 0
+) -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     await world.cluster.patch(
         PODS,
         NS,
         f"dispatcher-{ordinal}",
-        {"status": NO_ROOM},
+        {"status": {"conditions": [condition]}},
         patch_type=PatchType.MERGE,
         subresource="status",
     )
@@ -230,6 +226,46 @@ async def test_a_pod_that_requests_the_resource_and_waits_for_room_is_patched_wh
         assert not await retried(world)(), "a heartbeat is no room"
         await change(world)
         await until(retried(world), timeout_s=1)
+
+
+@pytest.mark.parametrize("later_s", [0.0, 0.5, 2.0, 15.0])
+async def test_a_refusal_that_shows_after_a_node_has_come_is_patched_once(later_s: float):
+    """kube-scheduler may have decided it before, and looks at such a pod no more (1.37)."""
+    world = await World.create()
+    async with world.serving():
+        await asyncio.sleep(60)
+        await world.pod(0, containers=[{**ADAPTER, "resources": REQUESTED}])
+        await a_node_comes(world)
+        await asyncio.sleep(later_s)
+        await no_room(world)
+        await until(retried(world), timeout_s=1)
+        await no_room(world, "0/4 nodes are available: 4 Insufficient cpu.")
+        await asyncio.sleep(280)
+        assert world.api.count("patch", "pods", "dispatcher-0") == 1
+
+
+async def test_a_refusal_long_after_the_last_node_has_come_is_kube_schedulers_own_business():
+    world = await World.create()
+    async with world.serving():
+        await asyncio.sleep(60)
+        await a_node_comes(world)
+        await asyncio.sleep(ROOM_REMEMBERED_S + 1)
+        await a_pod_without_room(world)
+        await asyncio.sleep(280)
+        assert not await retried(world)()
+
+
+async def test_more_pods_wait_for_room_than_are_remembered_at_once_and_all_are_patched(monkeypatch):
+    monkeypatch.setattr(reactivator_module, "REFUSED_PODS_MAX", 2)
+    world = await World.create(replicas=5)
+    async with world.serving():
+        for ordinal in range(5):
+            await a_pod_without_room(world, ordinal=ordinal)
+        await asyncio.sleep(60)
+        before = world.api.count("patch", "pods")
+        await a_node_comes(world)
+        await asyncio.sleep(120)
+        assert world.api.count("patch", "pods") - before == 5
 
 
 async def test_a_pod_without_the_resource_is_kube_schedulers_own_business():

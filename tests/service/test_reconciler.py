@@ -130,6 +130,40 @@ async def test_a_pod_whose_slots_annotation_is_not_what_it_requests_is_repaired_
         await until(ledger_is(world, 0, {}), timeout_s=5)
 
 
+async def notes(world: World, reason: str) -> list[str]:
+    return [event["note"] for event in await world.events(reason)]
+
+
+@pytest.mark.parametrize("key", [names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION])
+async def test_each_value_of_a_drain_mark_that_is_no_bool_is_told_once(key: str):
+    world = await World.create(nodes=3)
+    await world.pods(0)
+    async with world.serving():
+        for value in ("yes", "on", "", "true", "yes", None):
+            await world.annotate(0, **{key: value})
+            await asyncio.sleep(5)
+            await world.annotate(0, **{"example.dev/other": str(value)})
+            await asyncio.sleep(65)
+        told = await notes(world, "AnnotationUnreadable")
+        assert told == [
+            f"annotation {key} is {value!r}, which is no bool: the pod is not drained"
+            for value in ("yes", "on", "")
+        ]
+        series = [
+            event.get("series", {}).get("count", 1) for event in await world.events("AnnotationUnreadable")
+        ]
+        assert series == [2, 1, 1], "it was put right in between, and wrong again"
+
+
+async def test_a_drain_mark_that_is_no_bool_and_stands_there_before_is_told_by_each_leader():
+    world = await World.create()
+    await world.pod(0, {}, node="node-0", annotations={names.UNSCHEDULABLE_ANNOTATION: "yes"})
+    for seed in (1, 2):
+        async with world.serving(seed=seed):
+            await asyncio.sleep(150)
+            assert len(await notes(world, "AnnotationUnreadable")) == seed
+
+
 async def test_a_drain_mark_that_is_no_bool_is_told_once_and_drains_nothing():
     world = await World.create()
     await world.pods(0, 1)

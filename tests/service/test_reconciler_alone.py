@@ -50,7 +50,7 @@ async def test_a_condition_that_the_placements_do_not_bear_out_is_decided_again(
     await world.vpod("a", 2, {0: placed})
     condition = {"type": "Scheduled", "status": says, "reason": "Any", "message": ""}
     condition["lastTransitionTime"] = "2026-01-01T00:00:00Z"
-    available = {**condition, "type": "Available", "status": "False", "reason": "PodNotReady"}
+    (available,) = [item for item in (await world.status("a"))["conditions"] if item["type"] == "Available"]
     patch = {"status": {"conditions": [condition, available]}}
     await world.cluster.patch(VPODS, TENANT, "a", patch, patch_type=PatchType.MERGE, subresource="status")
     await world.sync()

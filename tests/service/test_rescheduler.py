@@ -35,7 +35,7 @@ class Bench:
             self.caches, activate=self.activate, recorder=cast("EventRecorder", self), now=wall
         )
 
-    def event(self, regarding, *, reason, note, related=None) -> None:
+    def event(self, regarding, *, reason, note, cause="", related=None) -> None:
         self.events.append((reason, regarding.name, note))
 
     def activate(self, pool: str) -> None:

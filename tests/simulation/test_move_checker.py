@@ -195,6 +195,44 @@ class TestPolicy:
         assert all_on_one > pods > nodes > zones
 
 
+async def compacted(away_s: float, *, source_ready: bool = True, late_s: float = 1.0) -> list[str]:
+    """What is said of a move from a-1 to a-0, which has not been Ready for so long; -1: it is Ready."""
+    scene = waiting_scene(late_s=late_s)
+    ledger = {"t/v": 2}
+    for name in ("a-0", "a-1"):
+        seen(scene, name, ready=True, ledger=ledger)
+    scene.vpod("v", 2, {"a-1": 2}, actor=PERSON)
+    scene.checkers._broken._statuses.clear()  # as in ``moved``
+    scene.checkers._broken._ledgers.clear()
+    await later(100)
+    seen(scene, "a-1", ready=source_ready, ledger=ledger)
+    seen(scene, "a-0", ready=away_s < 0, ledger=ledger)
+    await later(max(0.0, away_s))
+    told = ("1 vreplica moved from a-1 to a-0 (Compaction)", stamp(scene.checkers._clock()))
+    scene.vpod("v", 2, {"a-1": 1, "a-0": 1}, moved=told)
+    return [line for line in scene.found if line.startswith("I4")]
+
+
+class TestGoingOnBeingServed:
+    @in_virtual_time
+    async def test_compaction_takes_nothing_that_is_served_to_a_pod_that_is_down(self):
+        (found,) = await compacted(20)
+        assert "has t/v served by nobody: a-0 was not Ready" in found
+
+    @pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param({"away_s": -1}, id="ready"),
+            pytest.param({"away_s": 8}, id="excused"),
+            pytest.param({"away_s": 20, "source_ready": False}, id="not served before"),
+            pytest.param({"away_s": 20, "late_s": 60.0}, id="seen as it was a minute ago"),
+        ],
+    )
+    @in_virtual_time
+    async def test_nothing_is_said_of_a_move_that_ends_no_service(self, case):
+        assert await compacted(**case) == []
+
+
 async def trimmed(ledger: dict[str, Any], *, rebound: bool) -> list[str]:
     """What is said of a trim long after t/v has become heavier. ``ledger``: as the service then wrote it."""
     scene = waiting_scene()

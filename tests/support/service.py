@@ -18,6 +18,7 @@ import yaml
 
 from extender.app import Service
 from extender.core import decode, names
+from extender.core.availability import Availability, AvailableReason, Unserved
 from extender.core.ledger import Share, decode_ledger, encode_ledger
 from extender.core.model import AdapterPod
 from extender.core.names import LEASE_NAME
@@ -530,7 +531,7 @@ def _status(vreplicas: int, placements: Mapping[int, int]) -> Obj:
                 "type": "Available",
                 "status": "False" if vreplicas else "True",
                 "reason": "PodNotReady" if placed else "NotAllPlaced" if vreplicas else "AllReady",
-                "message": "",
+                "message": _unserved(vreplicas, placements).message(),
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             },
             {
@@ -542,6 +543,16 @@ def _status(vreplicas: int, placements: Mapping[int, int]) -> Obj:
             },
         ],
     }
+
+
+def _unserved(vreplicas: int, placements: Mapping[int, int]) -> Availability:
+    """As it is while the pods are there and not Ready."""
+    by_count = sorted((-count, ordinal) for ordinal, count in placements.items() if count)
+    pods = (
+        Unserved(f"dispatcher-{ordinal}", -count, AvailableReason.POD_NOT_READY, "the pod is not Ready")
+        for count, ordinal in by_count
+    )
+    return Availability(vreplicas, sum(placements.values()), tuple(pods))
 
 
 def filter_args(pod: Obj, nodes: Iterable[str] | list[Obj], *, full: bool = False) -> bytes:

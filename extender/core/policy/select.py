@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Final
 from zlib import crc32
 
+from extender.core.availability import down_among
 from extender.core.bits import bits
 from extender.core.claims import PodState
 from extender.core.model import VPod, placement_order
@@ -202,7 +203,12 @@ def _preferred(pool: PoolState, vpod: VPod, spread: Spread, source: PodState, pr
     if source.ordinal is None:
         return None
     spread.remove(source)
+    room = spread.room
+    if not source.down:
+        # What is served there is to be served elsewhere, too.
+        spread.room = room & ~down_among(pool, room)
     best = picker(spread, profile, start_of(pool, vpod))()
+    spread.room = room
     if best is not None and best != source.ordinal:
         both = [spread.candidate(best), spread.candidate(source.ordinal)]
         there, back = totals(both, spread, profile.choosing)

@@ -55,10 +55,10 @@ class Draft:
         return {key: count for key in pod.claims if (count := self.placed(key).get(pod.name, 0))}
 
     def place(
-        self, vpod: VPod, pod: PodState, count: int, *, below: int | None
+        self, vpod: VPod, pod: PodState, count: int, *, among: int | None = None
     ) -> tuple[dict[int, int], int]:
-        """Find room elsewhere (``below`` an ordinal) for ``count`` of what a vpod has on ``pod``; what is left."""
-        receivers = self._receivers if below is None else self._receivers & ((1 << below) - 1)
+        """Find room elsewhere for ``count`` of what a vpod has on ``pod``; what is left. ``among``: bit set, None for all."""
+        receivers = self._receivers if among is None else self._receivers & among
         if pod.ordinal is not None:
             receivers &= ~(1 << pod.ordinal)
 

@@ -14,7 +14,8 @@ the pods with the fewest slots come first, and on each pod the smallest shares: 
 
 Every move has a destination with room for it: a schedulable pod that is neither closed nor being emptied, chosen as
 placing would choose (the profile's hard filters hold there). Room that the sources will free is not counted: the
-destination's ledger is written first.
+destination's ledger is written first. Nobody has asked for compaction and policy at this moment, so they take nothing
+from a pod that serves to one that is down (``availability.would_end_service``).
 
 Compaction ends: each of its moves goes from an emptied ordinal to a lower one that is not, and nothing comes back to a
 closed one. It is whole pods or nothing: a pod whose load does not fit below is not begun, nor is any pod below it,
@@ -26,6 +27,7 @@ Policy moves end as far as ``better`` climbs strictly; for plugins that do not, 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from extender.core.availability import down_among, would_end_service
 from extender.core.claims import PodState
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
@@ -153,7 +155,7 @@ class _Period:
             wanted = min(count, self._budget, -(-slots // vpod.weight))
             if wanted <= 0:
                 continue
-            given, _ = self._draft.place(vpod, pod, wanted, below=None)
+            given, _ = self._draft.place(vpod, pod, wanted)
             for ordinal, moved in given.items():
                 slots -= moved * vpod.weight
                 self._record(vpod.key, pod, ordinal, moved, reason)
@@ -196,10 +198,13 @@ class _Period:
         if load is None:
             return False
         trial = self._draft.copy()
+        receivers = self._pool.room & (1 << ordinal) - 1
+        if not pod.down:
+            receivers &= ~down_among(self._pool, receivers)
         found: list[tuple[VPod, int, dict[int, int]]] = []
         # The heaviest find room first: light ones fit into what is left, not the other way round.
         for vpod, count in sorted(load, key=lambda share: (-share[0].weight, share[1], share[0].key)):
-            given, left = trial.place(vpod, pod, count, below=ordinal)
+            given, left = trial.place(vpod, pod, count, among=receivers)
             if left:
                 return False
             found.append((vpod, count, given))
@@ -250,7 +255,7 @@ class _Period:
         if pod is None or target not in self._pool.pods or source == target or not placed.get(source):
             return False
         emptying = pod.ordinal is not None and bool(self._emptying >> pod.ordinal & 1)
-        return not emptying and not pod.leaving
+        return not emptying and not pod.leaving and not would_end_service(pod, self._pool.pods[target])
 
     # -- the outcome ---------------------------------------------------------------------------------------------------
 

@@ -1,17 +1,22 @@
 """Carrying out planned moves of one vpod: a decision that takes vreplicas from one pod to another. Pure.
 
 A plan was made on an older state. What no longer holds is left out, never forced: a source that has less by now, a
-target that is full, closed or not schedulable any more. Nothing that still stands is touched otherwise.
+target that is full, closed or not schedulable any more, or that has ceased to serve. Nothing that still stands is touched
+otherwise.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.model import VPod, placement_order
-from extender.core.moves import Move
+from extender.core.moves import Move, MoveReason
 from extender.core.plan import Decision
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
+
+UNASKED: Final = frozenset({MoveReason.COMPACTION, MoveReason.POLICY})
+"""Reasons of moves that can wait: nobody has ordered them, and nothing is wrong with the pod that is left."""
 
 
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
@@ -62,6 +67,9 @@ def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], be
     """vreplicas that the move's target can still take."""
     to = pool.pods.get(move.to_pod)
     if to is None or not to.schedulable or pool.is_closed(to):
+        return 0
+    if move.reason in UNASKED and pool.pods[move.from_pod].serving and not to.serving:
+        # Excused or not: excuses are not recorded, and what is played again has to come to the same.
         return 0
     new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
     return (to.free - new * vpod.weight) // vpod.weight

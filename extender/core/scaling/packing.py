@@ -43,6 +43,9 @@ class Packing:
         for ordinal, slots in self._free.items():
             self._with_free[slots] = self._with_free.get(slots, 0) | 1 << ordinal
 
+        self.barred = 0
+        """Bit set of the ordinals that get nothing for now."""
+
     def leave(self, vpod_key: str, pod: PodState, vreplicas: int) -> None:
         """A vpod takes vreplicas off a pod that is not among ``ordinals``, to be added to one that is."""
 
@@ -72,7 +75,7 @@ class Packing:
         for slots, ordinals in self._with_free.items():
             if slots >= weight:
                 fitting |= ordinals
-        return fitting
+        return fitting & ~self.barred
 
     def _append(self) -> int | None:
         """The ordinal of one more pod; None where there may be none."""

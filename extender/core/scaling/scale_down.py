@@ -4,8 +4,9 @@ A StatefulSet loses its highest ordinals first. Knative lowers the count and evi
 it goes the other way round:
 
 1. *close* the ordinals above the count that is enough, so that nothing new is placed there. Enough is not only the
-   sum of slots: what stands above must fit below, one vreplica at a time and under the profile's zone rule, or the
-   evictor could never empty those pods, and they would stay closed and half empty for ever. Above maxPods all is
+   sum of slots: what stands above must fit below, one vreplica at a time and under the profile's zone rule, and what is
+   served there on pods that are not down, or the evictor could never empty those pods, and they would stay closed and
+   half empty for ever. Above maxPods all is
    closed, whether or not it fits: that is a person's order; and so it is above what Knative's formulas ask for;
 2. the evictor moves what still stands on closed pods. Where it cannot after all (heavy vreplicas, a zone rule: it may go
    about it in another order than we have thought of), they stay closed, and are opened when they are needed;
@@ -172,13 +173,23 @@ def _left_with(
         for ordinal in range(start + count, start + stateful_set.replicas)
         if (pod := state.by_ordinal.get(ordinal)) is not None and not pod.leaving
     ]
-    for pod in above:
+    down = _down(state, range(start, start + count))
+    # What is served finds its place first, on pods that serve or are still to come.
+    for pod in sorted(above, key=lambda pod: pod.down):
+        packing.barred = 0 if pod.down else down
         if not _leaves(packing, pod):
             return None
+    packing.barred = 0
     return sum(
         packing.add(vpod.key, missing, vpod.weight) * vpod.weight
         for vpod, missing in missing_vreplicas(state, pool, allows)
     )
+
+
+def _down(state: PoolState, ordinals: range) -> int:
+    """Bit set of the pods that are bound and serve nobody: the evictor moves nothing there that is served."""
+    members = ((ordinal, state.by_ordinal.get(ordinal)) for ordinal in ordinals)
+    return sum(1 << ordinal for ordinal, pod in members if pod is not None and pod.bound and pod.down)
 
 
 def _packing(state: PoolState, pool: AdapterPool, ordinals: range) -> Packing:
