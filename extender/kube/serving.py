@@ -27,7 +27,7 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -198,17 +198,18 @@ class _Site(web.BaseSite):
         """Raises OSError."""
         await super().start()
         handshake_timeout_s = self._listener.limits.handshake_timeout_s if self._ssl_context else None
-        everywhere = everywhere_socket(self._port) if self._host in EVERYWHERE else None
-        self._server = await asyncio.get_running_loop().create_server(
-            self._listener.connection,
-            None if everywhere else self._host,
-            None if everywhere else self._port,
-            sock=everywhere,
-            ssl=self._ssl_context,
-            backlog=self._backlog,
-            ssl_handshake_timeout=handshake_timeout_s,
-            ssl_shutdown_timeout=handshake_timeout_s,
-        )
+        options: dict[str, Any] = {
+            "ssl": self._ssl_context,
+            "backlog": self._backlog,
+            "ssl_handshake_timeout": handshake_timeout_s,
+            "ssl_shutdown_timeout": handshake_timeout_s,
+        }
+        if self._host in EVERYWHERE:
+            options["sock"] = everywhere_socket(self._port)
+        else:
+            options |= {"host": self._host, "port": self._port}
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._listener.connection, **options)
 
 
 def everywhere_socket(port: int) -> socket.socket:

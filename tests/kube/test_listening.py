@@ -8,7 +8,6 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-
 from extender.kube.serving import Listener, host_port
 
 HAS_IPV6 = socket.has_dualstack_ipv6()
