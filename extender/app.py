@@ -353,17 +353,19 @@ async def serve(
         service = Service(api, config, now=now, rng=rng, profiles=profiles)
         service.metrics.add_process()
         watch_client(service.metrics, api)
-        beside = [
-            asyncio.create_task(spare_what_stays(wait_synced(service.informers)), name="first lists"),
-            asyncio.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
-        ]
-        if watched is not None:
-            apply = [service.reconfigure, change_of_budget(api.budget), change_of_log(config)]
-            service.reloading = Reloading(watched, apply=apply, metrics=service.metrics)
-            beside.append(asyncio.create_task(service.reloading.run(), name="configuration reload"))
-        try:
-            await service.run()
-        finally:
-            for task in beside:
-                await _end(task)
+        # An error of any of them stops the service in order, and is told with its traceback: nothing dies unseen.
+        async with asyncio.TaskGroup() as beside:
+            tasks = [
+                beside.create_task(spare_what_stays(wait_synced(service.informers)), name="first lists"),
+                beside.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
+            ]
+            if watched is not None:
+                apply = [service.reconfigure, change_of_budget(api.budget), change_of_log(config)]
+                service.reloading = Reloading(watched, apply=apply, metrics=service.metrics)
+                tasks.append(beside.create_task(service.reloading.run(), name="configuration reload"))
+            try:
+                await service.run()
+            finally:
+                for task in tasks:
+                    task.cancel()
     return 0

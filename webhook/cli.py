@@ -28,6 +28,7 @@ from extender.kube.client import KubeApi
 from extender.kube.first_errors import told
 from extender.kube.logs import set_up
 from extender.kube.reflector import Reflector
+from extender.kube.serving import host_port
 from extender.kube.troubles import Troubles
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateManager, FileCertificates
@@ -82,7 +83,7 @@ class Webhook:
             try:
                 if await self._upkeep.first_certificate(stop):
                     port = await self._server.start(self._settings.host, self._settings.port)
-                    _log.info("serving on https://%s:%d", self._settings.host, port)
+                    _log.info("serving on https://%s", host_port(self._settings.host, port))
                     loops.append(tasks.create_task(self._upkeep.run(), name="upkeep"))
                     if isinstance(self._certificates, FileCertificates):
                         loops.append(tasks.create_task(self._certificates.run(), name="certificate files"))

@@ -70,7 +70,11 @@ def parser() -> argparse.ArgumentParser:
         help=f"{CONFIG_KIND}: takes clientConnection, logging and the names of profiles from it",
     )
     add("--kubeconfig", metavar="FILE", help="kubeconfig (default: the pod's ServiceAccount)")
-    add("--host", default=_DEFAULTS.host, help="address to listen on (default: %(default)s)")
+    add(
+        "--host",
+        default=_DEFAULTS.host,
+        help="address to listen on; 0.0.0.0 and :: are all, of both families (default: %(default)s)",
+    )
     add("--port", type=int, default=_DEFAULTS.port, help="port to listen on, 0: any (default: %(default)s)")
     where = result.add_mutually_exclusive_group(required=True)
     where.add_argument("--cert-dir", metavar="DIR", help="keep authority and certificate in this directory; "

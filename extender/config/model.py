@@ -114,7 +114,9 @@ class ServerConfig:
     """
 
     host: str = _of(
-        "127.0.0.1", "host", "Address to listen on. Beyond loopback it needs TLS with client certificates."
+        "127.0.0.1",
+        "host",
+        "Address to listen on; 0.0.0.0 and :: are all, of both families. Beyond loopback it needs TLS with client certificates.",
     )
     port: int = _of(10261, "port", "Port to listen on; 0: any free one.", minimum=0, maximum=65535)
     deadline_s: float = _of(
@@ -141,7 +143,7 @@ class ServerConfig:
         maximum=65535,
     )
     health_host: str = _of(
-        "127.0.0.1", "healthHost", "Where healthPort listens; nothing else is served there."
+        "127.0.0.1", "healthHost", "Where healthPort listens, as host; nothing else is served there."
     )
     insecure: bool = _of(
         False, "insecure", "Listen beyond loopback without client certificates all the same."

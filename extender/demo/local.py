@@ -34,6 +34,7 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.client import KubeApi
+from extender.kube.serving import host_port
 from extender.service.config import ClientConnectionConfig, Config, LeaderElectionConfig, ServerConfig
 from extender.shipped import manifests
 from extender.sim.apiserver.webhooks import HttpWebhookCaller
@@ -51,6 +52,7 @@ SERVICE_USER: Final = "system:serviceaccount:vreplica-system:vreplica-scheduler"
 WEBHOOK_USER: Final = "system:serviceaccount:vreplica-system:vreplica-webhook"
 HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
 """On a node of the embedded cluster: ``stopped`` takes its power away, anything else gives it back."""
+LOOPBACK_HOST: Final = "127.0.0.1"
 START_TIMEOUT_S: Final = 20.0
 POLL_S: Final = 0.02
 
@@ -64,7 +66,7 @@ _KINDS: Final[dict[str, Resource]] = {
 class LocalCluster:
     """The embedded cluster with controllers and HTTP face; schedulers are added to it. An async context manager."""
 
-    def __init__(self, *, seed: int, host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, *, seed: int, host: str = LOOPBACK_HOST, port: int = 0) -> None:
         self._rng = random.Random(seed)
         self.cluster = Cluster(now=time.time, rng=self._rng)
         self.embedded = EmbeddedCluster(
@@ -143,8 +145,10 @@ class LocalCluster:
 class LocalSystem:
     """A ``LocalCluster`` with the CRDs, the webhook, the service and its kube-scheduler. An async context manager."""
 
-    def __init__(self, *, seed: int, directory: Path) -> None:
-        self.local = LocalCluster(seed=seed)
+    def __init__(self, *, seed: int, directory: Path, host: str = LOOPBACK_HOST) -> None:
+        """``host``: the address on which everything listens, and is reached."""
+        self._host = host
+        self.local = LocalCluster(seed=seed, host=host)
         self.service: Service | None = None
         self.kubeconfig = directory / "kubeconfig"
         self._rng = random.Random(seed + 1)
@@ -193,13 +197,13 @@ class LocalSystem:
         return api
 
     async def _start_webhook(self) -> None:
-        port = await _free_port()
+        port = await _free_port(self._host)
         settings = replace(
             Settings(),
-            host="127.0.0.1",
+            host=self._host,
             port=port,
             cert_dir=str(self._directory / "webhook-certificates"),
-            url=f"https://127.0.0.1:{port}",
+            url=f"https://{host_port(self._host, port)}",
         )
         webhook = Webhook(settings, await self._connect(WEBHOOK_USER))
         self.local.spawn(webhook.run(self._stop_webhook), "webhook")
@@ -214,7 +218,7 @@ class LocalSystem:
 
     async def _start_service(self) -> None:
         config = Config(
-            server=ServerConfig(port=0),
+            server=ServerConfig(host=self._host, port=0),
             leader_election=LeaderElectionConfig(resource_namespace=OWN_NAMESPACE),
             client_connection=ClientConnectionConfig(),
         )
@@ -251,9 +255,9 @@ async def create_namespace(api: Api, name: str) -> None:
         return
 
 
-async def _free_port() -> int:
+async def _free_port(host: str) -> int:
     """A port that was free a moment ago: the webhook has to be told its own URL before it listens."""
-    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), host, 0)
     port = int(server.sockets[0].getsockname()[1])
     server.close()
     await server.wait_closed()

@@ -1,42 +1,30 @@
-"""Where the API server is and who we are there: kubernetes-asyncio's configuration, credentials and TLS, nothing more.
+"""The way to the API server: two HTTP sessions, and ``Credentials``, what we show there, kept as the files say now.
 
-Order of sources, as controller-runtime has it: the kubeconfig (or context) asked for; else ``$KUBECONFIG``; else the
-pod's service account; else ``~/.kube/config``. The library parses the kubeconfig, runs credential plug-ins and builds
-the TLS context. Certificates are verified unless the kubeconfig's cluster itself says ``insecure-skip-tls-verify``.
-Only RFC 5280's formal extras (Python's VERIFY_X509_STRICT) are off, as in Go: many clusters' own CAs lack key identifiers.
+Tokens expire (bound service account tokens within the hour), certificates are renewed, authorities change: so all of the
+kubeconfig or service account (``access``) is read again every ``REFRESH_PERIOD_S``, in the background while requests go on
+with what they have: a hanging plug-in must not delay a lease renewal. Two answers, which both say that nothing was
+done, wait for a fresh reading: a 401, and a TLS handshake that failed. What was refused is then not good any more, however
+long it was to be: exec plug-ins run again. A reading that has not helped is not repeated for ``RENEW_PAUSE_S``.
 
-Tokens expire (bound service account tokens within the hour), so they are looked at again every ``REFRESH_PERIOD_S``, in
-the background while requests go on with the old one: a hanging plug-in must not delay a lease renewal. Only a
-401, which says that nothing was done, waits for a fresh token.
+A reading is taken whole or not at all. Connections belong to the TLS context that they were made with; with a new one come new
+connections, and those before it end with what goes on on them. A reading that names another address is not taken: that may be
+another cluster, and all that we know is of this one.
 """
 
 import asyncio
 import logging
-import os
-import urllib.request
-from collections.abc import Awaitable, Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import aiohttp
-import yaml
-from kubernetes_asyncio.client.configuration import Configuration
-from kubernetes_asyncio.client.rest import RESTClientObject
-from kubernetes_asyncio.config.config_exception import ConfigException
-from kubernetes_asyncio.config.incluster_config import (
-    SERVICE_HOST_ENV_NAME,
-    SERVICE_TOKEN_FILENAME,
-    load_incluster_config,
-)
-from kubernetes_asyncio.config.kube_config import load_kube_config
-from yarl import URL
 
+from extender.core.errors import VReplicaError
+from extender.kube.access import Access, Source, find_source
 from extender.kube.api import ConnectError
-from extender.not_yaml import NOT_YAML, why_not_yaml
 
 REFRESH_PERIOD_S: Final = 60.0
 """client-go's period for token files."""
 REFRESH_TIMEOUT_S: Final = 30.0
+RENEW_PAUSE_S: Final = 5.0
 CONNECTIONS_MAX: Final = 100
 LEASE_CONNECTIONS_MAX: Final = 2
 """Set apart: a lease that waits for one of the others, all busy with slow answers, is a lease lost."""
@@ -44,47 +32,43 @@ READ_BUFFER_BYTES: Final = 2**20
 DEFAULT_NAMESPACE: Final = "default"
 """Where neither the kubeconfig's context nor the pod's service account names one, as kubectl has it."""
 
-_BROKEN: Final = (
-    ConfigException,
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AssertionError,
-    TimeoutError,
-    yaml.YAMLError,
-)
-"""What the library raises for a kubeconfig or credential that is wrong."""
-
 _log = logging.getLogger(__name__)
-
-# The library's functions carry no annotations; these names give them one.
-_new_configuration: Final[Callable[[], Any]] = Configuration
-_in_cluster: Final[Callable[..., None]] = load_incluster_config
-_from_kubeconfig: Final[Callable[..., Awaitable[Any]]] = load_kube_config
-_new_rest: Final[Callable[..., Any]] = RESTClientObject
 
 
 class Credentials:
-    """The Authorization header, kept fresh. ``load`` makes the library look again; it is not run twice at once."""
+    """How we come to the API server at the moment. A source is not read twice at once."""
 
-    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
-        self._configuration = configuration
-        self._load = load
-        self._loaded_at = asyncio.get_running_loop().time()
-        self._refreshing: asyncio.Task[bool] | None = None
+    def __init__(self, source: Source, access: Access) -> None:
+        """``access``: the first reading of ``source``."""
+        self._source = source
+        self._read = source.read
+        self._access = access
+        self._now = asyncio.get_running_loop().time
+        self._loaded_at = self._now()
+        self._in_vain_at = float("-inf")
+        """When a reading that was waited for brought nothing new."""
+        self._refreshing: asyncio.Task[None] | None = None
+        self._afresh = False
+        """Whether that one began after a refusal."""
 
-    def authorization(self) -> str:
-        """Header value, "" for none; starts a refresh in the background when the last one is old."""
-        if asyncio.get_running_loop().time() - self._loaded_at >= REFRESH_PERIOD_S:
-            self._refreshing = self._refresh_task()
-        return str(self._configuration.api_key.get("BearerToken") or "").strip()
+    def access(self) -> Access:
+        """What to send the next request with; starts a refresh in the background when the last one is old."""
+        if not self._under_way() and self._now() - self._loaded_at >= REFRESH_PERIOD_S:
+            self._start(afresh=False)
+        return self._access
 
-    async def renew(self) -> bool:
-        """Look again now, after a 401; False where that failed or nothing changed."""
-        before = self.authorization()
-        fresh = await asyncio.shield(self._refresh_task())
-        return fresh and self.authorization() != before
+    async def renew(self, refused: Access) -> bool:
+        """Read again now, for ``refused`` was; False where that failed or nothing changed."""
+        if self._under_way() and not self._afresh:
+            # One in the background may be content with what was refused.
+            await self._finished()
+        if self._access is refused and self._now() - self._in_vain_at >= RENEW_PAUSE_S:
+            if not self._under_way():
+                self._start(afresh=True)
+            await self._finished()
+            if self._access is refused:
+                self._in_vain_at = self._now()
+        return self._access is not refused
 
     async def close(self) -> None:
         """Stop a refresh that is under way."""
@@ -92,37 +76,51 @@ class Credentials:
             self._refreshing.cancel()
             await asyncio.wait({self._refreshing})
 
-    def _refresh_task(self) -> "asyncio.Task[bool]":
-        """The refresh under way, else a new one."""
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.create_task(self._refresh(), name="credentials")
-        return self._refreshing
+    def _under_way(self) -> bool:
+        return self._refreshing is not None and not self._refreshing.done()
 
-    async def _refresh(self) -> bool:
-        self._loaded_at = asyncio.get_running_loop().time()
+    def _start(self, *, afresh: bool) -> None:
+        self._afresh = afresh
+        self._refreshing = asyncio.create_task(self._refresh(afresh=afresh), name="credentials")
+
+    async def _finished(self) -> None:
+        """Wait for the refresh under way; whoever is cancelled meanwhile leaves it to the others."""
+        if self._refreshing is not None:
+            await asyncio.wait({self._refreshing})
+
+    async def _refresh(self, *, afresh: bool) -> None:
+        self._loaded_at = self._now()
         try:
             async with asyncio.timeout(REFRESH_TIMEOUT_S):
-                await self._load()
-        except _BROKEN as error:
-            _log.warning("credentials not refreshed, going on with the old ones: %s", error)
-            return False
-        return True
+                access = await self._read(afresh=afresh)
+        except Exception as error:  # noqa: BLE001 - plug-ins and identity providers, behind a library that lets all through
+            _log.warning(
+                "credentials not refreshed, going on with the old ones: %s: %s", type(error).__name__, error
+            )
+            return
+        if access.base_url != self._access.base_url:
+            _log.warning(
+                "%s now names the API server %s: that needs a restart, going on with %s as before",
+                self._source.name,
+                access.base_url,
+                self._access.base_url,
+            )
+        elif access != self._access:
+            if access.trust != self._access.trust:
+                _log.info("%s: certificates have changed, new connections use them", self._source.name)
+            self._access = access
 
 
 class Connection:
     """A server's address, two HTTP sessions to it (one for leases), and our credentials there."""
 
-    def __init__(
-        self, configuration: Any, load: Callable[[], Awaitable[None]], *, namespace: str = DEFAULT_NAMESPACE
-    ) -> None:
-        self.namespace = namespace
+    def __init__(self, source: Source, access: Access) -> None:
+        self.namespace = source.namespace or DEFAULT_NAMESPACE
         """Of the kubeconfig's context or the pod's service account: what kubectl takes without ``--namespace``."""
-        self.base_url = str(configuration.host).rstrip("/")
-        self.credentials = Credentials(configuration, load)
-        self.server_hostname: str | None = configuration.tls_server_name or None
-        self.proxy: str | None = configuration.proxy or _proxy_from_environment(self.base_url)
-        self.session = _session(configuration, CONNECTIONS_MAX)
-        self.lease_session = _session(configuration, LEASE_CONNECTIONS_MAX)
+        self.base_url = access.base_url
+        self.credentials = Credentials(source, access)
+        self.session = _session(CONNECTIONS_MAX)
+        self.lease_session = _session(LEASE_CONNECTIONS_MAX)
 
     async def close(self) -> None:
         """Close the sessions and their connections."""
@@ -133,119 +131,24 @@ class Connection:
 
 async def open_connection(*, kubeconfig: str = "", context: str = "") -> Connection:
     """Connect by a kubeconfig file, a context of it, or what is found. Nothing is sent yet. Raises ConnectError."""
-    configuration = _new_configuration()
-    configuration.disable_strict_ssl_verification = True
-    # The library would fall back to http://localhost for a kubeconfig without a server.
-    configuration.host = ""
-    path = _kubeconfig_path(kubeconfig, context)
-    namespace = ""
+    source = find_source(kubeconfig, context)
     try:
-        if path:
-            _look_at(path)
-            loader = await _from_kubeconfig(
-                config_file=path,
-                context=context or _first_current_context(path),
-                client_configuration=configuration,
-                persist_config=False,
-            )
-            namespace = _context_namespace(loader.current_context)
-
-            async def load() -> None:
-                await loader.load_and_set(configuration)
-        else:
-            _in_cluster(client_configuration=configuration, try_refresh_token=False)
-            namespace = _pod_namespace()
-
-            async def load() -> None:
-                # One small file on the pod's memory file system.
-                _in_cluster(client_configuration=configuration, try_refresh_token=False)
-
-        if not configuration.host:
-            raise ConnectError(f"kubeconfig {path}: the cluster has no server")
-        return Connection(configuration, load, namespace=namespace or DEFAULT_NAMESPACE)
-    except _BROKEN as error:
-        source = f"kubeconfig {path}" if path else "service account of the pod"
-        raise ConnectError(f"{source}: {type(error).__name__}: {error}") from error
+        return Connection(source, await source.read(afresh=False))
+    except VReplicaError:
+        raise
+    except Exception as error:  # see Credentials._refresh
+        raise ConnectError(f"{source.name}: {type(error).__name__}: {error}") from error
 
 
-def _kubeconfig_path(kubeconfig: str, context: str) -> str:
-    """The kubeconfig to read, "" for the pod's service account."""
-    chosen = kubeconfig or os.environ.get("KUBECONFIG", "")
-    if chosen:
-        if kubeconfig and not Path(kubeconfig).expanduser().is_file():
-            raise ConnectError(f"kubeconfig {kubeconfig}: no such file")
-        return chosen
-    if os.environ.get(SERVICE_HOST_ENV_NAME) and not context:
-        return ""
-    home = Path.home() / ".kube" / "config"
-    if not home.is_file():
-        raise ConnectError(f"no kubeconfig given, {home} does not exist, and this is not a pod of a cluster")
-    return str(home)
+def _session(connections_max: int) -> aiohttp.ClientSession:
+    """One whose requests say themselves by which TLS context they go.
 
-
-def _look_at(path: str) -> None:
-    """Files that hold nothing are told as that: the library stumbles over them somewhere. Raises ConnectError."""
-    names = [name for name in path.split(os.pathsep) if name]
-    there = [file for name in names if (file := Path(name).expanduser()).exists()]
-    if not there:
-        raise ConnectError(f"kubeconfig {path}: no such file")
-    for file in there:
-        if file.is_dir():
-            raise ConnectError(f"kubeconfig {file}: is a directory")
-    try:
-        documents = [yaml.safe_load(file.read_text()) for file in there]
-    except NOT_YAML as error:
-        raise ConnectError(f"kubeconfig {path}: is not YAML: {why_not_yaml(error)}") from error
-    if not any(isinstance(one, dict) and one.get("clusters") for one in documents):
-        raise ConnectError(f"kubeconfig {path}: names no cluster")
-
-
-def _first_current_context(path: str) -> str | None:
-    """Of several kubeconfigs the first that names one decides, in kubectl; in the library it is the last."""
-    names = [name for name in path.split(os.pathsep) if name]
-    if len(names) < 2:
-        return None
-    for name in names:
-        file = Path(name).expanduser()
-        document = yaml.safe_load(file.read_text()) if file.is_file() else None
-        if isinstance(document, dict) and (current := document.get("current-context")):
-            return str(current)
-    return None
-
-
-def _context_namespace(context: Any) -> str:
-    inner = context.get("context") if isinstance(context, dict) else None
-    return str(inner.get("namespace") or "") if isinstance(inner, dict) else ""
-
-
-def _pod_namespace() -> str:
-    """The namespace of the pod's service account, beside its token; "" where nobody has put it there."""
-    try:
-        return Path(SERVICE_TOKEN_FILENAME).with_name("namespace").read_text().strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
-
-
-def _session(configuration: Any, connections_max: int) -> aiohttp.ClientSession:
-    """The library's connector with its TLS context, in a session of our own.
-
-    The library's session trusts the environment, which in aiohttp means a thread that reads ~/.netrc for every single
-    request; ours does not. Cookies are not kept either: no API server needs them.
+    aiohttp's trust in the environment means a thread that reads ~/.netrc for every single request; ours has none. Cookies
+    are not kept either: no API server needs them.
     """
-    library = _new_rest(configuration, maxsize=connections_max)
-    connector = library.pool_manager.connector
-    library.pool_manager.detach()
     return aiohttp.ClientSession(
-        connector=connector,
+        connector=aiohttp.TCPConnector(limit=connections_max),
         trust_env=False,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=READ_BUFFER_BYTES,
     )
-
-
-def _proxy_from_environment(base_url: str) -> str | None:
-    """HTTPS_PROXY and its kind, with NO_PROXY, as Go's transport takes them."""
-    url = URL(base_url)
-    if not url.host or urllib.request.proxy_bypass(url.host):
-        return None
-    return urllib.request.getproxies().get(url.scheme)

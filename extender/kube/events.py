@@ -1,7 +1,9 @@
 """``EventRecorder``: events.k8s.io/v1 events about what we do, never in the way of what we do.
 
 ``event()`` only touches memory: it makes or finds an entry and puts it into a bounded queue; full, the event is dropped and
-counted. ``run()`` writes entries one after the other, waiting out failures that may pass (client-go: 12 tries, 10 s apart).
+counted. ``run()`` writes entries, those of one namespace one after the other, waiting out failures that may pass (client-go: 12
+tries, 10 s apart). A namespace waits by itself (``lanes``): one whose quota, admission webhook or aggregated API refuses events
+delays no others, and takes a tenth of the queue at most.
 
 Aggregation is client-go's events broadcaster: events equal in reason (``core.event_reasons``: type and action follow from it),
 regarding, related and cause are one series while less than six minutes lie between them. The note is not part of it, and a series keeps
@@ -49,6 +51,7 @@ from extender.kube.api import (
     PatchType,
     TooManyRequests,
 )
+from extender.kube.lanes import Lane, Lanes
 from extender.timers import TIMER_RESOLUTION_S
 
 NOTE_BYTES_MAX: Final = 1024
@@ -60,6 +63,8 @@ SERIES_REFRESH_S: Final = 1800.0
 TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 RETRY_MAX_S: Final = 60.0
+WRITES_MAX: Final = 4
+"""At once, each into another namespace: one that does not answer holds one of them for a time-out."""
 CACHE_ITEMS_MAX: Final = 4096
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -117,6 +122,13 @@ class _Entry:
     count: int = 1
     queued: bool = True
     created: bool = False
+    attempted: bool = False
+    """Whether a create has been sent: its answer may have been lost."""
+
+    @property
+    def namespace(self) -> str:
+        """Where the event is written."""
+        return self.key.regarding.namespace or DEFAULT_NAMESPACE
 
 
 class EventRecorder:
@@ -141,7 +153,8 @@ class EventRecorder:
         self._reporting_instance = _word(reporting_instance)
         self._now = now
         self._rng = rng
-        self._queue: asyncio.Queue[_Entry] = asyncio.Queue(queue_items_max)
+        self._lanes: Lanes[_Entry] = Lanes(queue_items_max, TRIES_MAX, _loop_time)
+        self._writing = 0
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._last_stamp = 0
 
@@ -181,30 +194,33 @@ class EventRecorder:
 
     async def run(self) -> None:
         """Write what is recorded until cancelled; what is still queued then is lost (see ``drain``)."""
-        loop = asyncio.get_running_loop()
+        loop, lanes = asyncio.get_running_loop(), self._lanes
         finish_at, refresh_at = loop.time() + SERIES_FINISH_S, loop.time() + SERIES_REFRESH_S
-        while True:
-            if loop.time() >= refresh_at - TIMER_RESOLUTION_S:
-                refresh_at += SERIES_REFRESH_S
-                self._refresh()
-            if loop.time() >= finish_at - TIMER_RESOLUTION_S:
-                finish_at += SERIES_FINISH_S
-                self._finish()
-            try:
-                async with asyncio.timeout_at(min(finish_at, refresh_at)):
-                    entry = await self._queue.get()
-            except TimeoutError:
-                continue
-            try:
-                await self._record(entry)
-            finally:
-                self._queue.task_done()
+        async with asyncio.TaskGroup() as writes:
+            while True:
+                if loop.time() >= refresh_at - TIMER_RESOLUTION_S:
+                    refresh_at += SERIES_REFRESH_S
+                    self._refresh()
+                if loop.time() >= finish_at - TIMER_RESOLUTION_S:
+                    finish_at += SERIES_FINISH_S
+                    self._finish()
+                lanes.wake.clear()
+                while self._writing < WRITES_MAX and (lane := lanes.take()) is not None:
+                    self._writing += 1
+                    writes.create_task(self._record(lane), name=f"event in {lane.name}")
+                # At the limit the end of a write wakes us, and not the time of a lane that could not be served.
+                next_at = lanes.next_at if self._writing < WRITES_MAX else finish_at
+                try:
+                    async with asyncio.timeout_at(min(finish_at, refresh_at, next_at)):
+                        await lanes.wake.wait()
+                except TimeoutError:
+                    continue
 
     async def drain(self, timeout_s: float) -> bool:
         """Wait until all that is queued is written or given up; False after ``timeout_s``. Needs ``run`` running."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._queue.join()
+                await self._lanes.idle.wait()
         except TimeoutError:
             return False
         return True
@@ -212,12 +228,8 @@ class EventRecorder:
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.queued:
             return True
-        try:
-            self._queue.put_nowait(entry)
-        except asyncio.QueueFull:
-            return False
-        entry.queued = True
-        return True
+        entry.queued = self._lanes.put(entry.namespace, entry)
+        return entry.queued
 
     def _refresh(self) -> None:
         """Write every series again, so that the server does not forget it (events live an hour there)."""
@@ -232,31 +244,43 @@ class EventRecorder:
             if entry.last_s < quiet_since and (entry.count == 1 or self._enqueue(entry)):
                 del self._entries[key]
 
-    async def _record(self, entry: _Entry) -> None:
-        """Write an entry as it is now, waiting out failures that may pass."""
-        for tries in range(1, TRIES_MAX + 1):
-            # Cleared before the write: an event that comes during it queues the entry anew.
-            entry.queued = False
-            try:
-                await self._write(entry, first_try=tries == 1)
-            except ApiError as error:
-                if tries == TRIES_MAX or not _may_pass(error):
-                    self._give_up(entry, error)
-                    return
-                wait_s = self._wait_s(error)
+    async def _record(self, lane: Lane[_Entry]) -> None:
+        """Write a lane's entry as it is now; a failure that may pass has the lane wait."""
+        entry = lane.item
+        # Cleared before the write: an event that comes during it queues the entry anew.
+        entry.queued = False
+        try:
+            await self._write(entry)
+        except ApiError as error:
+            if _may_pass(error):
+                self._wait(lane, error)
             else:
-                self.written += 1
-                return
-            # Still to be written: keep it from being queued twice meanwhile.
-            entry.queued = True
-            await asyncio.sleep(wait_s)
+                self._lanes.done(lane)
+                self._give_up(entry, error)
+        else:
+            self.written += 1
+            self._lanes.done(lane)
+        finally:
+            self._writing -= 1
+
+    def _wait(self, lane: Lane[_Entry], error: ApiError) -> None:
+        # Still to be written: keep it from being queued twice meanwhile.
+        lane.item.queued = True
+        given_up, dropped = self._lanes.failed(lane, _loop_time() + self._wait_s(error))
+        for entry in given_up:
+            entry.queued = False
+            self._give_up(entry, error)
+        for entry in dropped:
+            entry.queued = False
+            self.dropped += 1
+            self._forget(entry)
 
     def _wait_s(self, error: ApiError) -> float:
         jitter = 0.25 * self._rng.random() if self._rng is not None else 0.0
         return max(RETRY_S * (1.0 + jitter), min(error.retry_after_s or 0.0, RETRY_MAX_S))
 
-    async def _write(self, entry: _Entry, *, first_try: bool) -> None:
-        namespace = entry.key.regarding.namespace or DEFAULT_NAMESPACE
+    async def _write(self, entry: _Entry) -> None:
+        namespace = entry.namespace
         if entry.created:
             try:
                 patch = {"series": _series(entry)}
@@ -266,22 +290,27 @@ class EventRecorder:
                 entry.created = False
             else:
                 return
+        attempted, entry.attempted = entry.attempted, True
         try:
             await self._api.create(EVENTS, namespace, self._to_json(entry, namespace))
         except AlreadyExists:
-            if first_try:
+            if not attempted:
                 raise
             # The try before whose answer we did not get has made it.
         entry.created = True
 
     def _give_up(self, entry: _Entry, error: ApiError) -> None:
         self.failed[type(error).__name__] += 1
-        if self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
+        self._forget(entry)
         level = logging.DEBUG if isinstance(error, Forbidden | NotFound) else logging.WARNING
         _log.log(
             level, "event %s about %s not written: %s", entry.key.reason, entry.key.regarding.name, error
         )
+
+    def _forget(self, entry: _Entry) -> None:
+        """The next event like it begins anew."""
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
 
     def _name(self, regarding: str, now_s: float) -> str:
         """``name.nanoseconds`` as client-go names events, DNS safe, and never twice the same from here."""
@@ -312,6 +341,10 @@ class EventRecorder:
         if entry.count > 1:
             event["series"] = _series(entry)
         return event
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _may_pass(error: ApiError) -> bool:

@@ -9,6 +9,9 @@ the socket and its handler:
 - ``connections_max`` connections at once. Over it the one that has been idle for longest goes, so that clients that hold
   connections keep nobody else out; with none idle the new one is refused.
 
+A host of no address in particular (``EVERYWHERE``) is all addresses of both families, as Kubernetes' own ``--bind-address`` has it:
+one socket, so that port 0 is one port, and IPv4 alone where the machine has no IPv6.
+
 An ``Expect`` header is looked at here, too, before aiohttp does, which puts an unknown value into its refusal: with bytes that
 are no UTF-8 that fails, and the client would get a 500. How long a body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the request. Who is
 too slow with one gets a last answer, and the connection ends with it. Idle connections live for longer than the 90 s
@@ -16,13 +19,15 @@ after which Go's client closes them itself: otherwise a request could meet a clo
 """
 
 import asyncio
+import errno
 import logging
 import resource
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -34,6 +39,8 @@ LINGERING_TIME_S: Final = 2.0
 FILES_RESERVED: Final = 256
 """File descriptors that connections leave to the rest of the process: watches, requests to the API server, files."""
 BACKLOG: Final = 1024
+EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -185,21 +192,43 @@ class _Site(web.BaseSite):
     @property
     def name(self) -> str:
         """Where it listens."""
-        return f"{'https' if self._ssl_context else 'http'}://{self._host}:{self._port}"
+        return f"{'https' if self._ssl_context else 'http'}://{host_port(self._host, self._port)}"
 
     async def start(self) -> None:
         """Raises OSError."""
         await super().start()
         handshake_timeout_s = self._listener.limits.handshake_timeout_s if self._ssl_context else None
-        self._server = await asyncio.get_running_loop().create_server(
-            self._listener.connection,
-            self._host,
-            self._port,
-            ssl=self._ssl_context,
-            backlog=self._backlog,
-            ssl_handshake_timeout=handshake_timeout_s,
-            ssl_shutdown_timeout=handshake_timeout_s,
-        )
+        options: dict[str, Any] = {
+            "ssl": self._ssl_context,
+            "backlog": self._backlog,
+            "ssl_handshake_timeout": handshake_timeout_s,
+            "ssl_shutdown_timeout": handshake_timeout_s,
+        }
+        if self._host in EVERYWHERE:
+            options["sock"] = everywhere_socket(self._port)
+        else:
+            options |= {"host": self._host, "port": self._port}
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._listener.connection, **options)
+
+
+def everywhere_socket(port: int) -> socket.socket:
+    """One that listens on all addresses, of both families where there are both. Raises OSError."""
+    try:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(
+                ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+            )
+    except OSError as error:
+        if error.errno not in _NO_IPV6:
+            raise
+    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)
+
+
+def host_port(host: str, port: int) -> str:
+    """As a URL has it: an IPv6 address in brackets."""
+    bare = host.strip("[]") or "::"
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
 def _with_known_expectations(handle: BaseHandler) -> BaseHandler:

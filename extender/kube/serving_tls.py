@@ -189,7 +189,7 @@ class ServingCertificate:
                 self.problem = ""
                 return False
             self._use(self._files.context())
-        except OSError as error:  # ssl.SSLError is one
+        except Exception as error:  # noqa: BLE001 - whatever is in those files, who looks at them must not end
             self.problem = f"certificate in {self._files.cert_file} not reloaded, the old one stays: {error}"
             _log.warning("%s", self.problem)
             return False

@@ -5,7 +5,7 @@ Every request goes one way: wait for its turn in its lane (``budget``), send, re
 What a failure means for a write is decided here and nowhere else:
 
 - the connection could not be made: nothing was sent, so it is tried again, ``CONNECT_TRIES`` times in all;
-- 401: the server did nothing; tried once more if a fresh credential is to be had;
+- 401, or a TLS handshake that failed: the server did nothing; tried once more if a fresh credential is to be had;
 - 502, 504 and a 500 that speaks of etcd: someone behind the answer gave up waiting, the write may have happened, so
   OutcomeUnknown, as for a time-out, a reset, or a success whose body cannot be read. Every other answer is definite;
 - a write is never repeated otherwise. aiohttp of its own repeats PUT and DELETE on a kept connection that broke, which
@@ -26,6 +26,7 @@ import orjson
 from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from yarl import URL
 
+from extender.kube.access import Access
 from extender.kube.api import ApiError, OutcomeUnknown, error_from_status
 from extender.kube.budget import Budget, Lane
 from extender.kube.connection import Connection
@@ -138,13 +139,20 @@ class Transport:
         """A 2xx response, its body unread."""
         unconnected = broken = 0
         renewed = False
+        credentials = self._connection.credentials
         while True:
             started = time.perf_counter()
+            access = credentials.access()
             try:
-                response = await self._send(request)
+                response = await self._send(request, access)
+            except aiohttp.ClientSSLError as error:
+                if renewed or not await credentials.renew(access):
+                    raise self._no_answer(request, "ConnectionFailed", str(error)) from error
+                renewed = True
+                continue
             except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
                 unconnected += 1
-                if unconnected >= CONNECT_TRIES or isinstance(error, aiohttp.ClientSSLError):
+                if unconnected >= CONNECT_TRIES:
                     raise self._no_answer(request, "ConnectionFailed", str(error)) from error
                 await asyncio.sleep(CONNECT_RETRY_S * unconnected)
                 continue
@@ -155,21 +163,20 @@ class Transport:
                 continue
             self.requests[request.method, str(response.status)] += 1
             self.on_answer(request.method, str(request.lane), time.perf_counter() - started)
-            if response.status == 401 and not renewed:
+            if response.status == 401 and not renewed and await credentials.renew(access):
                 renewed = True
-                if await self._connection.credentials.renew():
-                    response.release()
-                    continue
+                response.release()
+                continue
             if 200 <= response.status < 300:
                 return response
             raise await self._refusal(request, response)
 
-    async def _send(self, request: Request) -> ClientResponse:
+    async def _send(self, request: Request, access: Access) -> ClientResponse:
         check_fence()
         connection = self._connection
         headers = dict(self._headers)
-        if authorization := connection.credentials.authorization():
-            headers["Authorization"] = authorization
+        if access.authorization:
+            headers["Authorization"] = access.authorization
         if request.body:
             headers["Content-Type"] = request.content_type
         target = f"{connection.base_url}{request.path}"
@@ -184,8 +191,9 @@ class Transport:
                 headers=headers,
                 timeout=self._timeout,
                 allow_redirects=False,
-                proxy=connection.proxy,
-                server_hostname=connection.server_hostname,
+                ssl=access.tls,
+                proxy=access.proxy,
+                server_hostname=access.server_hostname,
                 middlewares=(_send_once,),
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError):

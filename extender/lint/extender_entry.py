@@ -129,7 +129,9 @@ class _Entry:
         if (url.scheme == "https") is not bool(server.tls.cert_file):
             has = "has" if server.tls.cert_file else "has no"
             self.found("VS118", "urlPrefix", f"{url.scheme}://, the service {has} server.tls")
-        if server.host in LOOPBACK and url.hostname not in LOOPBACK:
+        # localhost is both families, a loopback address one of them.
+        apart = url.hostname not in LOOPBACK or {server.host, url.hostname} == LOOPBACK - {"localhost"}
+        if server.host in LOOPBACK and apart:
             self.found(
                 "VS118", "urlPrefix", f"host {url.hostname!r:.80}, the service listens on {server.host}"
             )

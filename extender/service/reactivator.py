@@ -30,6 +30,7 @@ from extender.core.verbs import filter_known_nodes
 from extender.kube.api import PODS, Api, ApiError, NotFound, PatchType
 from extender.metrics import Metrics
 from extender.service.caches import Caches
+from extender.timers import TIMER_RESOLUTION_S
 
 log: Final = logging.getLogger(__name__)
 
@@ -135,26 +136,28 @@ class Reactivator:
 
     async def run(self) -> None:
         """Look at refused pods after every change, until cancelled."""
+        loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
+            looked_at = loop.time()
             for uid, refusal in list(self._refused.items()):
                 await self._look_at(uid, refusal)
             self._find_waiting()
             for uid, key in list(self._waiting.items()):
                 await self._look_for_room(uid, key)
             try:
-                async with asyncio.timeout(self._until_next_s()):
+                async with asyncio.timeout(self._until_next_s(looked_at)):
                     await self._wake.wait()
             except TimeoutError:
                 continue
             await asyncio.sleep(SETTLE_S)
 
-    def _until_next_s(self) -> float:
-        """Seconds until a refused pod may be patched again, ``PERIOD_S`` at most."""
+    def _until_next_s(self, looked_at: float) -> float:
+        """Seconds until a refused pod may be patched again, ``PERIOD_S`` at most. Those due by ``looked_at`` have had their look."""
         now = asyncio.get_running_loop().time()
         again = self._refused.keys() | self._waiting.keys()
-        due = [self._patched[uid][1] - now for uid in again if uid in self._patched]
-        return min([PERIOD_S, *(wait for wait in due if wait > SETTLE_S)])
+        times = [self._patched[uid][1] for uid in again if uid in self._patched]
+        return min([PERIOD_S, *(max(due - now, TIMER_RESOLUTION_S) for due in times if due > looked_at)])
 
     def _find_waiting(self) -> None:
         """Pods that kube-scheduler says it has no node for, and that it may not look at again."""

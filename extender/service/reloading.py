@@ -97,6 +97,9 @@ class Reloading:
         except VReplicaError as error:
             self._refuse(str(error))
             return True
+        except Exception as error:  # noqa: BLE001 - reading asks plug-ins of others, and a file must not end what runs
+            self._refuse(f"{type(error).__name__}: {error}")
+            return True
         self._take(reading)
         self._seen = (
             await asyncio.to_thread(_stamps, reading.files) if self._files != reading.files else stamps

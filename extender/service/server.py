@@ -25,7 +25,7 @@ from aiohttp.typedefs import Handler
 from extender.core.errors import WireError
 from extender.core.wire import encode_binding_result
 from extender.exposition import CONTENT_TYPE, Label
-from extender.kube.serving import CUT_REASONS, Listener
+from extender.kube.serving import CUT_REASONS, Listener, host_port
 from extender.kube.serving_tls import ServingCertificate
 from extender.metrics import VERB_VALUES, Metrics
 from extender.service.config import LOOPBACK, ServerConfig
@@ -124,14 +124,14 @@ class ExtenderServer:
         app.middlewares.append(self._only_allowed_clients)
         context = certificate.context if certificate else None
         port = await self._listener.start(app, config.host, config.port, tls=context)
-        self.url = f"{'https' if context else 'http'}://{config.host}:{port}"
+        self.url = f"{'https' if context else 'http'}://{host_port(config.host, port)}"
         if certificate is not None:
             self._reloading = asyncio.create_task(certificate.run(), name="certificate reload")
         if config.health_port:
             health = web.Application()
             self._add_health(health)
             port = await self._health_listener.start(health, config.health_host, config.health_port, tls=None)
-            self.health_url = f"http://{config.health_host}:{port}"
+            self.health_url = f"http://{host_port(config.health_host, port)}"
 
     def reconfigure(self, config: ServerConfig) -> None:
         """Answer by these settings from now on. Address, port and files are those that it was started with."""

@@ -22,6 +22,7 @@ from extender.core.ledger import ledger_slots
 from extender.core.model import AdapterPod, VPod
 from extender.core.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.kube.api import EVENTS, MUTATING_WEBHOOKS, PODS, VPODS, ListOptions, Obj, PatchType
+from extender.kube.serving import host_port
 from tests.e2e.backend import Backend, condition
 from tests.e2e.objects import MANIFESTS, extender_at, load, pod, stateful_set, without, write_json
 from tests.e2e.processes import VENV_BIN, Probe, Process, free_port
@@ -32,6 +33,8 @@ from tests.e2e.waiting import NotYet, T, eventually
 from tests.e2e.watcher import Watcher
 
 log: Final = logging.getLogger(__name__)
+
+LOOPBACK: Final = "127.0.0.1"
 
 SYSTEM_NAMESPACE: Final = "vreplica-system"
 SERVICE_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-scheduler"
@@ -58,6 +61,8 @@ DEFAULT_SCHEDULER: Final[Obj] = {
 class Setup:
     """What a scenario wants otherwise than shipped."""
 
+    host: str = LOOPBACK
+    """The loopback address on which the service and the webhook listen."""
     node_cache_capable: bool = True
     legacy: bool = False
     """kube-scheduler 1.22 with the Policy file instead of the KubeSchedulerConfiguration."""
@@ -84,8 +89,8 @@ class System:
     def __init__(self, backend: Backend, directory: Path, setup: Setup | None = None) -> None:
         self.backend = backend
         self.setup = setup or Setup()
-        self.service_url = f"http://127.0.0.1:{free_port()}"
-        self.webhook_url = f"https://127.0.0.1:{free_port()}"
+        self.service_url = f"http://{host_port(self.setup.host, free_port())}"
+        self.webhook_url = f"https://{host_port(self.setup.host, free_port())}"
         self.webhook: Process | None = None
         self.webhook_tls: ssl.SSLContext | None = None
         self.namespace = ""
@@ -222,8 +227,10 @@ class System:
 
     async def replica(self, url: str = "") -> Replica:
         """A replica of the service with the shipped configuration, not started."""
-        url = url or f"http://127.0.0.1:{free_port()}"
+        url = url or f"http://{host_port(self.setup.host, free_port())}"
         config = await self.service_config()
+        if self.setup.host != LOOPBACK:
+            config["server"]["host"] = self.setup.host
         config["server"]["port"] = int(url.rpartition(":")[2])
         config["clientConnection"]["kubeconfig"] = str(await self.kubeconfig_for(SERVICE_ACCOUNT))
         config["leaderElection"].update(self.setup.election)
@@ -257,7 +264,7 @@ class System:
         kept = [argument for argument in arguments if argument.partition("=")[0] not in replaced]
         kept += [f"{name}={value}" for name, value in replaced.items() if value is not None]
         kubeconfig = await self.kubeconfig_for(WEBHOOK_ACCOUNT)
-        kept += ["--host=127.0.0.1", f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
+        kept += [f"--host={self.setup.host}", f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
         if self._slots_resource:
             kept.append("--slots-resource")
         if self.setup.legacy:

@@ -138,10 +138,10 @@ async def test_in_a_pod_its_service_account_is_used(
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
     found = await open_connection()
     assert found.base_url == "https://[fd00::1]:443"
-    assert found.credentials.authorization() == "Bearer sa"
+    assert found.credentials.access().authorization == "Bearer sa"
     (tmp_path / "token").write_text("next\n")
-    assert await found.credentials.renew()
-    assert found.credentials.authorization() == "Bearer next"
+    assert await found.credentials.renew(found.credentials.access())
+    assert found.credentials.access().authorization == "Bearer next"
     await found.close()
 
 
@@ -162,7 +162,7 @@ async def test_a_proxy_of_the_environment_is_used_except_where_it_says_no(
     monkeypatch.setenv("no_proxy", "inside")
     for host, proxy in {"outside": "http://proxy:3128", "inside": None}.items():
         found = await open_connection(kubeconfig=kubeconfig(tmp_path, f"http://{host}:1"))
-        assert found.proxy == proxy
+        assert found.credentials.access().proxy == proxy
         await found.close()
 
 
@@ -197,12 +197,12 @@ async def test_with_nothing_to_be_found_it_says_what_is_missing():
 async def test_closing_ends_a_refresh_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     found = await open_connection(kubeconfig=kubeconfig(tmp_path, "http://x:1"))
 
-    async def hang() -> None:
+    async def hang(*, afresh: bool) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(found.credentials, "_load", hang)
+    monkeypatch.setattr(found.credentials, "_read", hang)
     monkeypatch.setattr(connection, "REFRESH_PERIOD_S", 0.0)
-    found.credentials.authorization()
+    found.credentials.access()
     await asyncio.sleep(0)
     async with asyncio.timeout(1):
         await found.close()

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.core.event_reasons import EVENTS, EventReason
-from extender.kube.api import Api, ApiError, Forbidden, NotFound, Obj, OutcomeUnknown, TooManyRequests
+from extender.kube.api import (
+    Api,
+    ApiError,
+    Forbidden,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    Resource,
+    TooManyRequests,
+)
 from extender.kube.events import NOTE_BYTES_MAX, EventRecorder, ObjectReference, clean_note
 from tests.kube.fakes import StoreApi, wall
 
@@ -248,6 +257,112 @@ async def test_a_server_that_stays_away_costs_the_event_and_not_the_recorder(api
     assert await recorder.drain(200)
     assert recorder.failed == {"OutcomeUnknown": 1}
     assert len(api.calls) == 12
+
+
+class OneNamespace(StoreApi):
+    """Writes into the namespace ``bad`` fail: refused with 500, or not answered for ``hang_s``."""
+
+    hang_s = 0.0
+
+    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        if namespace.startswith("bad"):
+            await asyncio.sleep(self.hang_s)
+            raise ApiError(500, "InternalError", "admission webhook")
+        return await super().create(resource, namespace, obj)
+
+
+class OneEvent(StoreApi):
+    """A webhook stumbles over events about the first dispatcher."""
+
+    async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        if obj["regarding"]["name"] == "dispatcher-0":
+            raise ApiError(500, "InternalError", "admission webhook")
+        return await super().create(resource, namespace, obj)
+
+
+def of_namespace(namespace: str, number: int = 0) -> ObjectReference:
+    return replace(POD, namespace=namespace, name=f"dispatcher-{number}")
+
+
+async def written_after(api: StoreApi, recorder: EventRecorder, seconds: float) -> int:
+    """How many of 50 events of good namespaces are there so long after they were told."""
+    for number in range(50):
+        tell(recorder, of_namespace(f"good-{number % 5}", number))
+    await asyncio.sleep(seconds)
+    return len(stored(api))
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("events", [1, 300])
+async def test_a_namespace_whose_events_are_refused_with_500_delays_no_others(events: int):
+    api = OneNamespace()
+    recorder = start(api)
+    for number in range(events):
+        tell(recorder, of_namespace("bad", number))
+    await asyncio.sleep(0.1)
+    assert await written_after(api, recorder, 1.0) == 50
+
+
+@pytest.mark.looptime
+async def test_a_namespace_whose_events_are_not_answered_delays_no_others():
+    api = OneNamespace()
+    api.hang_s = 10.0
+    recorder = start(api)
+    for number in range(20):
+        tell(recorder, of_namespace("bad", number))
+    await asyncio.sleep(0.1)
+    assert await written_after(api, recorder, 1.0) == 50
+
+
+@pytest.mark.looptime
+async def test_namespaces_whose_events_are_refused_leave_half_the_queue_to_the_others():
+    api = OneNamespace()
+    recorder = start(api, queue_items_max=100)
+    for round_ in range(20):
+        for number in range(40):
+            tell(recorder, of_namespace(f"bad-{round_}", number))
+        await asyncio.sleep(0.1)
+    assert await written_after(api, recorder, 1.0) == 50
+
+
+@pytest.mark.looptime
+async def test_an_event_that_is_refused_with_500_alone_delays_none_of_its_namespace_for_long():
+    api = OneEvent()
+    recorder = start(api)
+    for number in range(20):
+        tell(recorder, of_namespace("tenant", number))
+    await asyncio.sleep(15)
+    assert len(stored(api)) == 19
+    assert await recorder.drain(300)
+    assert recorder.failed == {"ApiError": 1}
+
+
+@pytest.mark.looptime
+async def test_events_of_a_namespace_that_comes_back_are_written_at_once_and_in_their_series(api: StoreApi):
+    recorder = start(api)
+    api.down = True
+    for number in range(50):
+        tell(recorder, of_namespace("tenant", number))
+    await asyncio.sleep(25)
+    for number in range(50):
+        tell(recorder, of_namespace("tenant", number))
+    api.down = False
+    assert await recorder.drain(11)
+    assert [event["series"]["count"] for event in stored(api)] == [2] * 50
+
+
+@pytest.mark.looptime
+async def test_what_a_recorder_keeps_of_namespaces_ends_with_their_last_event(api: StoreApi):
+    recorder = start(api)
+    for number in range(500):
+        tell(recorder, of_namespace(f"tenant-{number}"))
+    assert await recorder.drain(1)
+    assert not recorder._lanes
+    api.down = True
+    for number in range(500):
+        tell(recorder, of_namespace(f"other-{number}"))
+    assert await recorder.drain(300)
+    assert not recorder._lanes
 
 
 @pytest.mark.looptime

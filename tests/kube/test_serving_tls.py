@@ -93,6 +93,27 @@ async def test_a_certificate_that_is_replaced_is_served_and_half_of_one_changes_
         assert await served(port, client) == serial(other_cert)
 
 
+@pytest.mark.parametrize("error", [ValueError("no date"), RuntimeError("of a library")])
+async def test_whatever_looking_at_the_files_dies_of_the_next_look_finds_the_new_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+):
+    authority = Authority(tmp_path, "ca")
+    cert, key = authority.issue("one")
+    certificate = loaded(CertificateFiles(cert, key))
+    for source, target in zip(authority.issue("two"), (cert, key), strict=True):
+        copy(source, target)
+
+    def fail(_self: CertificateFiles) -> ssl.SSLContext:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CertificateFiles, "context", fail)
+        certificate.look()
+    assert str(error) in certificate.problem
+    certificate.look()
+    assert (certificate.problem, certificate.reloads) == ("", 1)
+
+
 async def test_a_client_that_names_no_server_is_served_too(tmp_path: Path):
     authority = Authority(tmp_path, "ca")
     cert_file, key_file = authority.issue("serving")

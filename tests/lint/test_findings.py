@@ -187,6 +187,8 @@ TOGETHER = [
     pytest.param(
         {"server": {"tls": {"certFile": "c", "keyFile": "k"}}}, ["VS118"], id="VS118 the service has TLS"
     ),
+    pytest.param({"server": {"host": "::1"}}, ["VS118"], id="VS118 loopback of the other family"),
+    pytest.param({"server": {"host": "localhost"}}, [], id="loopback of both families"),
     pytest.param({"server": {"deadlineSeconds": 6}}, ["VS106"], id="VS106 a longer deadline"),
     pytest.param({"schedulerNames": ["other"]}, ["VS115"], id="VS115 binds for others"),
     pytest.param({"leaderElection": {"leaderElect": False}}, ["VS005"], id="VS005 everybody leads"),

@@ -56,7 +56,7 @@ CONFIG_MAPS: Final[Mapping[str, str]] = {
 """Name to the folder whose files it is made of."""
 DERIVED: Final[Mapping[str, tuple[str, ...]]] = {
     "": ("apiVersion", "kind", "slotsResource"),
-    "server": ("host", "port", "healthPort", "healthHost", "insecure", "tls"),
+    "server": ("port", "healthPort", "insecure", "tls"),
     "leaderElection": ("resourceNamespace", "resourceName"),
 }
 """Settings that follow from other values of the chart, by section: nobody can give them twice."""

@@ -10,17 +10,36 @@ from pathlib import Path
 import orjson
 import pytest
 
-from extender import cli
+from extender import app, cli
 from extender.app import Service
 from extender.kube.api import LEASES, Forbidden, OutcomeUnknown
 from extender.kube.one_line import OneLineFormatter
-from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
+from extender.service.config import ClientConnectionConfig, Config, LeaderElectionConfig, Mode, ServerConfig
+from extender.service.reloading import Reading, Watched
+from tests.kube.apiserver import kubeconfig
 from tests.support.service import World, schedule, until, wall
 
 
 async def holder(world: World) -> str:
     lease = await world.cluster.get(LEASES, "vreplica-system", "vreplica-scheduler")
     return str(lease["spec"].get("holderIdentity") or "")
+
+
+@pytest.mark.parametrize("name", ["LoopLag", "Reloading"])
+async def test_what_runs_beside_the_service_stops_it_with_its_error_when_it_dies(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def fail(_self: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(getattr(app, name), "run", fail)
+    client = ClientConnectionConfig(kubeconfig=kubeconfig(tmp_path, "http://127.0.0.1:1"))
+    config = Config(server=ServerConfig(port=0), client_connection=client)
+    watched = Watched(Reading(config, (str(tmp_path / "config.yaml"),)), lambda: Reading(config, ()))
+    with pytest.raises(ExceptionGroup) as ended:
+        async with asyncio.timeout(5):
+            await app.serve(config, now=wall, rng=random.Random(1), watched=watched)
+    assert ended.group_contains(RuntimeError, match="a defect")
 
 
 async def _is_true(value: bool) -> bool:

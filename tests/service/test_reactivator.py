@@ -95,6 +95,25 @@ async def test_a_pod_that_filter_refuses_for_a_reason_unseen_here_is_no_hot_loop
     assert len(patched) < 30, "in ten minutes"
 
 
+@pytest.mark.parametrize("after_s", [0.81, 0.9, 0.999])
+async def test_a_pod_whose_time_comes_just_after_a_look_is_patched_at_its_time(after_s: float):
+    """It was forgotten until something else changed, or 30 s: the look after the second refusal is within 0.2 s of its time."""
+    world = await World.create()
+    await world.pod(0)
+    await world.sync()
+    reactivator = Reactivator(world.api, world.caches, metrics=world.metrics, leads=lambda _: True)
+    running = asyncio.create_task(reactivator.run())
+    await asyncio.sleep(1)
+    for _ in range(2):
+        reactivator.note(pod_from(await world.pod_object(0)), ["node-0"])
+        reactivator._wake.set()
+        await asyncio.sleep(after_s)
+    await asyncio.sleep(2)
+    assert world.api.count("patch", "pods", "dispatcher-0") == 2
+    running.cancel()
+    await asyncio.wait({running})
+
+
 async def test_a_patch_that_fails_is_tried_again():
     world = await World.create()
     await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")

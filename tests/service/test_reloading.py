@@ -102,6 +102,24 @@ async def test_a_broken_file_changes_nothing_and_says_why(scene, caplog):
     assert scene.sample("config_last_reload_successful") == ["config_last_reload_successful 1.0"]
 
 
+@pytest.mark.parametrize(
+    "error", [RecursionError("too deep"), RuntimeError("a plugin's own"), UnicodeError("no")]
+)
+async def test_whatever_reading_a_file_dies_of_the_old_settings_stay_and_the_next_file_is_taken(
+    scene, error, monkeypatch
+):
+    def fail():
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.reloading, "_read", fail)
+        refused = await scene.changed_to("filter: {narrowTo: 9}\n")
+    assert str(error) in refused.problem
+    assert not scene.applied
+    await scene.changed_to("filter: {narrowTo: 7}\n")
+    assert [config.narrow_to for config in scene.applied] == [7]
+
+
 async def test_a_broken_file_is_told_once(scene):
     await scene.changed_to("server: [")
     assert not await scene.reloading.reload_if_changed()

@@ -181,9 +181,9 @@ UNREACHED: Final = {
     ("app.py", "await self.server.start()"): PROCESS_START,
     ("app.py", "await self.server.stop()"): PROCESS_START,
     ("app.py", "await service.run()"): PROCESS_START,
-    ("app.py", "await _end(task)"): PROCESS_START,
+    ("app.py", "asyncio.TaskGroup()"): PROCESS_START,
     ("app.py", "await self.recorder.drain("): LAST_EVENTS,
-    ("events.py", "await self._queue.join()"): LAST_EVENTS,
+    ("events.py", "await self._lanes.idle.wait()"): LAST_EVENTS,
     (
         "sources.py",
         "await asyncio.sleep(0)",

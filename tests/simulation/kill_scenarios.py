@@ -288,8 +288,9 @@ async def _answers_lost(run: Run) -> None:
     )  # fmt: skip
     await run.vpods(3, 3, 3)
     await asyncio.sleep(20.0)
-    await run.resize(0, 1)
-    await asyncio.sleep(10.0)
+    for vreplicas in (1, 4):
+        await run.resize(0, vreplicas)
+        await asyncio.sleep(10.0)
     run.world.faults.rates = CALM
     await run.settled()
     await asyncio.sleep(DOUBT_S)

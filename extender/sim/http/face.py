@@ -13,6 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from extender.kube.api import EVENTS, ApiError, Obj
+from extender.kube.serving import host_port
 from extender.sim.apiserver import statuses
 from extender.sim.apiserver.core_events import CORE_EVENTS
 from extender.sim.apiserver.webhooks import HttpWebhookCaller
@@ -52,7 +53,7 @@ class HttpFace:
     @property
     def url(self) -> str:
         """Base URL; the port is known once started."""
-        return f"http://{self._host}:{self._port}"
+        return f"http://{host_port(self._host, self._port)}"
 
     def kubeconfig(self, token: str = "") -> Obj:
         """A kubeconfig for this cluster, as the user of ``token`` or as admin."""

@@ -12,6 +12,7 @@ from typing import Final
 import aiohttp
 
 from extender.core.errors import VReplicaError
+from extender.kube.serving import host_port
 from extender.sim.scheduler.config import ExtenderConfig
 
 Transport = Callable[[str, bytes, float], Awaitable[tuple[int, bytes]]]
@@ -90,7 +91,7 @@ def _go_text(error: Exception) -> str:
         case aiohttp.ServerDisconnectedError():
             return "EOF"
         case aiohttp.ClientConnectorError() if isinstance(error.os_error, ConnectionRefusedError):
-            return f"dial tcp {error.host}:{error.port}: connect: connection refused"
+            return f"dial tcp {host_port(error.host, error.port or 0)}: connect: connection refused"
         case aiohttp.ClientPayloadError():
             return "unexpected EOF"
         case aiohttp.TooManyRedirects():

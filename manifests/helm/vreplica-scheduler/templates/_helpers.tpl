@@ -61,18 +61,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- $server := $config.server | default dict -}}
 {{- $_ := set $server "port" 10261 -}}
 {{- if include "vreplica.https" . -}}
-{{- $_ := set $server "host" "0.0.0.0" -}}
+{{- if not $server.host }}{{ $_ := set $server "host" "0.0.0.0" }}{{ end -}}
 {{- $_ := set $server "healthPort" 10262 -}}
 {{- if not (hasKey $server "shutdownDelaySeconds") }}{{ $_ := set $server "shutdownDelaySeconds" 5 }}{{ end -}}
 {{- $tls := dict "certFile" "/etc/vreplica-tls/tls.crt" "keyFile" "/etc/vreplica-tls/tls.key" "clientCAFile" "/etc/vreplica-tls/client-ca.crt" -}}
 {{- $_ := set $tls "allowedClients" .Values.extender.tls.allowedClients -}}
 {{- $_ := set $server "tls" $tls -}}
 {{- else -}}
-{{- $_ := set $server "host" "127.0.0.1" -}}
+{{- if not $server.host }}{{ $_ := set $server "host" "127.0.0.1" }}{{ end -}}
 {{- end -}}
 {{- if .Values.metrics.enabled -}}
 {{- $_ := set $server "healthPort" 10262 -}}
-{{- $_ := set $server "healthHost" "0.0.0.0" -}}
+{{- if not $server.healthHost }}{{ $_ := set $server "healthHost" "0.0.0.0" }}{{ end -}}
 {{- end -}}
 {{- $_ := set $config "server" $server -}}
 {{- $election := deepCopy $config.leaderElection -}}
@@ -91,11 +91,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- toYaml $config -}}
 {{- end -}}
 
+{{/* Where a program of the pod reaches another one that listens on this host: loopback for all addresses. */}}
+{{- define "vreplica.reachedAt" -}}
+{{- if has . (list "" "0.0.0.0") }}127.0.0.1{{ else if eq . "::" }}::1{{ else }}{{ . }}{{ end -}}
+{{- end -}}
+
+{{/* The extender's urlPrefix for a kube-scheduler in its pod: an IPv6 address in brackets. */}}
+{{- define "vreplica.sidecarURL" -}}
+{{- $host := include "vreplica.reachedAt" ((.Values.config.server | default dict).host | default "127.0.0.1") -}}
+http://{{ contains ":" $host | ternary (printf "[%s]" $host) $host }}:10261/v1
+{{- end -}}
+
 {{/* Values that are each right and together are not: stops with the first. */}}
 {{- define "vreplica.checks" -}}
 {{- $scheduler := .Values.kubeScheduler.schedulerName -}}
 {{- if and (ne (include "vreplica.schedulerMode" .) "none") .Values.config.schedulerNames (not (has $scheduler .Values.config.schedulerNames)) -}}
 {{- fail (printf "config.schedulerNames: add %s (kubeScheduler.schedulerName), or none of its pods is bound" $scheduler) -}}
+{{- end -}}
+{{- $host := (.Values.config.server | default dict).host -}}
+{{- if and $host (not (include "vreplica.https" .)) (not (has $host (list "127.0.0.1" "::1" "localhost"))) -}}
+{{- fail (printf "config.server.host: %s is not loopback, and the extender is served without TLS" $host) -}}
 {{- end -}}
 {{- $election := .Values.config.leaderElection -}}
 {{- if and (hasKey $election "leaderElect") (eq $election.leaderElect false) (gt (int .Values.extender.replicas) 1) -}}
@@ -121,7 +136,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- printf "%ds" (add 1 ($server.deadlineSeconds | default 4 | ceil | int)) -}}
 {{- end -}}
 
-{{/* A probe of the extender: (dict "port" .. "path" .. "metrics" ..). exec where the kubelet cannot reach the pod's loopback. */}}
+{{/* A probe of the extender: (dict "host" .. "port" .. "path" .. "metrics" ..). exec where the kubelet cannot reach the pod's loopback. */}}
 {{- define "vreplica.probe" -}}
 {{- if .metrics -}}
 httpGet: {path: {{ .path }}, port: http-metrics}
@@ -133,7 +148,7 @@ exec:
     - -c
     - |
       import http.client, sys
-      c = http.client.HTTPConnection("127.0.0.1", {{ .port }}, timeout=4)
+      c = http.client.HTTPConnection({{ .host | quote }}, {{ .port }}, timeout=4)
       c.request("GET", "{{ .path }}")
       sys.exit(c.getresponse().status != 200)
 {{- end -}}
