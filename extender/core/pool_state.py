@@ -509,6 +509,7 @@ class PoolState:
             slots = min(slots, own)
         state.capacity = slots
         state.abandoned = state.name in self.abandoned
+        state.condemned = self.stateful_set is not None and state.bound and not self.is_member(state)
         ordinal = state.ordinal
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = state.open = False

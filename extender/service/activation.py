@@ -50,7 +50,8 @@ class Activation:
         queue = self._queues.of(pod.pool)
         state = pool.pods.get(pod.name)
         if state is not None:
-            leaving, counts = state.draining, state.bound and not pod.assumed
+            leaving = state.draining or not pool.is_member(state)
+            counts = state.bound and not pod.assumed
             for key, claim in state.claims.items():
                 if leaving or key not in pool.vpods:
                     queue.add(key)
