@@ -160,7 +160,8 @@ class _Plan:
         if self.pool.pool is None:
             return ConflictReason.POOL_NOT_FOUND
         if self.pool.stateful_set is None:
-            return ConflictReason.STATEFULSET_NOT_FOUND
+            taken = self.pool.taken_by
+            return ConflictReason.STATEFULSET_TAKEN if taken else ConflictReason.STATEFULSET_NOT_FOUND
         if not allowed:
             return ConflictReason.TENANT_NOT_ALLOWED
         if self.vpod.weight > self.pool.pool.slots_per_pod:

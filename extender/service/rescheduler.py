@@ -61,11 +61,15 @@ class Rescheduler:
             self._wake.set()
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        if old is None or new is None or old.reschedule_after_s != new.reschedule_after_s:
+        if old is None or new is None or old.generation != new.generation:
             self._wake.set()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        if old is None or new is None or old.ordinals != new.ordinals:
+        if (
+            old is None
+            or new is None
+            or (old.ordinals, old.template_pool) != (new.ordinals, new.template_pool)
+        ):
             self._wake.set()
 
     # -- the loops ------------------------------------------------------------------------------------------------

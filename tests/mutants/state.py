@@ -359,7 +359,7 @@ PLAN = (
     Mutant(
         "ordinals that are gone keep their vreplicas",
         _PLAN,
-        "            if not self.pool.is_member(pod):\n                self._note(Step.DROPPED",
+        "            if self._is_lost(pod):\n                self._note(Step.DROPPED",
         "            if not pod.name:\n                self._note(Step.DROPPED",
         "I3: nobody would ever work there",
         (f"{_PLANS}test_placements_on_ordinals_that_are_gone_move",),
@@ -433,7 +433,7 @@ SCALE_DOWN = (
     Mutant(
         "scaled first, evicted later",
         _SCALER,
-        "count = max(again.plan.wanted, count_without_empty(again.state))",
+        "count = max(again.plan.wanted, count_without_empty(again.state, self._around.caches.state))",
         "count = again.plan.wanted",
         "Knative's defect: placements on pods that are gone",
         (f"{_SCALES}test_max_pods_below_what_is_needed_removes_nothing_that_holds_something",),
