@@ -435,6 +435,14 @@ LOOPS = (
         ),
     ),
     Mutant(
+        "a standby does not see who is absent",
+        "extender/service/rescheduler.py",
+        "self._absences.setdefault(key, Absences()).note(state, now)",
+        "self._absences.setdefault(key, Absences())",
+        "each failover would begin to count anew",
+        ("tests/service/test_rescheduler.py::test_a_standby_that_takes_over_goes_on_from_what_it_has_seen",),
+    ),
+    Mutant(
         "no cool-down",
         _EVICTOR,
         "            cooling=cooling,\n",
