@@ -132,7 +132,7 @@ class Service:
             now=now,
         )
         self.rescheduler = Rescheduler(
-            self.caches, activate=self.placer.activation.add_all, recorder=self.recorder, now=now
+            self.caches, activate=self.placer.activation.add_all, recorder=self.recorder
         )
         self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
         self.autoscaler.on_closed = self.evictor.trigger
@@ -261,6 +261,7 @@ class Service:
             if self.shadow is not None:
                 await self.shadow.run()
             tasks.create_task(self.reactivator.run(), name="reactivator")
+            tasks.create_task(self.rescheduler.watch(), name="absences")
             tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             tasks.create_task(self.leadership.run(self._lead), name="leader election")
 

@@ -122,6 +122,7 @@ class PodState:
         "abandoned",
         "capacity",
         "claims",
+        "condemned",
         "excused",
         "held",
         "last_ledger",
@@ -159,6 +160,8 @@ class PodState:
         """Whether it has served until lately: what it holds counts as served for a while (see ``availability``)."""
         self.abandoned = False
         """Not Ready for longer than rescheduleAfterSeconds."""
+        self.condemned = False
+        """It still runs, and its StatefulSet has its ordinal no longer (that controller's word): it is to be deleted."""
         self.schedulable = False
         self.open = False
         """Whether it is among those with room."""
@@ -232,8 +235,8 @@ class PodState:
 
     @property
     def leaving(self) -> bool:
-        """Whether what it holds is to be placed elsewhere: it is drained, or taken for lost."""
-        return self.draining or self.abandoned
+        """Whether what it holds is to be placed elsewhere: it is drained, taken for lost, or condemned."""
+        return self.draining or self.abandoned or self.condemned
 
     def why_unschedulable(self) -> str:
         """In a few words, why the pod takes no new vreplicas; "" if it does."""

@@ -317,6 +317,7 @@ def stateful_set_from(obj: Json) -> StatefulSet:
         replicas=replicas,
         ordinals_start=start,
         fit=node_fit_from(pod_spec) if isinstance(pod_spec, Mapping) else None,
+        template_pool=text(obj, "spec", "template", "metadata", "labels", names.POOL_LABEL),
         deleting=bool(metadata.get("deletionTimestamp")),
     )
 
@@ -345,6 +346,7 @@ def pool_from(obj: Json) -> AdapterPool:
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
         generation=_count(obj, kind, ("metadata", "generation"), 0),
+        created_at=text(metadata, "creationTimestamp"),
         stateful_set=_required(obj, kind, "spec", "statefulSet"),
         slots_per_pod=_required_count(obj, kind, ("spec", "slotsPerPod"), 1),
         min_pods=_count(obj, kind, ("spec", "minPods"), 0),

@@ -193,6 +193,8 @@ class StatefulSet:
     ordinals_start: int = 0
     fit: NodeFit | None = None
     """Where its pod template's pods could stand; None where nothing is known of the template."""
+    template_pool: str = ""
+    """Name of the AdapterPool that the label of its pod template says, "" if none."""
     deleting: bool = False
 
     @property
@@ -305,6 +307,8 @@ class AdapterPool:
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
+    created_at: str = ""
+    """creationTimestamp, RFC 3339 in UTC; "" for one that no API server has stored yet."""
     stateful_set: str
     """Name, in the pool's namespace."""
     slots_per_pod: int

@@ -3,13 +3,14 @@
 Pure: a plan looks at the state and returns a ``Decision``; reserving and writing it is the caller's. The order is
 
 1. *keep* what is placed, also on pods that are Pending, restarting, or on cordoned or failing nodes. Drop what is on
-   ordinals that are gone and on pods annotated unschedulable, trim what overcommits a pod;
+   ordinals that are gone with their pods and on pods annotated unschedulable, trim what overcommits a pod;
 2. *target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods);
 3. too many: take away from the highest ordinal down, first what no status has published;
 4. too few: one vreplica at a time, round robin over schedulable pods with room: pods without a placement of this vpod
    by ascending ordinal, then its own by ascending ordinal (Knative's order). A profile with plugins asks them instead,
    here and in 3 (DESIGN 5.2);
-5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is lost on the way.
+5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is lost on the way. So does
+   what is on a pod that runs although its ordinal is gone (spec.ordinals.start, the StatefulSet, or its replicas are others).
 
 ``Rules`` (of the pool's profile) names where we differ from Knative on purpose; all off, this is Knative's algorithm
 (compared case by case).
@@ -160,7 +161,8 @@ class _Plan:
         if self.pool.pool is None:
             return ConflictReason.POOL_NOT_FOUND
         if self.pool.stateful_set is None:
-            return ConflictReason.STATEFULSET_NOT_FOUND
+            taken = self.pool.taken_by
+            return ConflictReason.STATEFULSET_TAKEN if taken else ConflictReason.STATEFULSET_NOT_FOUND
         if not allowed:
             return ConflictReason.TENANT_NOT_ALLOWED
         if self.vpod.weight > self.pool.pool.slots_per_pod:
@@ -202,7 +204,7 @@ class _Plan:
 
     def _drop_what_is_elsewhere(self) -> None:
         """A vpod that names a pool which is closed to it keeps nothing of the pool that it has left for it."""
-        for name in [name for name in self.kept if not self.pool.is_member(self.pool.pods[name])]:
+        for name in [name for name in self.kept if self._is_lost(self.pool.pods[name])]:
             count = self.kept.pop(name)
             self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
 
@@ -276,7 +278,7 @@ class _Plan:
     def _keep(self) -> None:
         for name, count in self._start().items():
             pod = self.pool.pods[name]
-            if not self.pool.is_member(pod):
+            if self._is_lost(pod):
                 self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
             elif pod.leaving or self._is_emptied(pod):
                 # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
@@ -285,6 +287,10 @@ class _Plan:
                 self._note(Step.DROPPED, name, count, pod.why_unschedulable(), MoveReason.RESCHEDULE)
             elif fitting := self._trim(name, count):
                 self.kept[name] = fitting
+
+    def _is_lost(self, pod: PodState) -> bool:
+        """Whether an ordinal is gone and no pod of it runs any more: what it held is nowhere."""
+        return not (self.pool.is_member(pod) or pod.condemned)
 
     def _trim(self, name: str, count: int) -> int:
         pod = self.pool.pods[name]
@@ -421,6 +427,8 @@ class _Plan:
                 self._note(Step.HELD_BACK, name, held, self._why_leaving(name)[0])
 
     def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
+        if self.pool.pods[name].condemned:
+            return "ordinal is gone", MoveReason.ORDINAL_GONE
         if self.pool.pods[name].draining:
             return "pod is marked unschedulable", MoveReason.DRAIN
         if not self.pool.pods[name].abandoned:

@@ -43,7 +43,10 @@ class SlotCounts(NamedTuple):
 
 
 class PoolState:
-    """State of the pool ``key``. ``pool`` and ``stateful_set`` are None until they are known."""
+    """State of the pool ``key``. ``pool`` and ``stateful_set`` are None until they are known.
+
+    ``taken_by``: key of the pool that has the StatefulSet which this one names, too; then this one has none.
+    """
 
     def __init__(
         self, key: str, topology: Topology | None = None, profile: Profile = DEFAULT_PROFILE
@@ -55,6 +58,7 @@ class PoolState:
         self.profile = profile
         self.pool: AdapterPool | None = None
         self.stateful_set: StatefulSet | None = None
+        self.taken_by = ""
         self.pods: dict[str, PodState] = {}
         self.by_ordinal: dict[int, PodState] = {}
         self.vpods: dict[str, VPod] = {}
@@ -511,6 +515,7 @@ class PoolState:
             slots = min(slots, own)
         state.capacity = slots
         state.abandoned = state.name in self.abandoned
+        state.condemned = self.stateful_set is not None and state.bound and not self.is_member(state)
         ordinal = state.ordinal
         if ordinal is None or self.by_ordinal.get(ordinal) is not state:
             state.schedulable = state.open = False

@@ -11,6 +11,8 @@ class ConflictReason(StrEnum):
 
     POOL_NOT_FOUND = "PoolNotFound"
     STATEFULSET_NOT_FOUND = "StatefulSetNotFound"
+    STATEFULSET_TAKEN = "StatefulSetTaken"
+    """Another AdapterPool names the StatefulSet, too, and came first."""
     SLOTS_MISMATCH = "SlotsMismatch"
     NODE_SLOTS_EXCEEDED = "NodeSlotsExceeded"
     NODE_UNKNOWN = "NodeUnknown"
@@ -49,6 +51,7 @@ UNRESOLVABLE = frozenset(
     {
         ConflictReason.POOL_NOT_FOUND,
         ConflictReason.STATEFULSET_NOT_FOUND,
+        ConflictReason.STATEFULSET_TAKEN,
         ConflictReason.SLOTS_MISMATCH,
         ConflictReason.NODE_UNKNOWN,
         ConflictReason.ZONE_SKEW_EXCEEDED,

@@ -4,10 +4,11 @@ Feeds come from the assume caches' change handlers (``old``, ``new``: one of the
 from reservations. State rebuilt from the same objects equals the incremental one; ``digest`` is what tests compare.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from extender.core.claims import PodState
 from extender.core.journal import Journal
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
@@ -79,22 +80,55 @@ class State:
             self.pool(new.key).pool = new  # a write of its status: nothing to derive anew
             return
         if old is not None:
-            self._pools_of_stateful_set.get(old.stateful_set_key, set()).discard(old.key)
+            self._no_longer_names(old)
         if new is not None:
             self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
             state = self.pool(new.key)
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
-            state.set_pool(new, self.stateful_sets.get(new.stateful_set_key))
+            state.set_pool(new, None)
+            self._share_out(new.stateful_set_key)
             # A pod that was stamped before its pool was known takes what the pool says.
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
         elif old is not None:
             state = self.pool(old.key)
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
             state.set_pool(None, None)
+            state.taken_by = ""
             self._forget(old.key)
 
+    def _no_longer_names(self, pool: AdapterPool) -> None:
+        naming = self._pools_of_stateful_set.get(pool.stateful_set_key, set())
+        naming.discard(pool.key)
+        if naming:
+            self._share_out(pool.stateful_set_key)
+        else:
+            self._pools_of_stateful_set.pop(pool.stateful_set_key, None)
+
+    def _share_out(self, key: str) -> None:
+        """Give a StatefulSet to the first of the pools that name it. The others have none: two would undo each other's scaling."""
+        stateful_set = self.stateful_sets.get(key)
+        naming = {
+            name: pool for name in self._pools_of_stateful_set.get(key, ()) if (pool := self.pools[name].pool)
+        }
+        first = min(naming, key=lambda name: _precedence(naming[name], stateful_set), default="")
+        for name in sorted(naming):
+            state, own = self.pools[name], stateful_set if name == first else None
+            taken_by = "" if name == first else first
+            if state.stateful_set is own and state.taken_by == taken_by:
+                continue
+            state.taken_by = taken_by
+            known = state.stateful_set
+            if (
+                known is not None
+                and own is not None
+                and (known.name, known.ordinals) == (own.name, own.ordinals)
+            ):
+                state.exchange_stateful_set(own)
+            else:
+                state.set_stateful_set(own)
+
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """A StatefulSet came, changed or went. Only its ordinals matter for what is derived here."""
+        """A StatefulSet came, changed or went. Only its ordinals, and which pool its pods name, matter for what is derived here."""
         if self.journal is not None:
             self.journal.changed(old, new)
         key = new.key if new is not None else old.key if old is not None else ""
@@ -102,11 +136,7 @@ class State:
             self.stateful_sets.pop(key, None)
         else:
             self.stateful_sets[key] = new
-        for pool in sorted(self._pools_of_stateful_set.get(key, ())):
-            if old is None or new is None or old.ordinals != new.ordinals:
-                self.pool(pool).set_stateful_set(new)
-            else:
-                self.pool(pool).exchange_stateful_set(new)
+        self._share_out(key)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
@@ -234,6 +264,18 @@ class State:
                 found |= {vpod: claim.status for vpod, claim in state.claims.items() if claim.published}
         return found
 
+    def naming(self, *pools: AdapterPool | None) -> list[str]:
+        """Keys of the pools that name a StatefulSet which one of these does: a change of one may be a change of all."""
+        keys = {pool.stateful_set_key for pool in pools if pool is not None}
+        return sorted({name for key in keys for name in self._pools_of_stateful_set.get(key, ())})
+
+    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[PodState]:
+        """What the namespace's other pools know of a pod of that name."""
+        namespace = pool_key.partition("/")[0]
+        for key, pool in self.pools.items():
+            if key != pool_key and key.startswith(f"{namespace}/") and (state := pool.pods.get(pod_name)):
+                yield state
+
     def digest(self) -> dict[str, object]:
         """All derived values in plain form: equal for equal inputs, however they arrived."""
         return {
@@ -251,7 +293,19 @@ class State:
                     if pod.pod is not None or pod.claims
                 },
                 "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.placements)},
+                "taken by": pool.taken_by,
             }
             for key, pool in sorted(self.pools.items())
             if pool.pool is not None or pool.vpods or any(pod.pod or pod.claims for pod in pool.pods.values())
         }
+
+
+def _precedence(pool: AdapterPool, stateful_set: StatefulSet | None) -> tuple[bool, bool, str, str]:
+    """Which of the pools that name a StatefulSet has it: the lowest. Every replica reads the same, whatever came first to it.
+
+    The pool that the StatefulSet's pods will name: no other can use them. So nobody takes a StatefulSet over by naming it, and
+    a pool that is deleted and created again has its own again. Among the others, or where none is named, the one created
+    first (by the API server's word, in whole seconds), one that is not stored yet last; then by name.
+    """
+    named = stateful_set is not None and stateful_set.template_pool == pool.name
+    return (not named, not pool.created_at, pool.created_at, pool.name)

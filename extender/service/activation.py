@@ -50,7 +50,8 @@ class Activation:
         queue = self._queues.of(pod.pool)
         state = pool.pods.get(pod.name)
         if state is not None:
-            leaving, counts = state.draining, state.bound and not pod.assumed
+            leaving = state.draining or not pool.is_member(state)
+            counts = state.bound and not pod.assumed
             for key, claim in state.claims.items():
                 if leaving or key not in pool.vpods:
                     queue.add(key)
@@ -87,16 +88,24 @@ class Activation:
                 self._raise_targets(pool)
 
     def pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves."""
+        """A pool came, changed or went: all of its vpods are decided again. Its status we write ourselves.
+
+        And those of others that name its StatefulSet: which of them has it may be another one now.
+        """
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             return
         pool = new or old
         if pool is not None:
-            self.add_all(pool.key)
+            for key in sorted({pool.key, *self._caches.state.naming(old, new)}):
+                self.add_all(key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
         """Ordinals came or went; or its pods may stand on other nodes, which is another chance for what waits."""
-        same_ordinals = old is not None and new is not None and old.ordinals == new.ordinals
+        same_ordinals = (
+            old is not None
+            and new is not None
+            and (old.ordinals, old.template_pool) == (new.ordinals, new.template_pool)
+        )
         if same_ordinals and old is not None and new is not None and old.fit == new.fit:
             return
         changed = new or old

@@ -97,26 +97,33 @@ class Autoscaler:
         self._wake.set()
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        """Its floor, its ceiling, its slots or its period may be others now."""
+        """Its floor, its ceiling, its slots or its period may be others now; or its StatefulSet another pool's."""
+        if old is None or new is None or old.generation != new.generation:
+            for key in self._caches.state.naming(old, new):
+                self.trigger(key)
         if new is None:
             return
         known = self._pools.get(new.key)
         if known is not None and old is not None and old.scale_down_period_s != new.scale_down_period_s:
             known.period_changed(new.scale_down_period_s)
-        if old is None or old.generation != new.generation:
-            self.trigger(new.key)
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
         """It has come, perhaps after its pool, or it has other replicas now."""
         if new is None:
             return
-        if old is not None and old.ordinals == new.ordinals and old.uid == new.uid:
+        if (
+            old is not None
+            and (old.ordinals, old.uid) == (new.ordinals, new.uid)
+            and old.template_pool == new.template_pool
+        ):
             self._version_changed(new)
             return
         for pool in self._caches.pools.list():
             if pool.stateful_set_key != new.key:
                 continue
             known = self._pools.get(pool.key)
+            if self._caches.state.pool(pool.key).taken_by:
+                known = None  # what happens to it is another pool's doing
             if known is not None and any(bucket.has(pool.key) for bucket in self._led):
                 known.replicas_changed(old, new)
             self.trigger(pool.key)

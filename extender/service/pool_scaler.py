@@ -151,6 +151,8 @@ class PoolScaler:
     async def _decide(self) -> None:
         view = self._view()
         if view is None:
+            # No StatefulSet, or another pool's: what was noted of one has no meaning for the next.
+            self.writes, self.limited_at = ReplicaWrites(), 0
             return
         due = self._down_at - TIMER_RESOLUTION_S <= now()
         if due:
@@ -210,7 +212,7 @@ class PoolScaler:
         )
 
     async def _scale_down(self, view: _View) -> None:
-        if count_without_empty(view.state) >= view.stateful_set.replicas:
+        if count_without_empty(view.state, self._around.caches.state) >= view.stateful_set.replicas:
             return
         scale = await self._around.scales.get_scale(view.pool.namespace, view.pool.stateful_set)
         again = self._view()
@@ -223,7 +225,7 @@ class PoolScaler:
             return
         # A second look: something may have been placed or wanted while the scale was read. From here on nothing is
         # placed there until the write has happened, for what is removed is closed.
-        count = max(again.plan.wanted, count_without_empty(again.state))
+        count = max(again.plan.wanted, count_without_empty(again.state, self._around.caches.state))
         count = lasting_count(again.state, count, again.allows)
         if count >= scale.replicas:
             return

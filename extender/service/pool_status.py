@@ -113,6 +113,12 @@ def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
 
 def readiness(state: PoolState) -> tuple[bool, str, str]:
     """Whether vpods are placed in the pool as it asks for, reason and message."""
+    if state.taken_by:
+        return (
+            False,
+            "StatefulSetTaken",
+            f"AdapterPool {state.taken_by} has the StatefulSet that spec.statefulSet names; this one never scales it",
+        )
     if state.stateful_set is None:
         return (
             False,

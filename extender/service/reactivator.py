@@ -107,7 +107,7 @@ class Reactivator:
             self._wake.set()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        if old is None or new is None:
+        if old is None or new is None or old.template_pool != new.template_pool:
             self._wake.set()
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:

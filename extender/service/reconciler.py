@@ -96,7 +96,11 @@ class Reconciler:
             self._wake_all()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        if old is None or new is None or old.ordinals != new.ordinals:
+        if (
+            old is None
+            or new is None
+            or (old.ordinals, old.template_pool) != (new.ordinals, new.template_pool)
+        ):
             self._wake_all()
 
     def _wake_all(self) -> None:

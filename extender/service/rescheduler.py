@@ -1,7 +1,8 @@
-"""``Rescheduler``: gives up pods that were not Ready for rescheduleAfterSeconds, and takes them back. The leader's.
+"""``Rescheduler``: gives up pods that were not Ready for rescheduleAfterSeconds, and takes them back.
 
 A pod, its node or its pool changes: which ordinals are absent, and since when, is looked at again (``Absences``), and
-once more when the next of them is due. Nothing is polled. What is given up goes into ``PoolState.set_abandoned``:
+once more when the next of them is due. Nothing is polled. Every replica sees who is absent (``watch``) and counts by its own
+clock, so that who leads next goes on from there; only the leader gives up (``run``). What is given up goes into ``PoolState.set_abandoned``:
 placing moves what such a pod holds as far as there is room, the evictor the rest when there is. Both give the reason
 ``Reschedule``.
 A pool whose rescheduleAfterSeconds is null gives up nothing: its ordinals come back with what they had.
@@ -30,7 +31,7 @@ NAMED_PODS_MAX: Final = 10
 
 
 class Rescheduler:
-    """Watches over all pools while we lead. ``now``: epoch seconds; ``activate``: decide a pool's vpods again."""
+    """Watches over all pools. ``activate``: decide a pool's vpods again. Times are the event loop's, in seconds."""
 
     def __init__(
         self,
@@ -38,12 +39,10 @@ class Rescheduler:
         *,
         activate: Callable[[str], None],
         recorder: EventRecorder,
-        now: Callable[[], float],
     ) -> None:
         self._caches = caches
         self._activate = activate
         self._recorder = recorder
-        self._now = now
         self._absences: dict[str, Absences] = {}
         self._wake = asyncio.Event()
         caches.pods.add_event_handler(self._pod_changed)
@@ -62,14 +61,33 @@ class Rescheduler:
             self._wake.set()
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        if old is None or new is None or old.reschedule_after_s != new.reschedule_after_s:
+        if old is None or new is None or old.generation != new.generation:
             self._wake.set()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        if old is None or new is None or old.ordinals != new.ordinals:
+        if (
+            old is None
+            or new is None
+            or (old.ordinals, old.template_pool) != (new.ordinals, new.template_pool)
+        ):
             self._wake.set()
 
-    # -- the loop -------------------------------------------------------------------------------------------------
+    # -- the loops ------------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """See who is absent in all pools, whoever leads them, until cancelled."""
+        while True:
+            self._wake.clear()
+            self._note()
+            await self._wake.wait()
+            await asyncio.sleep(SETTLE_S)
+
+    def _note(self) -> None:
+        pools, now = self._caches.state.pools, _now()
+        for key in self._absences.keys() - pools.keys():
+            del self._absences[key]
+        for key, state in pools.items():
+            self._absences.setdefault(key, Absences()).note(state, now)
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Give up and take back in a bucket's pools until cancelled; then nothing is given up: that is the leader's."""
@@ -78,29 +96,25 @@ class Rescheduler:
                 self._wake.clear()
                 due = self.look(bucket)
                 try:
-                    async with asyncio.timeout(None if due is None else max(0.0, due - self._now())):
+                    async with asyncio.timeout_at(due):
                         await self._wake.wait()
                 except TimeoutError:
                     pass
                 else:
                     await asyncio.sleep(SETTLE_S)
         finally:
-            for key in [key for key in self._absences if bucket.has(key)]:
-                del self._absences[key]
             for key, state in self._caches.state.pools.items():
                 if bucket.has(key):
                     state.set_abandoned(frozenset())
 
     def look(self, bucket: Bucket = WHOLE) -> float | None:
-        """Bring its pools up to date; the epoch second at which to look again, None: not before something changes."""
-        pools = {key: state for key, state in self._caches.state.pools.items() if bucket.has(key)}
-        for key in [key for key in self._absences if bucket.has(key) and key not in pools]:
-            del self._absences[key]
-        return min((at for key in list(pools) if (at := self._look_at(pools[key])) is not None), default=None)
+        """Bring its pools up to date; the time at which to look again, None: not before something changes."""
+        pools = [state for key, state in self._caches.state.pools.items() if bucket.has(key)]
+        return min((at for state in pools if (at := self._look_at(state)) is not None), default=None)
 
     def _look_at(self, state: PoolState) -> float | None:
         absences = self._absences.setdefault(state.key, Absences())
-        abandoned, due = absences.look(state, self._now())
+        abandoned, due = absences.look(state, _now())
         if abandoned != state.abandoned:
             lost, back = abandoned - state.abandoned, state.abandoned - abandoned
             state.set_abandoned(abandoned)
@@ -124,6 +138,10 @@ class Rescheduler:
             reason=EventReason.PODS_ABANDONED,
             note=note,
         )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _presence(pod: AdapterPod) -> tuple[object, ...]:

@@ -200,7 +200,7 @@ class Shadow:
         if pool is None or pool.pool is None:
             return "PoolNotFound"
         if pool.stateful_set is None:
-            return "StatefulSetNotFound"
+            return "StatefulSetTaken" if pool.taken_by else "StatefulSetNotFound"
         return "OlderGeneration" if 0 < vpod.observed_generation < vpod.generation else ""
 
     def _judge(self, old: VPod, new: VPod) -> None:
@@ -274,7 +274,7 @@ class Shadow:
         log.info("shadow: %s", json.dumps(record.summary(), ensure_ascii=True)[:LOG_CHARS_MAX])
 
 
-_NO_POOL: Final = frozenset({"PoolNotFound", "StatefulSetNotFound"})
+_NO_POOL: Final = frozenset({"PoolNotFound", "StatefulSetNotFound", "StatefulSetTaken"})
 
 
 def _published(vpod: VPod) -> dict[str, int]:

@@ -60,6 +60,8 @@ class EmbeddedCluster:
     def __init__(self, cluster: Cluster, settings: ControllerSettings | None = None) -> None:
         self.cluster = cluster
         self.heartbeats = Heartbeats()
+        self.clock_ahead_s: dict[str, float] = {}
+        """Node -> seconds by which its own clock is ahead of the API server's; 0 where nothing is said."""
         self._settings = settings or ControllerSettings()
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
@@ -98,6 +100,10 @@ class EmbeddedCluster:
         """The node is back, with the pods it had."""
         self.heartbeats.resume(name)
 
+    def node_time(self, name: str) -> float:
+        """What a node's clock says, epoch seconds."""
+        return self.cluster.server.now() + self.clock_ahead_s.get(name, 0.0)
+
     def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
         """Let a running pod's readiness probe fail or succeed. Raises KeyError for a pod that is not known."""
         if self._kubelet is None:
@@ -118,14 +124,14 @@ class EmbeddedCluster:
             node_user,
             pods,
             self.heartbeats,
-            now=now,
+            clock=self.node_time,
             start_delay_s=settings.pod_start_delay_s,
             stop_delay_s=settings.pod_stop_delay_s,
         )
         return [
             StatefulSetController(manager, sets, pods),
             self._kubelet,
-            NodeRegistrar(node_user, nodes, self.heartbeats, now=now),
+            NodeRegistrar(node_user, nodes, self.heartbeats, clock=self.node_time),
             NodeLifecycleController(
                 manager, nodes, pods, self.heartbeats, now=now, grace_s=settings.node_monitor_grace_s
             ),

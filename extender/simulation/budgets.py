@@ -85,10 +85,6 @@ class Budgets:
         if self._ahead.setdefault(actor, (0.0, -inf))[0] != ahead:
             self._ahead[actor] = (ahead, self._clock())
 
-    def clock_was_wrong(self, actor: str) -> bool:
-        """Whether its wall clock has ever been seen off the true time."""
-        return self._ahead.get(actor, (0.0, -inf)) != (0.0, -inf)
-
     def problems(self, actor: str, pool: Pool, old: VPod, new: VPod, made: Sequence[Told]) -> list[str]:
         """What is wrong with moves that a status has just told; ``made``: as far as they were made."""
         limited = [move for move in made if move.reason in LIMITED]

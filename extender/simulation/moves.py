@@ -145,8 +145,6 @@ class MoveChecker:
         since = self._clock() - self._late_s
         absent_s = self.presence.longest(name, since)
         limit_s = min(in_force(pool.limits_seen, since), default=0.0)
-        if self._budgets.clock_was_wrong(ACTOR.get()):
-            limit_s = 0.0
         return absent_s >= 0.0 and limit_s < inf and absent_s + self._late_s + ROUNDED_S >= limit_s
 
     def _ends_service(self, move: Told) -> bool:

@@ -65,6 +65,13 @@ ACT_KINDS: Final = tuple(
             0.004,
             "the Lease is deleted, and applied again as it is installed, while the leader leads",
         ),
+        ("nodeClockJump", 0.02, "a node's clock jumps by up to an hour: its kubelet writes such times"),
+        ("probeFails", 0.03, "a pod's readiness probe fails for up to 60 s"),
+        (
+            "secondPool",
+            0.02,
+            "a second AdapterPool names a pool's StatefulSet, or goes again; or the first goes beside it, for up to 20 s",
+        ),
     )
 )
 PARTS: Final = {
@@ -78,7 +85,17 @@ OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),
 }
 """The faults of a part: drawn where it is there."""
-DRAWN_LAST: Final = frozenset({"leaseDeleted", "rivalLeader", "leaseEmptied", "leaseReapplied"})
+DRAWN_LAST: Final = frozenset(
+    {
+        "leaseDeleted",
+        "rivalLeader",
+        "leaseEmptied",
+        "leaseReapplied",
+        "nodeClockJump",
+        "probeFails",
+        "secondPool",
+    }
+)
 """Kinds that have come later: drawn after all else, so that seeds from before are what they were."""
 ALL_KINDS: Final = (*KINDS, *ACT_KINDS)
 _BY_NAME: Final = {kind.name: kind for kind in ALL_KINDS}

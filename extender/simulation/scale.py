@@ -11,8 +11,15 @@ NS: Final = "adapters"
 NAME: Final = "dispatcher"
 NAMES: Final = (NAME, "receiver", "poller")
 """Pools, with a StatefulSet of the same name each; a world has at least the first."""
+SECOND: Final = "-too"
+"""Behind a pool's name: another pool that names the same StatefulSet."""
 TENANTS: Final = ("tenant-a", "tenant-b")
 ZONES: Final = 3
+
+
+def second_name(pool: str) -> str:
+    """Of the pool that names the StatefulSet of ``pool``, too."""
+    return f"{pool}{SECOND}"
 
 
 @dataclass(frozen=True, kw_only=True)

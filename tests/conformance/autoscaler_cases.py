@@ -29,6 +29,7 @@ from extender.core.pool_state import PoolState
 from extender.core.rebalance.plan import Limits, plan_moves
 from extender.core.scaling.scale_down import count_without_empty, ordinals_to_close
 from extender.core.scaling.size import plan_scale
+from extender.core.state import State
 from tests.conformance.policies import Policy, profile_of
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.state_cases import (
@@ -119,7 +120,7 @@ class Pass:
         plan = plan_scale(state)
         assert plan is not None
         state.set_closed(ordinals_to_close(state, plan))
-        return max(wanted, count_without_empty(state))
+        return max(wanted, count_without_empty(state, State()))
 
     def formula(self, profile: Profile, world: World | None = None) -> int:
         """What we want, whatever has to be emptied for it."""

@@ -25,25 +25,49 @@ def test_pods_that_are_ready_are_never_given_up():
     assert Absences().look(scene().pool, 1e9) == NOTHING
 
 
-def test_a_pod_that_is_not_ready_is_given_up_after_the_time_that_its_condition_says():
+@pytest.mark.parametrize(
+    "ready_since",
+    [
+        pytest.param(AT_100, id="long ago by its node's clock"),
+        pytest.param("2100-01-01T00:00:00Z", id="in the future by its node's clock"),
+    ],
+)
+def test_a_pod_that_is_not_ready_is_given_up_when_its_time_has_passed_by_our_clock(ready_since):
+    absences, pool = Absences(), scene(ready=False, ready_since=ready_since).pool
+    assert absences.look(pool, 500.0) == (lost(), 560.0)
+    assert absences.look(pool, 559.9) == (lost(), 560.0)
+    assert absences.look(pool, 560.0) == (lost(1), None)
+    assert absences.since("dispatcher-1") == 500.0
+
+
+def test_who_has_only_watched_goes_on_from_what_it_has_seen():
     absences, pool = Absences(), scene(ready=False, ready_since=AT_100).pool
-    assert absences.look(pool, 130.0) == (lost(), 160.0)
-    assert absences.look(pool, 159.9) == (lost(), 160.0)
-    assert absences.look(pool, 160.0) == (lost(1), None)
-    assert absences.since("dispatcher-1") == 100.0
+    absences.note(pool, 500.0)
+    assert absences.look(pool, 560.0) == (lost(1), None)
 
 
-def test_a_new_leader_goes_on_from_the_condition():
-    assert Absences().look(scene(ready=False, ready_since=AT_100).pool, 500.0) == (lost(1), None)
+def test_a_setting_that_comes_later_counts_from_what_was_seen_before():
+    absences, made = Absences(), scene(None, ready=False)
+    assert absences.look(made.pool, 500.0) == NOTHING
+    assert absences.look(scene(60, ready=False).pool, 560.0) == (lost(1), None)
+
+
+def test_a_pod_that_was_ready_unseen_begins_anew():
+    absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    absences.look(made.pool, 500.0)
+    made.pod(1, ready=False, ready_since="1970-01-01T00:01:50Z")
+    assert absences.look(made.pool, 550.0) == (lost(), 610.0)
+
+
+def test_a_pod_that_is_told_not_to_be_ready_after_its_node_has_failed_does_not_begin_anew():
+    absences, made = Absences(), scene(ready=True, ready_since=AT_100).node(a_node(ready=False))
+    absences.look(made.pool, 500.0)
+    made.pod(1, ready=False, ready_since="1970-01-01T00:02:20Z")
+    assert lost(1) <= absences.look(made.pool, 560.0)[0]
 
 
 def test_a_pool_without_the_setting_gives_up_nothing():
     assert Absences().look(scene(None, ready=False, ready_since=AT_100).pool, 1e9) == NOTHING
-
-
-def test_a_condition_from_the_future_counts_from_now():
-    pool = scene(ready=False, ready_since="2100-01-01T00:00:00Z").pool
-    assert Absences().look(pool, 500.0) == (lost(), 560.0)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +85,7 @@ def test_a_condition_from_the_future_counts_from_now():
         ),
     ],
 )
-def test_what_has_no_time_of_its_own_counts_from_when_it_is_first_seen(make):
+def test_every_absence_counts_from_when_it_is_first_seen(make):
     absences, pool = Absences(), make(scene()).pool
     assert absences.look(pool, 1000.0) == (lost(), 1060.0)
     assert absences.look(pool, 1060.0) == (lost(1), None)
@@ -74,6 +98,7 @@ def test_a_cordoned_node_makes_nobody_absent():
 
 def test_a_pod_that_comes_back_is_taken_back_and_begins_anew_when_it_goes_again():
     absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    absences.note(made.pool, 140.0)
     assert absences.look(made.pool, 200.0) == (lost(1), None)
     made.pod(1, ready=True)
     assert absences.look(made.pool, 201.0) == NOTHING
@@ -90,20 +115,23 @@ def test_a_new_incarnation_that_is_not_ready_either_does_not_begin_anew():
 
 def test_an_ordinal_that_the_statefulset_has_lost_is_none_of_its_business():
     absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    absences.note(made.pool, 100.0)
     made.stateful_set(1)
     assert absences.look(made.pool, 1e9) == NOTHING
 
 
 def test_a_longer_time_takes_back_what_is_not_over_it():
     absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    absences.note(made.pool, 100.0)
     assert absences.look(made.pool, 200.0) == (lost(1), None)
     other = scene(600, ready=False, ready_since=AT_100)
     assert absences.look(other.pool, 200.0) == (lost(), 700.0)
 
 
 def test_given_up_pods_take_nothing_new():
-    made = scene(ready=False, ready_since=AT_100)
-    made.pool.set_abandoned(Absences().look(made.pool, 1e6)[0])
+    absences, made = Absences(), scene(ready=False, ready_since=AT_100)
+    absences.note(made.pool, 100.0)
+    made.pool.set_abandoned(absences.look(made.pool, 1e6)[0])
     assert made.pool.room == 0b01
 
 

@@ -100,6 +100,44 @@ def test_placements_on_ordinals_that_are_gone_move():
     assert target(scene) == {0: 1, 1: 1}
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda scene: scene.stateful_set(3, 5), id="ordinals.start is another one"),
+        pytest.param(lambda scene: scene.other_stateful_set("renamed"), id="the pool names another StatefulSet"),
+        pytest.param(lambda scene: scene.stateful_set(0, uid="new"), id="it was created again, with fewer replicas"),
+    ],
+)  # fmt: skip
+def test_what_is_on_pods_that_run_without_their_ordinal_stays_until_there_is_room(change):
+    scene = Scene().vpod("a", 5, {0: 2, 1: 2, 2: 1})
+    for ordinal, count in ((0, 2), (1, 2), (2, 1)):
+        scene.pod(ordinal, {"tenant/a": count})
+    change(scene)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (target(scene), decision.left, decision.moves) == ({0: 2, 1: 2, 2: 1}, 5, ())
+
+
+def test_pods_of_the_new_ordinals_take_what_those_of_the_old_ones_hold():
+    scene = Scene().pod(0, {"tenant/a": 2}).pod(1, {"tenant/a": 1}).vpod("a", 3, {0: 2, 1: 1})
+    scene.stateful_set(3, 5).pod(5, slots=2)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert target(scene) == {0: 1, 5: 2}
+    assert decision.moves == tuple(
+        Move("tenant/a", f"dispatcher-{old}", "dispatcher-5", 1, MoveReason.ORDINAL_GONE) for old in (0, 1)
+    )
+
+
+def test_a_pod_that_ends_after_its_ordinal_has_gone_loses_what_it_held():
+    scene = Scene().pod(0, {"tenant/a": 2}).vpod("a", 2, {0: 2}).stateful_set(3, 5).no_pod(0)
+    decision = place(scene.pool, scene.pool.vpods["tenant/a"])
+    assert (target(scene), decision.left) == ({}, 2)
+
+
+def test_a_tenant_who_may_get_no_more_keeps_what_runs_without_its_ordinal():
+    scene = Scene().pod(0, {"tenant/a": 2}).vpod("a", 2, {0: 2}).stateful_set(3, 5).pods(5)
+    assert target(scene, allowed=False) == {0: 2}
+
+
 def test_an_overcommitted_pod_is_trimmed_once():
     scene = Scene(slots=5, replicas=2).pods(1).pod(0, {"tenant/a": 4, "tenant/b": 4})
     scene.vpod("a", 4, {0: 4}).vpod("b", 4, {0: 4})
@@ -353,7 +391,8 @@ UNTAKEN = [
                  id="its slots were lowered"),
     pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True), {1: 1}, None, id="it is drained, nothing has room"),
     pytest.param(lambda scene: scene.pod(1, {"tenant/a": 1}, unschedulable=True).pod(2), {2: 1}, MoveReason.DRAIN, id="it is drained"),
-    pytest.param(lambda scene: scene.stateful_set(1), {}, MoveReason.ORDINAL_GONE, id="its ordinal has gone"),
+    pytest.param(lambda scene: scene.stateful_set(1), {1: 1}, None, id="its ordinal has gone, nothing has room"),
+    pytest.param(lambda scene: scene.stateful_set(1).no_pod(1), {}, MoveReason.ORDINAL_GONE, id="its ordinal and pod have gone"),
 ]  # fmt: skip
 
 

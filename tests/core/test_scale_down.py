@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -20,7 +21,8 @@ from extender.core.scaling.scale_down import (
     waits_for_closed,
 )
 from extender.core.scaling.size import plan_scale
-from tests.support.builders import POOL, Scene, a_node
+from tests.support.builders import POOL, Scene, a_node, a_pod, a_vpod
+from tests.support.worlds import OTHER
 
 
 def plan_of(scene: Scene):
@@ -141,12 +143,12 @@ def test_a_closed_ordinal_that_is_wanted_again_is_not_among_those_that_stay_clos
 
 def test_closed_pods_that_hold_nothing_go_from_the_top():
     scene = close(Scene(replicas=5).pods(0, 1, 2, 3), 2, 3, 4)
-    assert count_without_empty(scene.pool) == 2
+    assert count_without_empty(scene.pool, scene.state) == 2
 
 
 def test_a_pod_that_is_not_closed_stays_though_it_is_empty():
     scene = close(Scene(replicas=3).pods(0, 1, 2), 2)
-    assert count_without_empty(scene.pool) == 2
+    assert count_without_empty(scene.pool, scene.state) == 2
 
 
 HOLDING = [
@@ -165,13 +167,13 @@ HOLDING = [
 def test_a_pod_that_holds_anything_stays_and_all_below_it(hold):
     scene = Scene(replicas=4).pods(0, 1, 2, 3)
     hold(scene)
-    assert count_without_empty(close(scene, 1, 2, 3).pool) == 3
+    assert count_without_empty(close(scene, 1, 2, 3).pool, scene.state) == 3
 
 
 def test_pods_of_another_stateful_set_with_the_same_ordinals_do_not_count():
     scene = close(Scene(replicas=2).pods(0, 1), 1)
     scene.pool.reserve("test", "tenant/a", {"other-1": Share(1)}, expires_at=30.0)
-    assert count_without_empty(scene.pool) == 1
+    assert count_without_empty(scene.pool, scene.state) == 1
 
 
 # -- who waits for a closed pod ---------------------------------------------------------------------------------------
@@ -250,6 +252,24 @@ def test_the_evictor_can_empty_what_is_closed_and_then_all_of_it_goes(wishes, sl
     closed = ordinals_to_close(scene.pool, plan_of(scene))
     scene.pool.set_closed(closed)
     move_all(scene)
-    left = count_without_empty(scene.pool)
+    left = count_without_empty(scene.pool, scene.state)
     assert left >= replicas - closed.bit_count() if heavy else left == replicas - closed.bit_count()
     assert {key: scene.pool.placed_vreplicas(key) for key in scene.pool.vpods} == placed
+
+
+# -- other pools -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "hold",
+    [
+        pytest.param(
+            lambda state: state.pod_changed(None, replace(a_pod(2, {"tenant/a": 1}), pool=OTHER)), id="a ledger"
+        ),
+        pytest.param(lambda state: state.vpod_changed(None, a_vpod("a", 1, {2: 1}, pool=OTHER)), id="a status"),
+    ],
+)  # fmt: skip
+def test_a_pod_that_holds_anything_for_another_pool_stays(hold):
+    scene = Scene(replicas=4).pods(0, 1)
+    hold(scene.state)
+    assert count_without_empty(close(scene, 1, 2, 3).pool, scene.state) == 3

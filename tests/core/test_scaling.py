@@ -424,3 +424,10 @@ def test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room():
     plan = plan_scale(scene.pool, lambda vpod: vpod.key != "tenant/a")
     assert plan is not None
     assert (plan.expected_slots, plan.wanted) == (16, 3)
+
+
+def test_what_runs_without_its_ordinal_needs_another_place():
+    scene = Scene(replicas=3, slots=3).vpod("a", 3, {0: 1, 1: 1, 2: 1}, weight=2)
+    for ordinal in range(3):
+        scene.pod(ordinal, {"tenant/a": Share(1, 2)})
+    assert wanted(scene.stateful_set(2, 5)) == 3, "two pods have the slots, and no room for the third"

@@ -250,3 +250,59 @@ def test_a_namespace_is_allowed_by_its_labels():
     assert scene.state.allows(pool, "tenant")
     assert chosen.key == "n"
     assert scene.state.allows(pool, "unknown"), "an empty selector selects all"
+
+
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+
+
+@pytest.mark.parametrize(
+    ("template_pool", "dispatcher", "other", "first"),
+    [
+        pytest.param("", EARLY, LATE, "dispatcher", id="the one created first"),
+        pytest.param("", LATE, EARLY, "other", id="whatever its name"),
+        pytest.param("", LATE, LATE, "dispatcher", id="in the same second, by name"),
+        pytest.param("", "", LATE, "other", id="one that is not stored yet comes last"),
+        pytest.param("other", EARLY, LATE, "other", id="before all, the one that the pods name"),
+        pytest.param("third", EARLY, LATE, "dispatcher", id="if it names this StatefulSet"),
+    ],
+)
+@pytest.mark.parametrize("reverse", [False, True], ids=["as they are listed", "the other way round"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same(
+    template_pool, dispatcher, other, first, reverse, when
+):
+    state, stateful_set = State(), a_stateful_set(3, template_pool=template_pool)
+    pools = [a_pool(created_at=dispatcher), a_pool(name="other", created_at=other)]
+    if when == "before":
+        state.stateful_set_changed(None, stateful_set)
+    for pool in reversed(pools) if reverse else pools:
+        state.adapter_pool_changed(None, pool)
+    if when == "after":
+        state.stateful_set_changed(None, stateful_set)
+    found = {key: (pool.stateful_set is stateful_set, pool.taken_by) for key, pool in state.pools.items()}
+    (second,) = {"dispatcher", "other"} - {first}
+    assert found == {f"{NS}/{first}": (True, ""), f"{NS}/{second}": (False, f"{NS}/{first}")}
+
+
+def test_when_the_first_pool_goes_the_next_has_its_stateful_set():
+    state, first = State(), a_pool(created_at=EARLY)
+    state.stateful_set_changed(None, a_stateful_set(3))
+    for pool in (first, a_pool(name="other", created_at=LATE)):
+        state.adapter_pool_changed(None, pool)
+    state.adapter_pool_changed(first, None)
+    assert (state.pool(OTHER).taken_by, state.pool(OTHER).stateful_set) == ("", a_stateful_set(3))
+    state.adapter_pool_changed(None, first)
+    assert state.pool(OTHER).taken_by == POOL, "by when it was created, which is stored"
+
+
+def test_a_pool_that_names_another_stateful_set_leaves_the_one_it_had_to_the_next():
+    state, first = State(), a_pool(created_at=EARLY)
+    for name in ("dispatcher", "elsewhere"):
+        state.stateful_set_changed(None, a_stateful_set(3, name=name))
+    for pool in (first, a_pool(name="other", created_at=LATE)):
+        state.adapter_pool_changed(None, pool)
+    state.adapter_pool_changed(first, a_pool(created_at=EARLY, stateful_set="elsewhere"))
+    assert [state.pool(key).stateful_set for key in (POOL, OTHER)] == [
+        a_stateful_set(3, name="elsewhere"),
+        a_stateful_set(3),
+    ]

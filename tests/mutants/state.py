@@ -359,7 +359,7 @@ PLAN = (
     Mutant(
         "ordinals that are gone keep their vreplicas",
         _PLAN,
-        "            if not self.pool.is_member(pod):\n                self._note(Step.DROPPED",
+        "            if self._is_lost(pod):\n                self._note(Step.DROPPED",
         "            if not pod.name:\n                self._note(Step.DROPPED",
         "I3: nobody would ever work there",
         (f"{_PLANS}test_placements_on_ordinals_that_are_gone_move",),
@@ -367,6 +367,30 @@ PLAN = (
 )
 
 SCALE_DOWN = (
+    Mutant(
+        "the later of two pools has the StatefulSet, too",
+        "extender/core/state.py",
+        "stateful_set if name == first else None",
+        "stateful_set",
+        "two pools undo each other's scaling, under what is placed",
+        (f"{_STATES}test_of_pools_that_name_one_stateful_set_all_replicas_choose_the_same",),
+    ),
+    Mutant(
+        "what a pod holds for another pool does not count",
+        _DOWN,
+        "        if not all(map(holds_nothing, pools.elsewhere(",
+        "        if False and not all(map(holds_nothing, pools.elsewhere(",
+        "a pool that has got another's StatefulSet scales away what that has placed",
+        (f"{_LEAVES}test_a_pod_that_holds_anything_for_another_pool_stays",),
+    ),
+    Mutant(
+        "what runs without its ordinal is dropped at once",
+        _PLAN,
+        "return not (self.pool.is_member(pod) or pod.condemned)",
+        "return not self.pool.is_member(pod)",
+        "another ordinals.start takes everything out of service before the new pods are there",
+        (f"{_PLANS}test_what_is_on_pods_that_run_without_their_ordinal_stays_until_there_is_room",),
+    ),
     Mutant(
         "an ordinal that is not known yet is taken for one that is gone",
         _STATE,
@@ -433,7 +457,7 @@ SCALE_DOWN = (
     Mutant(
         "scaled first, evicted later",
         _SCALER,
-        "count = max(again.plan.wanted, count_without_empty(again.state))",
+        "count = max(again.plan.wanted, count_without_empty(again.state, self._around.caches.state))",
         "count = again.plan.wanted",
         "Knative's defect: placements on pods that are gone",
         (f"{_SCALES}test_max_pods_below_what_is_needed_removes_nothing_that_holds_something",),

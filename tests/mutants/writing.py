@@ -426,13 +426,21 @@ LOOPS = (
     Mutant(
         "a pod that is not Ready is given up at once",
         "extender/core/rebalance/absence.py",
-        "name: since + limit for",
-        "name: since for",
+        "name: absence.since + limit for",
+        "name: absence.since for",
         "a restart would move everything",
         (
-            "tests/core/test_absence.py::test_a_pod_that_is_not_ready_is_given_up_after_the_time_that_its_condition_says",
+            "tests/core/test_absence.py::test_a_pod_that_is_not_ready_is_given_up_when_its_time_has_passed_by_our_clock",
             "simulate --seed 7000 --seeds 4 --events 60 --profile tests/mutants/failing_nodes.yaml",
         ),
+    ),
+    Mutant(
+        "a standby does not see who is absent",
+        "extender/service/rescheduler.py",
+        "self._absences.setdefault(key, Absences()).note(state, now)",
+        "self._absences.setdefault(key, Absences())",
+        "each failover would begin to count anew",
+        ("tests/service/test_rescheduler.py::test_a_standby_that_takes_over_goes_on_from_what_it_has_seen",),
     ),
     Mutant(
         "no cool-down",

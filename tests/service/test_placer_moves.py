@@ -7,9 +7,9 @@ import pytest
 
 from extender.core.model import VPod
 from extender.core.moves import Move, MoveReason
-from extender.kube.api import ApiError
+from extender.kube.api import STATEFULSETS, ApiError, PatchType
 from extender.service.placer import NotCommitted
-from tests.support.builders import POOL
+from tests.support.builders import NS, POOL
 from tests.support.service import World, lost, until
 
 pytestmark = pytest.mark.looptime
@@ -225,3 +225,47 @@ async def test_a_ledger_that_cannot_be_written_is_told_to_the_caller():
         with pytest.raises(NotCommitted, match=r"tenant/topic@queue\.example\.com was not written"):
             await service.placer.schedule(of_caller(2))
         assert dict((await service.placer.schedule(of_caller(2))).target) == {"dispatcher-0": 2}
+
+
+async def set_ordinals(world: World, start: int) -> None:
+    spec = {"spec": {"ordinals": {"start": start}}}
+    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+
+
+async def test_when_ordinals_start_elsewhere_all_stays_where_it_runs_until_the_new_pods_have_room():
+    world = await a_world(0, 1, 2)
+    await world.vpod("a", 45)
+    async with world.serving():
+        await settled(world, {0: 15, 1: 15, 2: 15})
+        await set_ordinals(world, 5)
+        await asyncio.sleep(30)
+        assert await world.published() == {0: 15, 1: 15, 2: 15}, "nothing is there yet to take it"
+        assert await world.condition() == ("False", "InsufficientSlots")
+        assert await world.replicas() == 3
+        await world.pods(5)
+        await settled(world, {0: 15, 1: 10, 5: 20})
+        await world.check()
+        assert (await moved_condition(world))["reason"] == "OrdinalGone"
+        await world.pods(6, 7)
+        await settled(world, {5: 20, 6: 20, 7: 5})
+        assert await world.condition() == ("True", "AllPlaced")
+        for ordinal in range(3):
+            await world.remove_pod(ordinal)
+        await asyncio.sleep(30)
+        assert await world.published() == {5: 20, 6: 20, 7: 5}
+        await world.check()
+
+
+async def test_a_pod_that_ends_without_its_ordinal_before_there_is_room_has_its_vreplicas_wait():
+    world = await a_world(0)
+    await world.vpod("a", 4)
+    async with world.serving():
+        await settled(world, {0: 4})
+        await set_ordinals(world, 5)
+        await asyncio.sleep(1)
+        assert await world.published() == {0: 4}
+        await world.remove_pod(0)
+        await settled(world, {})
+        await world.pods(5)
+        await settled(world, {5: 4})
+        await world.check()

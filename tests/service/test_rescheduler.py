@@ -32,7 +32,7 @@ class Bench:
             self.pod(ordinal)
         self.caches.vpods.update(a_vpod("a", 3, {0: 1, 1: 1, 2: 1}, resource_version="1"))
         self.rescheduler = Rescheduler(
-            self.caches, activate=self.activate, recorder=cast("EventRecorder", self), now=wall
+            self.caches, activate=self.activate, recorder=cast("EventRecorder", self)
         )
 
     def event(self, regarding, *, reason, note, cause="", related=None) -> None:
@@ -57,8 +57,9 @@ class Bench:
         self.caches.pods.delete(pod)
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.rescheduler.run())
+    async def running(self, *, leading: bool = True) -> AsyncIterator[None]:
+        rescheduler = self.rescheduler
+        task = asyncio.create_task(rescheduler.run() if leading else rescheduler.watch())
         await asyncio.sleep(0)
         try:
             yield
@@ -128,7 +129,7 @@ async def test_a_pool_that_does_not_ask_for_it_gives_up_nothing():
 async def test_the_setting_counts_from_when_it_is_made_and_takes_back_when_it_is_taken_away():
     bench = Bench(after_s=None)
     async with bench.running():
-        bench.pod(1, ready=False, ready_since=timestamp(wall()))
+        bench.pod(1, ready=False)
         await asyncio.sleep(200)
         bench.caches.pools.update(a_pool(reschedule_after_s=150))
         await asyncio.sleep(1)
@@ -137,39 +138,75 @@ async def test_the_setting_counts_from_when_it_is_made_and_takes_back_when_it_is
     assert bench.activated == [(200, "dispatcher-1"), (201, "")]
 
 
-async def test_a_new_leader_gives_up_at_once_what_has_been_away_for_long_enough():
+async def test_pods_of_a_node_whose_clock_is_ten_minutes_behind_are_not_given_up_before_their_time():
     bench = Bench()
-    bench.pod(2, ready=False, ready_since=timestamp(wall() - 61))
     async with bench.running():
-        await asyncio.sleep(0.5)
-        assert bench.activated == [(0, "dispatcher-2")]
+        await asyncio.sleep(5)
+        bench.pod(2, ready=False, ready_since=timestamp(wall() - 600))
+        await asyncio.sleep(59)
+        assert bench.activated == []
+        await asyncio.sleep(2)
+    assert bench.activated == [(65, "dispatcher-2")]
+
+
+async def test_a_standby_that_takes_over_goes_on_from_what_it_has_seen():
+    bench = Bench()
+    async with bench.running(leading=False):
+        bench.lose(2)
+        await asyncio.sleep(40)
+        bench.lose(1)
+        await asyncio.sleep(10)
+    async with bench.running():
+        await asyncio.sleep(60)
+    assert bench.activated == [(60, "dispatcher-2"), (100, "dispatcher-1,dispatcher-2")]
+
+
+async def test_a_standby_gives_up_nothing():
+    bench = Bench()
+    async with bench.running(leading=False):
+        bench.lose(2)
+        await asyncio.sleep(500)
+    assert (bench.activated, bench.caches.state.pool(POOL).abandoned) == ([], frozenset())
+
+
+async def test_who_has_led_in_between_does_not_make_anybody_begin_anew():
+    bench = Bench()
+    async with bench.running():
+        bench.lose(2)
+        await asyncio.sleep(30)
+    async with bench.running(leading=False):
+        await asyncio.sleep(20)
+    async with bench.running():
+        await asyncio.sleep(20)
+    assert bench.activated == [(60, "dispatcher-2")]
 
 
 async def test_who_no_longer_leads_gives_up_nothing():
     bench = Bench()
-    bench.pod(2, ready=False, ready_since=timestamp(wall() - 61))
+    bench.lose(2)
     async with bench.running():
-        await asyncio.sleep(1)
+        await asyncio.sleep(61)
+        assert bench.caches.state.pool(POOL).abandoned == {"dispatcher-2"}
     assert bench.caches.state.pool(POOL).abandoned == frozenset()
 
 
 async def test_an_ordinal_that_is_removed_is_forgotten():
     bench = Bench()
-    bench.pod(2, ready=False, ready_since=timestamp(wall() - 61))
+    bench.lose(2)
     async with bench.running():
-        await asyncio.sleep(1)
+        await asyncio.sleep(61)
         bench.caches.stateful_sets.update(a_stateful_set(2))
         await asyncio.sleep(1)
-    assert bench.activated == [(0, "dispatcher-2"), (1, "")]
+    assert bench.activated == [(60, "dispatcher-2"), (61, "")]
 
 
 async def test_many_pods_are_named_by_a_few():
     bench = Bench()
     bench.caches.stateful_sets.update(a_stateful_set(30))
     for ordinal in range(30):
-        bench.pod(ordinal, ready=False, ready_since=timestamp(wall() - 61))
+        bench.pod(ordinal, ready=False)
     async with bench.running():
-        await asyncio.sleep(1)
+        await asyncio.sleep(61)
     ((_, _, note),) = bench.events
     assert note.count("dispatcher-") == 10
     assert note.endswith(", ...")

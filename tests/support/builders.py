@@ -97,6 +97,13 @@ class Scene:
         self.state.stateful_set_changed(self._swap("stateful_set", new.name, new), new)
         return self
 
+    def other_stateful_set(self, name: str, **pool_fields) -> "Scene":
+        """The pool names another StatefulSet from now on, which is there."""
+        self.state.stateful_set_changed(None, a_stateful_set(name=name))
+        known = self.pool.pool
+        self.state.adapter_pool_changed(known, a_pool(stateful_set=name, generation=2, **pool_fields))
+        return self
+
     def namespace(self, name: str, **labels: str) -> "Scene":
         new = Namespace(name=name, labels=labels)
         self.state.namespace_changed(self._swap("namespace", name, new), new)

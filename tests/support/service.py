@@ -266,9 +266,9 @@ class World:
         }
         await self.cluster.create(STATEFULSETS, NS, {"metadata": {"name": "dispatcher"}, "spec": spec})
 
-    async def pool(self, slots: int = 20, **spec) -> None:
+    async def pool(self, slots: int = 20, *, name: str = "dispatcher", **spec) -> None:
         spec = {"statefulSet": "dispatcher", "slotsPerPod": slots, **spec}
-        await self.cluster.create(ADAPTERPOOLS, NS, _custom("AdapterPool", "dispatcher", spec))
+        await self.cluster.create(ADAPTERPOOLS, NS, _custom("AdapterPool", name, spec))
 
     async def vpod(
         self,

@@ -141,7 +141,9 @@ class Naive:
         self.world = world
         self.key = key
         self.pool = world.pools.get(key)
-        self.stateful_set = world.stateful_sets.get(self.pool.stateful_set_key) if self.pool else None
+        self.taken_by = self._taken_by()
+        own = self.pool is not None and not self.taken_by
+        self.stateful_set = world.stateful_sets.get(self.pool.stateful_set_key) if self.pool and own else None
         self.pods = {pod.name: pod for pod in world.pods.values() if pod.pool == key}
         self.vpods = {vpod.key: vpod for vpod in world.vpods.values() if vpod.pool == key}
         self.reserved = {k[1:]: r.share for k, r in world.reservations.items() if k[0] == key}
@@ -151,6 +153,19 @@ class Naive:
             *self.reserved,
         }
         self.names = {*self.pods, *(name for _, name in self.claimed)}
+
+    def _taken_by(self) -> str:
+        """The other pool that has the StatefulSet that this one names, "" for none: narrowed down step by step."""
+        if self.pool is None:
+            return ""
+        key = self.pool.stateful_set_key
+        left = [pool for pool in self.world.pools.values() if pool.stateful_set_key == key]
+        known = self.world.stateful_sets.get(key)
+        left = [pool for pool in left if known and pool.name == known.template_pool] or left
+        left = [pool for pool in left if pool.created_at] or left
+        earliest = min(pool.created_at for pool in left)
+        first = min(pool.key for pool in left if pool.created_at == earliest)
+        return "" if first == self.key else first
 
     @property
     def slots_per_pod(self) -> int:
@@ -258,6 +273,7 @@ class Naive:
                 for name in sorted(self.names)
             },
             "placed": {vpod: self.placed_of(vpod) for vpod in sorted({vpod for vpod, _ in self.claimed})},
+            "taken by": self.taken_by,
         }
 
 
@@ -284,6 +300,7 @@ stateful_sets = st.builds(
     st.integers(0, 2),
     name=st.sampled_from(["dispatcher", "dispatcher", "other"]),
     fit=fits,
+    template_pool=st.sampled_from(["", "dispatcher", "dispatcher", "other"]),
 )
 pools = st.builds(
     a_pool,
@@ -291,6 +308,7 @@ pools = st.builds(
     name=st.sampled_from(["dispatcher", "dispatcher", "other"]),
     stateful_set=st.sampled_from(["dispatcher", "dispatcher", "other"]),
     min_pods_per_vpod=st.integers(0, 3),
+    created_at=st.sampled_from(["", "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"]),
 )
 ledgers = st.dictionaries(vpod_names.map("tenant/{}".format), shares, max_size=2)
 

@@ -31,7 +31,7 @@ class Rules:
 
     ``keep_on_unavailable``: keep placements on pods that are pending, restarting or on a bad node (Knative drops
     them, so every restart of a pod moves its vreplicas). ``drain_waits_for_room``: what is on a pod marked
-    unschedulable stays until another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0
+    unschedulable, or on one that runs without its ordinal, stays until another has room (Knative drops it at once). ``zero_means_none``: a vpod that wants 0
     vreplicas gets none (Knative gives it minReplicas). ``scale_by_need``: size the pool by what needs a place (Knative's
     formulas are in ``scaling_knative``).
 

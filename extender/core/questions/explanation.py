@@ -172,6 +172,11 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
         case ConflictReason.STATEFULSET_NOT_FOUND:
             name = pool.pool.stateful_set_key if pool.pool is not None else ""
             why = f"StatefulSet {name} of AdapterPool {pool.key} does not exist"
+        case ConflictReason.STATEFULSET_TAKEN:
+            name = pool.pool.stateful_set_key if pool.pool is not None else ""
+            why = (
+                f"AdapterPool {pool.taken_by} has StatefulSet {name}, which AdapterPool {pool.key} names, too"
+            )
         case ConflictReason.TENANT_NOT_ALLOWED:
             why = (
                 f"the namespaceSelector of AdapterPool {pool.key} does not select namespace {vpod.namespace}"

@@ -166,7 +166,7 @@ def _compact(state: State, pool: PoolState, *, shrink: bool, expired: Callable[[
 
 def _remove_empty(state: State, pool: PoolState) -> None:
     stateful_set = pool.stateful_set
-    count = count_without_empty(pool)
+    count = count_without_empty(pool, state)
     if stateful_set is None or count >= stateful_set.replicas:
         return
     state.stateful_set_changed(stateful_set, replace(stateful_set, replicas=count))

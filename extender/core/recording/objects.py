@@ -177,8 +177,13 @@ def _stateful_set(stateful_set: StatefulSet) -> Manifest:
     spec: Manifest = {"replicas": stateful_set.replicas}
     if stateful_set.ordinals_start:
         spec["ordinals"] = {"start": stateful_set.ordinals_start}
+    template: Manifest = {}
+    if stateful_set.template_pool:
+        template["metadata"] = {"labels": {names.POOL_LABEL: stateful_set.template_pool}}
     if stateful_set.fit is not None:
-        spec["template"] = {"spec": _pod_spec(stateful_set.fit)}
+        template["spec"] = _pod_spec(stateful_set.fit)
+    if template:
+        spec["template"] = template
     metadata = _metadata(
         stateful_set.namespace, stateful_set.name, stateful_set.uid, deleting=stateful_set.deleting
     )
@@ -232,6 +237,7 @@ def _pool(pool: AdapterPool) -> Manifest:
     metadata = _metadata(
         pool.namespace, pool.name, pool.uid, generation=pool.generation, deleting=pool.deleting
     )
+    metadata |= {"creationTimestamp": pool.created_at} if pool.created_at else {}
     return {"kind": "AdapterPool", "metadata": metadata, "spec": spec}
 
 

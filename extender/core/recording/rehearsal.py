@@ -228,7 +228,7 @@ class Rehearsal:
                 pool.set_closed(closed)
         if not pool.pool.move_dry_run:
             self._move(pool, pool.pool, at)
-        count = max(plan.wanted, count_without_empty(pool))
+        count = max(plan.wanted, count_without_empty(pool, self.state))
         count = lasting_count(pool, count, self._allows(key))
         if count < pool.stateful_set.replicas:
             self._resize(pool, pool.stateful_set, count)

@@ -231,14 +231,14 @@ def to_come(pod: PodState) -> bool:
 
 
 def to_replace(state: PoolState) -> frozenset[str]:
-    """Pods whose load needs another place: those being drained, and those taken for lost, as far as others can work.
+    """Pods whose load needs another place: those being drained or condemned, and those taken for lost, as far as others can work.
 
     One that is taken for lost and not bound counts as still to come: where there is no machine for it, there is none
     for a further one. Of those on nodes that are not Ready all are replaced, since a new pod goes to another node. Of
     those on nodes that are Ready no more are replaced than there are pods at work: where adapters do not get Ready at
     all, more of them help nobody, and each would be taken for lost in its turn.
     """
-    draining = [pod.name for pod in state.pods.values() if pod.draining]
+    draining = [pod.name for pod in state.pods.values() if pod.draining or pod.condemned]
     if not state.abandoned:
         return frozenset(draining)
     lost = [pod for pod in state.members() if pod.abandoned and pod.bound and not pod.draining]

@@ -10,8 +10,8 @@ it goes the other way round:
    closed, whether or not it fits: that is a person's order; and so it is above what Knative's formulas ask for;
 2. the evictor moves what still stands on closed pods. Where it cannot after all (heavy vreplicas, a zone rule: it may go
    about it in another order than we have thought of), they stay closed, and are opened when they are needed;
-3. *remove* the highest closed ordinals that hold nothing: no ledger, no status, no reservation, nothing that the
-   previous incarnation carried, and no ledger that cannot be read.
+3. *remove* the highest closed ordinals that hold nothing, for any pool: no ledger, no status, no reservation, nothing that
+   the previous incarnation carried, and no ledger that cannot be read.
 
 Between a look at the state and the write of the count nothing can be placed there, since the ordinals are closed; what
 was decided before they were closed is reserved in the state, and so they hold something.
@@ -26,6 +26,7 @@ from extender.core.model import AdapterPool, StatefulSet, VPod
 from extender.core.pool_state import PoolState
 from extender.core.scaling.packing import Packing, ZonePacking, zone_rule
 from extender.core.scaling.size import ScalePlan, anyone, missing_vreplicas, plan_scale
+from extender.core.state import State
 
 
 def ordinals_to_close(state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone) -> int:
@@ -49,8 +50,11 @@ def still_closed(state: PoolState, plan: ScalePlan) -> int:
     return state.closed & (_below(high) ^ _below(low))
 
 
-def count_without_empty(state: PoolState) -> int:
-    """The lowest count of pods whose removed ordinals are closed and hold nothing."""
+def count_without_empty(state: PoolState, pools: State) -> int:
+    """The lowest count of pods whose removed ordinals are closed and hold nothing, for this one of ``pools`` and all others.
+
+    Another may have had the StatefulSet before, or a vpod have gone to it whose status still names the pod.
+    """
     stateful_set = state.stateful_set
     if stateful_set is None:
         return 0
@@ -59,6 +63,8 @@ def count_without_empty(state: PoolState) -> int:
         ordinal = stateful_set.ordinals_start + count - 1
         pod = state.by_ordinal.get(ordinal)
         if not state.closed & 1 << ordinal or not (pod is None or holds_nothing(pod)):
+            break
+        if not all(map(holds_nothing, pools.elsewhere(state.key, f"{stateful_set.name}-{ordinal}"))):
             break
         count -= 1
     return count

@@ -17,6 +17,8 @@ from extender.sim.controllers.stateful_set import has_failed, is_ready, is_termi
 
 DelayOf = Callable[[Obj], float]
 """Pod -> seconds."""
+ClockOf = Callable[[str], float]
+"""Node -> its own time, epoch seconds."""
 _POD_NETWORK: Final = ipaddress.IPv4Network("10.128.0.0/9")
 _CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
@@ -65,14 +67,14 @@ class Kubelet:
         pods: Informer,
         heartbeats: Heartbeats,
         *,
-        now: Callable[[], float],
+        clock: ClockOf,
         start_delay_s: DelayOf,
         stop_delay_s: DelayOf,
     ) -> None:
         self._api = api
         self._pods = pods
         self._heartbeats = heartbeats
-        self._now = now
+        self._clock = clock
         self._start_delay_s = start_delay_s
         self._stop_delay_s = stop_delay_s
         self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
@@ -112,8 +114,9 @@ class Kubelet:
     async def sync(self, key: ObjectKey) -> None:
         """Do what the pod's node would do now. Raises ApiError where a write failed."""
         pod = self._pods.objects.get(key)
-        if pod is None or not self._heartbeats.alive(pod["spec"].get("nodeName", "")):
-            return
+        node = pod["spec"].get("nodeName") if pod is not None else None
+        if pod is None or not node or not self._heartbeats.alive(node):
+            return  # also for the next pod of that name, which nobody has bound yet
         if is_terminating(pod):
             if self._is_due(pod, "stop", self._stop_delay_s):
                 await self._remove(pod)
@@ -154,7 +157,7 @@ class Kubelet:
 
     def _status_of(self, pod: Obj) -> Obj:
         """The status of a running pod, built upon what is there."""
-        status, when = pod.get("status") or {}, rfc3339(self._now())
+        status, when = pod.get("status") or {}, rfc3339(self._clock(pod["spec"]["nodeName"]))
         ready = pod["metadata"]["uid"] not in self._unready
         kept = [item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS]
         own = [
@@ -199,13 +202,11 @@ class Kubelet:
 class NodeRegistrar:
     """Reports nodes that were created without a Ready condition as ready, as their kubelets would."""
 
-    def __init__(
-        self, api: Api, nodes: Informer, heartbeats: Heartbeats, *, now: Callable[[], float]
-    ) -> None:
+    def __init__(self, api: Api, nodes: Informer, heartbeats: Heartbeats, *, clock: ClockOf) -> None:
         self._api = api
         self._nodes = nodes
         self._heartbeats = heartbeats
-        self._now = now
+        self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue(self.sync)
         nodes.on_change(self._node_changed)
         heartbeats.on_change(self._queue.add)
@@ -228,7 +229,7 @@ class NodeRegistrar:
         if stored is not None and stored["status"] != "Unknown":
             return
         ready = ready_condition(
-            "True", "KubeletReady", "kubelet is posting ready status", rfc3339(self._now())
+            "True", "KubeletReady", "kubelet is posting ready status", rfc3339(self._clock(name))
         )
         kept = [item for item in conditions if item["type"] != "Ready"]
         patch = {"metadata": {"uid": node["metadata"]["uid"]}, "status": {"conditions": [*kept, ready]}}

@@ -1,15 +1,17 @@
-"""What nobody should do by hand: scales, ledgers and statuses edited, and pods bound by another scheduler."""
+"""What nobody should do by hand: scales, ledgers and statuses edited, pods bound by another scheduler, a StatefulSet named twice."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import orjson
 
-from extender.kube.api import NODES, STATEFULSETS, VPODS, Binding, Obj
+from extender.kube.api import ADAPTERPOOLS, NODES, STATEFULSETS, VPODS, Binding, Obj
 from extender.simulation.facts import PLACEMENTS, SLOTS
-from extender.simulation.scale import NS, TENANTS
+from extender.simulation.scale import NS, TENANTS, second_name
 from extender.simulation.workload.acts import Scene
 
+FIRST_GONE_MAX_S: Final = 20.0
 PODS_MAX: Final = 12
 """What somebody else may set the replicas to."""
 
@@ -24,6 +26,7 @@ class Edits:
             "ledgerEdited": self._edit_ledger,
             "statusEdited": self._edit_status,
             "boundElsewhere": self._bind_elsewhere,
+            "secondPool": self._second_pool,
         }
 
     async def _edit_replicas(self) -> bool:
@@ -81,6 +84,28 @@ class Edits:
         metadata = vpod["metadata"]
         patch: Obj = {"status": {"placements": list(unique.values())}}
         await scene.merge(VPODS, metadata["namespace"], metadata["name"], patch, "status")
+        return True
+
+    async def _second_pool(self) -> bool:
+        """It comes, goes, or sees the first one go and come back; whoever has the StatefulSet, nothing is lost by it."""
+        world, rng = self._scene.world, self._scene.rng
+        pool = self._scene.pool_name()
+        second, pools = second_name(pool), world.stored(ADAPTERPOOLS)
+        if (NS, second) not in pools:
+            spec = {
+                "slotsPerPod": rng.randint(2, 12),
+                "minPods": rng.randint(0, 4),
+                "scaleDownPeriodSeconds": 2,
+            }
+            obj: Obj = {"metadata": {"name": second}, "spec": {"statefulSet": pool, **spec}}
+            await world.cluster.create(ADAPTERPOOLS, NS, obj)
+        elif rng.random() < 0.5 or (NS, pool) not in pools:
+            await world.cluster.delete(ADAPTERPOOLS, NS, second)
+        else:
+            again: Obj = {"metadata": {"name": pool}, "spec": pools[NS, pool]["spec"]}
+            await world.cluster.delete(ADAPTERPOOLS, NS, pool)
+            await asyncio.sleep(rng.uniform(0.0, FIRST_GONE_MAX_S))
+            await world.cluster.create(ADAPTERPOOLS, NS, again)
         return True
 
     async def _bind_elsewhere(self) -> bool:

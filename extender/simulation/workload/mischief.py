@@ -18,6 +18,7 @@ from extender.simulation.workload.acts import Scene
 from extender.simulation.workload.edits import Edits
 
 REPLICAS_MAX: Final = 3
+PROBE_FAILS_MAX_S: Final = 60.0
 PAUSE_MAX_S: Final = 40.0
 """A lease lasts 15 s."""
 RIVALS_LEASE: Final = "vreplica-scheduler-rival"
@@ -30,6 +31,8 @@ class Mischief:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._failed: set[str] = set()
+        self._unready: dict[str, None] = {}
+        """Names of pods whose readiness probes fail."""
         self._later: set[asyncio.Task[None]] = set()
         self.acts: dict[str, Callable[[], Awaitable[bool]]] = {
             "killReplica": self._kill_replica,
@@ -46,6 +49,8 @@ class Mischief:
             "nodeFails": self._fail_node,
             "zoneFails": self._fail_zone,
             "nodesRecover": self._recover_nodes,
+            "nodeClockJump": self._node_clock_jump,
+            "probeFails": self._fail_probe,
             "podForceDeleted": self._force_delete,
             "podsForceDeleted": self._force_delete_all,
             "leaseDeleted": self._delete_lease,
@@ -58,6 +63,8 @@ class Mischief:
     async def calm_down(self) -> None:
         """Nodes are well, processes run; leases are nobody else's business any more."""
         await self._recover_nodes()
+        for name in list(self._unready):
+            self._probe(name, ready=True)
         for task in list(self._later):
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
@@ -256,6 +263,35 @@ class Mischief:
             self._failed.discard(name)
             self._scene.world.embedded.recover_node(name)
         return bool(failed)
+
+    async def _node_clock_jump(self) -> bool:
+        if (node := self._scene.any(NODES)) is None:
+            return False
+        ahead_s, name = self._scene.world.embedded.clock_ahead_s, node["metadata"]["name"]
+        ahead_s[name] = ahead_s.get(name, 0.0) + self._scene.rng.choice((-3600.0, -600.0, -30.0, 30.0, 600.0))
+        return True
+
+    async def _fail_probe(self) -> bool:
+        pod = self._scene.pod(lambda pod: bool(pod["spec"].get("nodeName")))
+        if pod is None or pod["metadata"]["name"] in self._unready:
+            return False
+        name = pod["metadata"]["name"]
+        self._probe(name, ready=False)
+
+        async def succeed() -> None:
+            self._probe(name, ready=True)
+
+        self._soon(self._scene.rng.uniform(1.0, PROBE_FAILS_MAX_S), succeed)
+        return True
+
+    def _probe(self, name: str, *, ready: bool) -> None:
+        """Of the pod of that name, whichever it is by now; its node looks at it when it knows of it."""
+        if ready:
+            self._unready.pop(name, None)
+        else:
+            self._unready[name] = None
+        with suppress(KeyError):
+            self._scene.world.embedded.set_ready(NS, name, ready=ready)
 
     async def _delete_now(self, pod: Obj) -> None:
         await self._scene.world.cluster.delete(PODS, NS, pod["metadata"]["name"], grace_period_s=0)

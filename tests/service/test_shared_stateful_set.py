@@ -1,0 +1,112 @@
+"""A StatefulSet has one pool: of several that name it the first has it, and the others are told and left alone."""
+
+import asyncio
+
+import pytest
+
+from extender.core import names
+from extender.kube.api import ADAPTERPOOLS, STATEFULSETS, Obj, PatchType
+from tests.support.builders import NS
+from tests.support.service import World, until
+
+pytestmark = pytest.mark.looptime
+OTHER = {"namespace": NS, "name": "other"}
+
+
+async def ready(world: World, pool: str) -> tuple[str, str, str]:
+    stored = await world.cluster.get(ADAPTERPOOLS, NS, pool)
+    conditions: list[Obj] = stored.get("status", {}).get("conditions", [])
+    return next(
+        ((c["status"], c["reason"], c["message"]) for c in conditions if c["type"] == "Ready"), ("", "", "")
+    )
+
+
+async def label_template(world: World, pool: str) -> None:
+    template = {"metadata": {"labels": {names.POOL_LABEL: pool}}}
+    spec = {"spec": {"template": template}}
+    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", spec, patch_type=PatchType.MERGE)
+
+
+def scaled(world: World, replicas: int):
+    async def is_so() -> bool:
+        return await world.replicas() == replicas
+
+    return is_so
+
+
+async def test_the_later_of_two_pools_never_scales_and_says_why():
+    world = await World.create(replicas=0, rescheduleAfterSeconds=None)
+    async with world.serving() as service, world.adapters(service):
+        await world.vpod("a", 45)
+        await until(scaled(world, 3))
+        await asyncio.sleep(5)
+        standing = await world.published()
+        await world.pool(20, name="other", scaleDownPeriodSeconds=1)
+        await asyncio.sleep(600)
+        assert (await world.replicas(), await world.published()) == (3, standing)
+        assert world.api.count("update", "statefulsets/scale") == 1
+        assert (await ready(world, "dispatcher"))[:2] == ("True", "StatefulSetFound")
+        status, reason, message = await ready(world, "other")
+        assert (status, reason) == ("False", "StatefulSetTaken")
+        assert f"{NS}/dispatcher" in message
+        assert await world.events("ReplicasChanged") == []
+        await world.check()
+
+
+async def test_vpods_of_the_later_pool_are_told_and_do_not_make_it_grow():
+    world = await World.create(replicas=1)
+    await world.pool(20, name="other")
+    await world.vpod("late", 45, poolRef=OTHER)
+    async with world.serving():
+        await asyncio.sleep(60)
+        assert await world.condition("late") == ("False", "StatefulSetTaken")
+        assert await world.replicas() <= 1
+
+
+async def test_the_pool_that_the_pods_name_is_first_whenever_it_was_created():
+    world = await World.create(replicas=0)
+    await label_template(world, "other")
+    await asyncio.sleep(5)
+    await world.pool(20, name="other", minPods=2)
+    await world.vpod("a", 45)
+    async with world.serving():
+        await until(scaled(world, 2))
+        await asyncio.sleep(60)
+        assert await world.replicas() == 2
+        assert (await ready(world, "dispatcher"))[1] == "StatefulSetTaken"
+        await label_template(world, "dispatcher")
+        await until(scaled(world, 3))
+        await asyncio.sleep(5)
+        assert (await ready(world, "other"))[1] == "StatefulSetTaken"
+
+
+async def test_when_the_first_pool_goes_the_next_one_has_the_stateful_set():
+    world = await World.create(replicas=0)
+    await world.pool(20, name="other")
+    await world.vpod("late", 45, poolRef=OTHER)
+    async with world.serving():
+        await asyncio.sleep(30)
+        assert await world.replicas() == 0
+        await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+        await until(scaled(world, 3), timeout_s=2)
+        assert await world.condition("late") == ("False", "InsufficientSlots")
+        await asyncio.sleep(5)
+        assert (await ready(world, "other"))[0] == "False", "its pods are still to come"
+
+
+async def test_what_the_first_pool_has_left_behind_is_not_scaled_away_by_the_next():
+    world = await World.create(replicas=0, rescheduleAfterSeconds=None)
+    async with world.serving() as service, world.adapters(service):
+        await world.vpod("a", 45)
+        await until(scaled(world, 3))
+        await asyncio.sleep(5)
+        standing = await world.published()
+        await world.pool(20, name="other", scaleDownPeriodSeconds=1)
+        await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
+        await asyncio.sleep(300)
+        assert (await world.replicas(), await world.published()) == (3, standing)
+        assert await world.condition() == ("False", "PoolNotFound")
+        await world.pool(20)
+        await asyncio.sleep(60)
+        assert (await world.replicas(), await world.published()) == (3, standing), "its pods name it"
+        assert await world.condition() == ("True", "AllPlaced")
