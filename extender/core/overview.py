@@ -168,7 +168,8 @@ def _state_of(pool: PoolState, pod: PodState) -> str:
         return "given up"
     if not pod.schedulable:
         return pod.why_unschedulable() or "not of its StatefulSet"
-    return "closed" if pool.is_closed(pod) else ""
+    full = "ledger full" if pod.ledger_full and pod.free > 0 else ""
+    return "closed" if pool.is_closed(pod) else full
 
 
 def _pod_row(pool: PoolState, pod: PodState, state: str) -> dict[str, object]:

@@ -4,14 +4,16 @@ A plan was made on an older state. What no longer holds is left out, never force
 target that is full, closed or not schedulable any more. Nothing that still stands is touched otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move
 from extender.core.plan import Decision
+from extender.core.policy.guard import PluginFailed
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
+from extender.core.refused import free_beside, reason_for, why_refused
 
 
 def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | None:
@@ -32,7 +34,7 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         return None
     placed = sum(target.values())
     left = max(0, vpod.vreplicas - placed)
-    reason = ConflictReason.INSUFFICIENT_SLOTS if left else None
+    reason = _reason_of_left(pool, vpod, target) if left else None
     return Decision(
         vpod.key,
         pool.key,
@@ -42,6 +44,16 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         Explanation(placed + left, tuple(steps), left, reason),
         (vpod.uid, vpod.generation),
     )
+
+
+def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> ConflictReason:
+    """As placing tells it: its condition shall not change because something else of the vpod is moved."""
+    if not pool.shares.crowded:
+        return ConflictReason.INSUFFICIENT_SLOTS
+    try:
+        return reason_for(why_refused(pool, vpod, target, free_beside(pool, vpod, target)))
+    except PluginFailed:
+        return ConflictReason.INSUFFICIENT_SLOTS
 
 
 def is_movable(pool: PoolState, vpod: VPod) -> bool:
@@ -59,9 +71,14 @@ def is_published(pool: PoolState, vpod_key: str) -> bool:
 
 
 def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]) -> int:
-    """vreplicas that the move's target can still take."""
+    """vreplicas that the move's target can still take, in slots and in bytes of its ledger."""
     to = pool.pods.get(move.to_pod)
-    if to is None or not to.schedulable or pool.is_closed(to):
+    if (
+        to is None
+        or to.ordinal is None
+        or not to.schedulable
+        or not pool.room_for(vpod.key) >> to.ordinal & 1
+    ):
         return 0
     new = target.get(move.to_pod, 0) - before.get(move.to_pod, 0)
     return (to.free - new * vpod.weight) // vpod.weight
