@@ -218,6 +218,11 @@ class PodState:
         """Whether the ledger has no bytes for one more entry, however many slots are free."""
         return self.ledger_bytes > ROOM_BYTES_MAX
 
+    @property
+    def out_of_bytes(self) -> bool:
+        """Whether slots are free that nobody can take: the ledger is full before the pod is."""
+        return self.ledger_full and self.capacity > self.held
+
     def bytes_by_tenant(self) -> dict[str, int]:
         """Namespace -> the most that its entries in the ledger can take, in bytes."""
         if self.tenant_bytes is not None:

@@ -168,7 +168,7 @@ def _state_of(pool: PoolState, pod: PodState) -> str:
         return "given up"
     if not pod.schedulable:
         return pod.why_unschedulable() or "not of its StatefulSet"
-    full = "ledger full" if pod.ledger_full and pod.free > 0 else ""
+    full = "ledger full" if pod.out_of_bytes else ""
     return "closed" if pool.is_closed(pod) else full
 
 

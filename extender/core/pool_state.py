@@ -38,7 +38,7 @@ class SlotCounts(NamedTuple):
     """Slots of a pool. ``used + free + closed == total``, and more where a ledger is over its pod's slots.
 
     ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too long, being emptied, or with a
-    ledger that has no bytes left.
+    ledger that has no bytes left for anybody.
     """
 
     total: int

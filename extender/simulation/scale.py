@@ -13,6 +13,11 @@ NAMES: Final = (NAME, "receiver", "poller")
 """Pools, with a StatefulSet of the same name each; a world has at least the first."""
 TENANTS: Final = ("tenant-a", "tenant-b")
 ZONES: Final = 3
+CROWD: Final = "crowd"
+"""Names of vpods that come by the hundreds begin so."""
+NAME_CHARS_MAX: Final = 253
+SLOTS_FACTOR: Final = 60
+"""By which pods are larger where names are long: bytes are to be gone before slots are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +40,8 @@ class Scale:
     """Nodes that the replicas' filter passes at the most; 0: all."""
     sources: bool = False
     """Whether the pools take Streams, too."""
+    long_names: bool = False
+    """Whether vpods have names as long as they may be."""
     counts_otherwise: float = 0.0
     """Share of the replicas that lead in another number of buckets, as while that is rolled out."""
 
@@ -42,6 +49,10 @@ class Scale:
     def pool_names(self) -> tuple[str, ...]:
         """Of the pools that there are."""
         return NAMES[: len(self.pools)]
+
+    def vpod_name(self, name: str) -> str:
+        """As vpods are named here."""
+        return f"{name}-".ljust(NAME_CHARS_MAX, "x") if self.long_names else name
 
     @property
     def lease_names(self) -> tuple[str, ...]:
