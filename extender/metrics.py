@@ -103,7 +103,7 @@ class Metrics(Exposition):
         )
         self._refusals = self.add_counter(
             "refusals",
-            "Nodes, binds and writes refused, by reason",
+            "Nodes, binds and writes refused, and vreplicas for want of bytes in ledgers, by reason",
             [Label("reason", REASON_VALUES)],
         )
         self._add_work()
@@ -198,7 +198,7 @@ class Metrics(Exposition):
         self._request_duration.labels(method, lane).observe(duration_s)
 
     def refused(self, reason: str, count: int = 1) -> None:
-        """Nodes, or a bind, were refused."""
+        """Nodes, a bind, a write, or a vpod's vreplicas were refused."""
         self._refusals.labels(reason if reason in REASON_VALUES else OTHER).inc(count)
 
 

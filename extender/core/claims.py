@@ -16,7 +16,7 @@ from typing import Final
 
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, Node
-from extender.core.names import LEDGER_BYTES_MAX
+from extender.core.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
 
 NOTHING: Final = Share(0, 1)
 SHARE_BYTES_MAX: Final = len('"":[2147483647,2147483647],')
@@ -25,6 +25,18 @@ ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 63 + 1 + 253 + 1 + 253 + 64
 """Of any vpod's entry: namespace, name, and group and kind of a foreign one."""
 ROOM_BYTES_MAX: Final = LEDGER_BYTES_MAX - ENTRY_BYTES_MAX
 """A ledger that may become longer than that has no room for one more vpod."""
+TENANT_ROOM_BYTES_MAX: Final = TENANT_BYTES_MAX - ENTRY_BYTES_MAX
+"""A namespace whose entries may become longer than that gets no further one there."""
+
+
+def entry_bytes(key: str) -> int:
+    """The most that a vpod's entry takes of a ledger, in bytes."""
+    return len(key) + SHARE_BYTES_MAX
+
+
+def tenant_of(key: str) -> str:
+    """The namespace of a vpod's key."""
+    return key.partition("/")[0]
 
 
 class Claim:
@@ -138,6 +150,7 @@ class PodState:
         "pod",
         "revision",
         "schedulable",
+        "tenant_bytes",
     )
 
     def __init__(self, name: str, ordinal: int | None) -> None:
@@ -155,6 +168,8 @@ class PodState:
         self.held = 0
         self.placed = 0
         self.ledger_bytes = 0
+        self.tenant_bytes: dict[str, int] | None = None
+        """``ledger_bytes`` by namespace, of a pod that is crowded (see ``LedgerShares``); None on all others."""
         self.capacity = 0
         self.excused = False
         """Whether it has served until lately: what it holds counts as served for a while (see ``availability``)."""
@@ -200,6 +215,26 @@ class PodState:
     def has_room(self) -> bool:
         """Whether a vreplica of one slot could be added: in slots, and in bytes of its ledger."""
         return self.capacity > self.held and self.ledger_bytes <= ROOM_BYTES_MAX
+
+    @property
+    def ledger_full(self) -> bool:
+        """Whether the ledger has no bytes for one more entry, however many slots are free."""
+        return self.ledger_bytes > ROOM_BYTES_MAX
+
+    @property
+    def out_of_bytes(self) -> bool:
+        """Whether slots are free that nobody can take: the ledger is full before the pod is."""
+        return self.ledger_full and self.capacity > self.held
+
+    def bytes_by_tenant(self) -> dict[str, int]:
+        """Namespace -> the most that its entries in the ledger can take, in bytes."""
+        if self.tenant_bytes is not None:
+            return self.tenant_bytes
+        found: dict[str, int] = {}
+        for key in self.claims:
+            tenant = tenant_of(key)
+            found[tenant] = found.get(tenant, 0) + entry_bytes(key)
+        return found
 
     @property
     def bound(self) -> bool:

@@ -45,3 +45,5 @@ PREFERRED_HOLDER_ANNOTATION: Final = "vreplica.dev/preferred-holder"
 """On a bucket's Lease: which replica asks for it."""
 
 LEDGER_BYTES_MAX: Final = 128 * 1024
+TENANT_BYTES_MAX: Final = LEDGER_BYTES_MAX // 2
+"""Of them, what the vpods of one namespace get."""

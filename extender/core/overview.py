@@ -194,7 +194,8 @@ def _state_of(pool: PoolState, pod: PodState) -> str:
         return "draining" if pod.draining else "given up"
     if not pod.schedulable:
         return pod.why_unschedulable() or "not of its StatefulSet"
-    return "closed" if pool.is_closed(pod) else ""
+    full = "ledger full" if pod.out_of_bytes else ""
+    return "closed" if pool.is_closed(pod) else full
 
 
 def _pod_row(pool: PoolState, pod: PodState, state: str) -> dict[str, object]:

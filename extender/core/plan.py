@@ -32,7 +32,7 @@ from extender.core.policy.guard import PluginFailed
 from extender.core.policy.select import shrink
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
-from extender.core.refused import why_refused
+from extender.core.refused import reason_for, why_refused
 
 
 class Decision(NamedTuple):
@@ -353,7 +353,7 @@ class _Plan:
             steps.append(added(name, count))
 
     def _grow(self, missing: int) -> int:
-        room = self.pool.room
+        room = self.pool.room_for(self.key)
         if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
             # What it has reserved and does not start from is its own to be given again.
             room = room_once_left(self.pool, self.vpod, self._free_of)
@@ -450,6 +450,7 @@ class _Plan:
         refused: tuple[tuple[str, int], ...] = ()
         if left and not self.failure:
             refused = why_refused(self.pool, self.vpod, self.kept, self._free_of)
+            reason = reason_for(refused) if reason is ConflictReason.INSUFFICIENT_SLOTS else reason
         explanation = Explanation(
             wanted, tuple(self.steps), left, reason if left else None, refused, self.failure
         )

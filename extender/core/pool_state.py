@@ -1,7 +1,8 @@
 """``PoolState``: one pool's part of the state, updated by differences and never rebuilt on a decision's path.
 
 Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and ``room`` (those of
-them with at least one free slot that are not closed). ``zones`` and ``nodes`` cut ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
+them with at least one free slot, and bytes in their ledger, that are not closed). ``shares`` has those that one tenant gets no
+more of. ``zones`` and ``nodes`` cut ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
 few machine operations however many pods there are. Every change of a claim, a pod, a node or the pool ends in
 ``_refresh``, the one place where sums and bits are derived. ``revision`` grows with every change: what somebody has
 derived from the pool holds as long as it stands.
@@ -14,15 +15,18 @@ from extender.core.bits import bits
 from extender.core.claims import (
     NOTHING,
     SHARE_BYTES_MAX,
+    TENANT_ROOM_BYTES_MAX,
     Claim,
     PodState,
     publishing,
     recorded,
     recording,
     reserving,
+    tenant_of,
 )
 from extender.core.journal import Journal
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, share_of
+from extender.core.ledger_shares import LedgerShares
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of, placement_order
 from extender.core.node_level.bound_pods import BoundPods
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
@@ -33,7 +37,8 @@ from extender.core.topology import Topology, Zones
 class SlotCounts(NamedTuple):
     """Slots of a pool. ``used + free + closed == total``, and more where a ledger is over its pod's slots.
 
-    ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too long, being emptied.
+    ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too long, being emptied, or with a
+    ledger that has no bytes left for anybody.
     """
 
     total: int
@@ -70,6 +75,7 @@ class PoolState:
         """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``); never 0."""
         self.schedulable = 0
         self.room = 0
+        self.shares = LedgerShares()
         self.closed = 0
         """Ordinals that are being emptied: what they have stays until it is moved, nothing new comes."""
         self.abandoned: frozenset[str] = frozenset()
@@ -148,6 +154,24 @@ class PoolState:
                 own |= 1 << ordinal
         return own
 
+    def entries_of(self, vpod_key: str) -> int:
+        """Bit set of the pods in whose ledgers the vpod is, or is about to be."""
+        own = 0
+        for name in self.placements.get(vpod_key, ()):
+            ordinal = self.pods[name].ordinal
+            if ordinal is not None and self.by_ordinal.get(ordinal) is self.pods[name]:
+                own |= 1 << ordinal
+        return own
+
+    def room_for(self, vpod_key: str) -> int:
+        """``room`` without the pods of whose ledgers the vpod's namespace has its share; where the vpod is already it may grow."""
+        return self.open_to(self.room, vpod_key) if self.shares.spent else self.room
+
+    def open_to(self, ordinals: int, vpod_key: str) -> int:
+        """Those of a bit set without such pods."""
+        spent = self.shares.spent.get(tenant_of(vpod_key), 0) & ordinals
+        return ordinals & ~(spent & ~self.entries_of(vpod_key)) if spent else ordinals
+
     def schedulable_count(self) -> int:
         """Number of pods that may take new vreplicas."""
         return self.schedulable.bit_count()
@@ -208,6 +232,7 @@ class PoolState:
         self.revision += 1
         self.by_ordinal = {}
         self.schedulable = self.room = 0
+        self.shares.clear()
         self.zones, self.nodes = {}, {}
         for pod in list(self.pods.values()):
             pod.place = ("", "")
@@ -446,6 +471,7 @@ class PoolState:
             and state.name == f"{self.stateful_set.name}-{state.ordinal}"
         ):
             self.by_ordinal[state.ordinal] = state
+            self.shares.mark(state, state.ordinal)
 
     def _forget_if_empty(self, state: PodState) -> None:
         if state.pod is None and not state.claims and not state.last_ledger:
@@ -492,6 +518,8 @@ class PoolState:
         state.claims[key] = claim
         state.revision += 1
         state.ledger_bytes += len(key) + SHARE_BYTES_MAX
+        if state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
+            self._follow_shares(state, key, len(key) + SHARE_BYTES_MAX)
         claims = self.placements.get(key)
         if claims is None:
             self.placements[key] = {state.name: claim}
@@ -501,11 +529,20 @@ class PoolState:
 
     def _drop_claim(self, key: str, state: PodState) -> None:
         del state.claims[key]
+        was_crowded = state.ledger_bytes > TENANT_ROOM_BYTES_MAX
         state.ledger_bytes -= len(key) + SHARE_BYTES_MAX
+        if was_crowded:
+            self._follow_shares(state, key, -len(key) - SHARE_BYTES_MAX)
         claims = self.placements[key]
         del claims[state.name]
         if not claims:
             del self.placements[key]
+
+    def _follow_shares(self, state: PodState, key: str, change: int) -> None:
+        """A ledger that is crowded, or was, has got or lost an entry of ``change`` bytes."""
+        ordinal = state.ordinal
+        found = ordinal is not None and self.by_ordinal.get(ordinal) is state
+        self.shares.entry_changed(state, ordinal if found else None, key, change)
 
     def _refresh(self, state: PodState) -> None:
         self.revision += 1

@@ -282,6 +282,8 @@ class State:
             key: {
                 "schedulable": pool.schedulable,
                 "room": pool.room,
+                "crowded": pool.shares.crowded,
+                "spent": dict(sorted(pool.shares.spent.items())),
                 "zones": dict(sorted(pool.zones.items())),
                 "nodes": dict(sorted(pool.nodes.items())),
                 "hosting": dict(sorted(pool.hosting.zone_of.items())),

@@ -13,6 +13,7 @@ from extender.core.errors import LedgerTooLarge
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod
 from extender.core.node_level.carry import ledger_of
+from extender.core.reasons import ConflictReason
 from extender.core.verbs import slots_of
 from extender.kube.api import (
     PODS,
@@ -72,6 +73,8 @@ class LedgerWriter:
         try:
             patch = ledger_patch(pod, merged(ledger, change), slots)
         except (LedgerTooLarge, OverflowError) as error:
+            if isinstance(error, LedgerTooLarge):
+                self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
             # What is only asked for again as it is must not fail with what grows: it may be what has to go first.
             asked = {key: share for key, share in change.items() if ledger.get(key) == share}
             batch.fall_short({key: share for key, share in change.items() if key not in asked}, str(error))

@@ -21,6 +21,7 @@ from extender.core.model import VPod
 from extender.core.moves import Move
 from extender.core.plan import Decision, place, release_all
 from extender.core.pool_state import PoolState
+from extender.core.reasons import ConflictReason
 from extender.core.rebalance.relocation import relocate
 from extender.core.recording.entries import Cause
 from extender.metrics import Metrics
@@ -242,6 +243,7 @@ class Placer:
             if (why := committed.failed.get(vpod.key)) is not None:
                 raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
             covered = self._committer.covered(decision, vpod)
+            self._count_refusal(decision.explanation)
             if decision.left:
                 self._autoscaler.trigger(vpod.pool)
             self._remember(vpod.key, decision.explanation)
@@ -291,6 +293,7 @@ class Placer:
         pool = self._caches.state.pool(decision.pool)
         self._remember(key, decision.explanation if key in pool.vpods else None)
         self._note(pool, decision, error)
+        self._count_refusal(decision.explanation)
         result = "error" if error else "scheduled" if decision.explanation.is_satisfied else "unschedulable"
         self._metrics.schedule_attempt(result, self._clock() - started)
         if error is not None:
@@ -327,6 +330,10 @@ class Placer:
         """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""
         vpod = pool.vpods.get(decision.vpod)
         return vpod is not None and sum(vpod.placements.values()) < decision.scheduled
+
+    def _count_refusal(self, explanation: Explanation) -> None:
+        if explanation.reason is ConflictReason.LEDGER_TOO_LARGE:
+            self._metrics.refused(str(explanation.reason))
 
     def _remember(self, key: str, explanation: Explanation | None) -> None:
         known = self.explanations.pop(key, None)

@@ -157,7 +157,7 @@ def add_pool_gauges(metrics: Metrics, state: State) -> None:
     declare(
         "pool_slots",
         "Slots of a pool: of its bound pods (total), taken by placed vreplicas (used), free on pods that take new ones (free), "
-        "left over on the others (closed), "
+        "left over on the others, or where the ledger has no bytes left (closed), "
         "decided and not written yet (reserved, a part of used)",
         lambda numbers: numbers.slots,
         Label("state", SLOT_STATE_VALUES),

@@ -148,6 +148,7 @@ class Checkers:
                 self._overcommit.check_write(before, after)
             if rewritten:
                 self._overcommit.check_slots(pod, old.total if old is not None and not bound_now else 0)
+                self._overcommit.check_bytes(pod, None if bound_now else old)
         self._coverage.check_pod(pod)
 
     def _pod_gone(self, name: str, *, was_bound: bool) -> None:

@@ -7,14 +7,15 @@ from typing import Final
 
 from extender.kube.api import Obj
 from extender.sim.faults import FaultKind
-from extender.simulation.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS
-from extender.simulation.scale import TENANTS, Scale
+from extender.simulation.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS, PARTS_LAST
+from extender.simulation.scale import SLOTS_FACTOR, TENANTS, Scale
 
 DELAY_MEAN_MAX_S: Final = 0.02
 SLOW_MAX_S: Final = 6.0
 GOLD: Final = {"tier": "gold"}
 PART_SHARE: Final = 0.3
 """Of the seeds that have a part."""
+PART_LAST_SHARE: Final = 0.1
 PROFILES: Final = ("default", "default", "pack", "spread", "ha")
 """Not ``knative``, which moves work whenever a pod restarts: it is Knative's way, and breaks I4 on purpose."""
 
@@ -32,8 +33,15 @@ def drawn_last(rng: random.Random) -> dict[str, float]:
 
 
 def drawn_parts(rng: random.Random) -> frozenset[str]:
-    """What the world has besides vpods, nodes and pools."""
-    return frozenset(part for part in PARTS if rng.random() < PART_SHARE)
+    """What the world has besides vpods, nodes and pools; but for ``PARTS_LAST``."""
+    return frozenset(part for part in PARTS if part not in PARTS_LAST and rng.random() < PART_SHARE)
+
+
+def drawn_parts_last(seed: int) -> frozenset[str]:
+    """What it has of ``PARTS_LAST``: of fewer seeds, as hundreds of vpods take their time."""
+    return frozenset(
+        part for part in PARTS_LAST if random.Random(f"{seed}/parts/{part}").random() < PART_LAST_SHARE
+    )
 
 
 def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale:
@@ -45,6 +53,10 @@ def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale
         scale = replace(scale, labels=labels, pools=pools)
     if "narrowing" in parts:
         scale = replace(scale, narrow_to=rng.randint(1, 3))
+    if "longNames" in parts:
+        node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
+        slots = scale.slots_per_pod * SLOTS_FACTOR
+        scale = replace(scale, long_names=True, slots_per_pod=slots, node_slots=node_slots)
     return scale
 
 

@@ -15,6 +15,11 @@ PLACEMENTS: Final = "vreplica.dev/placements"
 SLOTS: Final = "vreplica.dev/slots"
 POOL: Final = "vreplica.dev/pool"
 MARKS: Final = ("vreplica.dev/unschedulable", "eventing.knative.dev/unschedulable")
+LEDGER_BYTES_MAX: Final = 128 * 1024
+SHARE_BYTES_MAX: Final = 27
+"""Of an entry, without its key."""
+ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 635
+"""Of any entry: what has to be left where one is added."""
 TOLD_CHARS_MAX: Final = 1024
 """A Moved condition's message ends there, and may leave moves out."""
 _TOLD: Final = re.compile(r"(\d+) vreplicas? moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
@@ -46,6 +51,18 @@ class Pod:
         """Slots that the others have."""
         count, weight = (self.ledger or {}).get(vpod, (0, 1))
         return self.total - count * weight
+
+    def bytes_of(self, namespace: str = "") -> int:
+        """The most that its ledger's entries can take, in bytes: of a namespace, or of all."""
+        prefix = f"{namespace}/" if namespace else ""
+        return sum(len(key) + SHARE_BYTES_MAX for key in self.ledger or () if key.startswith(prefix))
+
+    def has_bytes_for(self, vpod: str) -> bool:
+        """Whether one more vreplica of a vpod may be written into its ledger."""
+        if self.bytes_of() > LEDGER_BYTES_MAX - ENTRY_BYTES_MAX:
+            return False
+        mine = self.bytes_of(vpod.partition("/")[0])
+        return vpod in (self.ledger or ()) or mine <= LEDGER_BYTES_MAX // 2 - ENTRY_BYTES_MAX
 
     @property
     def taken(self) -> int:

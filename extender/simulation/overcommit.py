@@ -1,8 +1,8 @@
-"""I1: no ledger that the service writes has more slots than its pod, and none is written over another one unseen."""
+"""I1: no ledger that the service writes has more slots than its pod, or more bytes than it may; none is written over another unseen."""
 
 from extender.kube.api import Obj
 from extender.sim.faults import ACTOR
-from extender.simulation.facts import Pod, in_force
+from extender.simulation.facts import LEDGER_BYTES_MAX, Pod, in_force
 from extender.simulation.known import Known
 from extender.simulation.ledgers import write_problems
 
@@ -19,6 +19,15 @@ class OvercommitChecker:
         """No update is lost."""
         for problem in write_problems(before, after):
             self._violated(f"I1: {ACTOR.get()}: {problem}")
+
+    def check_bytes(self, pod: Pod, before: Pod | None) -> None:
+        """A ledger is no longer than it may be, and no namespace's part of it grows beyond its share. ``before``: None for a new one."""
+        if len(pod.text or "") > LEDGER_BYTES_MAX:
+            self._violated(f"I1: {ACTOR.get()} wrote {len(pod.text or '')} bytes on {pod.name}")
+        new = (pod.ledger or {}).keys() - ((before.ledger or {}) if before is not None else {}).keys()
+        for namespace in sorted({key.partition("/")[0] for key in new}):
+            if (size := pod.bytes_of(namespace)) > LEDGER_BYTES_MAX // 2:
+                self._violated(f"I1: {ACTOR.get()} wrote {size} bytes of {namespace} on {pod.name}")
 
     def check_slots(self, pod: Pod, before: int) -> None:
         """A ledger is within the pod's slots, or nearer to it than with the slots ``before``."""

@@ -79,8 +79,11 @@ PARTS: Final = {
     "sources": "objects of a foreign kind, whose status the service writes",
     "selectors": "pools for some namespaces only, whose labels change",
     "narrowing": "filter.narrowTo: few nodes pass filter",
+    "longNames": "vpods with names of 253 characters, by the hundreds: ledgers have no bytes left while slots are free",
 }
 """What a world may have besides vpods, nodes and pools, by name."""
+PARTS_LAST: Final = ("longNames",)
+"""Parts that have come later: each has dice of its own, so that seeds without it are what they were."""
 OF_PARTS: Final = {
     "callers": frozenset({"scheduleAnswerLost", "scheduleRepeated", "scheduleElsewhere"}),
 }

@@ -29,6 +29,7 @@ from extender.simulation.draws import (
     drawn_last,
     drawn_of_parts,
     drawn_parts,
+    drawn_parts_last,
     drawn_scale,
     with_parts,
 )
@@ -173,7 +174,8 @@ def _where(error: BaseException) -> str:
 
 def parts_of(trial: Trial, rng: random.Random) -> frozenset[str]:
     """What the world has besides vpods, nodes and pools."""
-    return trial.profile.parts_of(drawn_parts(rng) if not trial.plain else frozenset())
+    drawn = frozenset[str]() if trial.plain else drawn_parts(rng) | drawn_parts_last(trial.seed)
+    return trial.profile.parts_of(drawn)
 
 
 def rates_of(

@@ -15,6 +15,11 @@ SECOND: Final = "-too"
 """Behind a pool's name: another pool that names the same StatefulSet."""
 TENANTS: Final = ("tenant-a", "tenant-b")
 ZONES: Final = 3
+CROWD: Final = "crowd"
+"""Names of vpods that come by the hundreds begin so."""
+NAME_CHARS_MAX: Final = 253
+SLOTS_FACTOR: Final = 60
+"""By which pods are larger where names are long: bytes are to be gone before slots are."""
 
 
 def second_name(pool: str) -> str:
@@ -42,6 +47,8 @@ class Scale:
     """Nodes that the replicas' filter passes at the most; 0: all."""
     sources: bool = False
     """Whether the pools take Streams, too."""
+    long_names: bool = False
+    """Whether vpods have names as long as they may be."""
     counts_otherwise: float = 0.0
     """Share of the replicas that lead in another number of buckets, as while that is rolled out."""
 
@@ -49,6 +56,10 @@ class Scale:
     def pool_names(self) -> tuple[str, ...]:
         """Of the pools that there are."""
         return NAMES[: len(self.pools)]
+
+    def vpod_name(self, name: str) -> str:
+        """As vpods are named here."""
+        return f"{name}-".ljust(NAME_CHARS_MAX, "x") if self.long_names else name
 
     @property
     def lease_names(self) -> tuple[str, ...]:

@@ -225,7 +225,11 @@ class Stored:
             and not pod.deleting
             and pod.ordinal < last
         }
-        return {name: slots for name, slots in free.items() if slots >= vpod.weight}
+        return {
+            name: slots
+            for name, slots in free.items()
+            if slots >= vpod.weight and self.pods[name].has_bytes_for(vpod.key)
+        }
 
     def _has_room(self, vpod: VPod, leaving: Collection[str] = ()) -> bool:
         """Whether slots for one more exist, or could: a pod with room, or a pool that may grow; under a zone rule there.

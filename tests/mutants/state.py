@@ -7,6 +7,7 @@ _PASSIVE = "extender/core/passive_assume.py"
 _CACHES = "extender/core/caches.py"
 _STATE = "extender/core/pool_state.py"
 _CLAIMS = "extender/core/claims.py"
+_BYTES = "tests/core/test_ledger_shares.py::"
 _PLAN = "extender/core/plan.py"
 _DOWN = "extender/core/scaling/scale_down.py"
 _SCALER = "extender/service/pool_scaler.py"
@@ -205,6 +206,62 @@ POOL_STATE = (
         "return self.capacity >= self.held and",
         "off by one in capacity",
         (f"{_CLAIMED}test_a_full_pod_has_no_room",),
+    ),
+    Mutant(
+        "a namespace may take all bytes of a ledger",
+        _STATE,
+        "return self.open_to(self.room, vpod_key) if self.shares.spent else self.room",
+        "return self.room",
+        "long names keep every other tenant out of a pod",
+        (f"{_BYTES}test_it_goes_where_its_share_is_not_spent",),
+    ),
+    Mutant(
+        "a namespace does not get its share back",
+        "extender/core/ledger_shares.py",
+        "elif left := known.get(tenant, 0) + change:",
+        "elif left := known.get(tenant, 0) + abs(change):",
+        "incremental is not rebuilt: it would wait for ever",
+        (f"{_BYTES}test_what_is_counted_by_differences_is_what_counting_anew_finds",),
+    ),
+    Mutant(
+        "sizing knows slots alone",
+        "extender/core/scaling/packing.py",
+        "return self._ledgers.open_to(self._with_slots(weight), vpod_key)",
+        "return self._with_slots(weight)",
+        "liveness: who finds slots and no bytes waits for ever, and the pool does not grow",
+        (f"{_BYTES}test_a_pool_grows_for_who_finds_slots_and_no_bytes",),
+    ),
+    Mutant(
+        "a vpod's entry counts again with each of its vreplicas",
+        "extender/core/ledger_room.py",
+        "            if not own >> ordinal & 1:\n",
+        "            if key:\n",
+        "plans would find less room than there is, and pools grow for nothing",
+        (f"{_BYTES}test_what_a_plan_counts_is_what_the_state_does_once_it_is_reserved",),
+    ),
+    Mutant(
+        "a bind carries what a namespace has no bytes for",
+        "extender/core/node_level/carry.py",
+        "round_robin(ledgers.open_to(room, key), own,",
+        "round_robin(room, own,",
+        "long names keep every other tenant out of a new pod",
+        (f"{_BYTES}test_a_bind_carries_no_more_of_a_namespace_than_its_share",),
+    ),
+    Mutant(
+        "a move goes where there are no bytes",
+        "extender/core/rebalance/relocation.py",
+        "or not pool.room_for(vpod.key) >> to.ordinal & 1",
+        "or pool.is_closed(to)",
+        "its ledger can never be written, and it is tried again and again",
+        (f"{_BYTES}test_nothing_is_moved_into_a_ledger_without_bytes",),
+    ),
+    Mutant(
+        "who finds no bytes is told of slots",
+        "extender/core/plan.py",
+        "reason = reason_for(refused) if reason is ConflictReason.INSUFFICIENT_SLOTS else reason",
+        "reason = reason",
+        "a person would make slots, of which there are enough",
+        (f"{_BYTES}test_who_finds_slots_and_no_bytes_is_told_so",),
     ),
     Mutant(
         "room is promised before a shrink is written",

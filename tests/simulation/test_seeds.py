@@ -136,7 +136,7 @@ def test_objects_of_a_foreign_kind_come_and_go_and_the_invariants_hold():
 
 WITH_ALL = [
     *(
-        Trial(seed, events=60, profile=FaultProfile(parts=frozenset(PARTS)))
+        Trial(seed, events=60, profile=FaultProfile(parts=frozenset(PARTS) - {"longNames"}))
         for seed in (9001, 9009, 9189, 9246, 9255)
     ),
     Trial(10142, events=60, profile=FaultProfile(parts=frozenset({"selectors"}))),
@@ -146,6 +146,16 @@ WITH_ALL = [
 def test_with_selectors_and_narrowing_too_the_invariants_hold():
     outcomes = [simulate(trial) for trial in WITH_ALL]
     assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_ALL)
+
+
+WITH_LONG_NAMES = [
+    Trial(seed, events=40, profile=FaultProfile(parts=frozenset({"longNames"}))) for seed in (6, 8)
+]
+
+
+def test_ledgers_have_no_bytes_left_and_the_invariants_hold():
+    outcomes = [simulate(trial) for trial in WITH_LONG_NAMES]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(WITH_LONG_NAMES)
 
 
 RESTARTED = [

@@ -47,7 +47,7 @@ def a_vpod(
     name: str = "a", vreplicas: int = 1, placements: Mapping[int, int] | None = None, **fields
 ) -> VPod:
     return VPod(
-        namespace="tenant",
+        namespace=fields.pop("namespace", "tenant"),
         name=name,
         pool=fields.pop("pool", POOL),
         vreplicas=vreplicas,

@@ -478,7 +478,7 @@ class World:
                 raise error
 
     @asynccontextmanager
-    async def adapters(self, service: Service) -> AsyncIterator[None]:
+    async def adapters(self, service: Service, *, slots: int = 20) -> AsyncIterator[None]:
         """Stand-ins for the StatefulSet controller and kube-scheduler: pods come, and are bound through our verbs."""
 
         async def work() -> None:
@@ -486,7 +486,7 @@ class World:
                 known = {pod["metadata"]["name"]: pod for pod in (await self.cluster.list_page(PODS)).items}
                 for ordinal in range(await self.replicas()):
                     if f"dispatcher-{ordinal}" not in known:
-                        await self.pod(ordinal)
+                        await self.pod(ordinal, slots=slots)
                 for pod in known.values():
                     if not pod["spec"].get("nodeName"):
                         await schedule(service, pod, ["node-0", "node-1", "node-2"])

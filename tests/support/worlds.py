@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace as _replace
 
 from hypothesis import strategies as st
 
+from extender.core.claims import ROOM_BYTES_MAX, SHARE_BYTES_MAX, TENANT_ROOM_BYTES_MAX
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
 from extender.core.node_fit import NodeFit, Taint, Toleration
@@ -226,6 +227,31 @@ class Naive:
             and not (pod.finished or pod.deleting or pod.assumed or pod.unschedulable or pod.ledger_error)
         )
 
+    def ledger_bytes(self, name: str) -> dict[str, int]:
+        """Namespace -> the most that its entries can take, in bytes."""
+        found: Counter[str] = Counter()
+        for key, there in self.claimed:
+            if there == name:
+                found[key.partition("/")[0]] += len(key) + SHARE_BYTES_MAX
+        return dict(found)
+
+    def shares(self) -> tuple[int, dict[str, int]]:
+        """The pods that are crowded, and those by namespace of whose ledgers it has its share."""
+        crowded, spent = 0, dict[str, int]()
+        for name in sorted(self.names):
+            by_tenant = self.ledger_bytes(name)
+            ordinal = ordinal_of(name)
+            if not self.indexed(name) or ordinal is None or sum(by_tenant.values()) <= TENANT_ROOM_BYTES_MAX:
+                continue
+            crowded |= 1 << ordinal
+            for tenant, size in by_tenant.items():
+                if size > TENANT_ROOM_BYTES_MAX:
+                    spent[tenant] = spent.get(tenant, 0) | 1 << ordinal
+        return crowded, dict(sorted(spent.items()))
+
+    def indexed(self, name: str) -> bool:
+        return self.stateful_set is not None and name.rpartition("-")[0] == self.stateful_set.name
+
     def unplaced(self) -> set[str]:
         return {
             vpod.key
@@ -258,11 +284,14 @@ class Naive:
             for ordinal, name in able.items()
             if ordinal is not None
             and self.held(name) < self.capacity(name)
+            and sum(self.ledger_bytes(name).values()) <= ROOM_BYTES_MAX
             and not self.world.closed.get(self.key, 0) >> ordinal & 1
         )
         return {
             "schedulable": bits,
             "room": room,
+            "crowded": self.shares()[0],
+            "spent": self.shares()[1],
             "zones": self.bits_by(able, lambda node: node.zone),
             "nodes": self.bits_by(able, lambda node: node.name),
             "hosting": {node.name: node.zone for node in self.hosting() if node.takes_work},

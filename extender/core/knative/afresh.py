@@ -26,8 +26,7 @@ def place_afresh(
     ``standing``: names of the pods that the vpod is on, or names with 0 vreplicas; ``free``: an ordinal's free slots
     with nothing of the vpod on it.
     """
-    spread = Spread(pool, free, vpod.weight)
-    spread.room = room_once_left(pool, vpod, free)
+    spread = Spread(pool, free, vpod.weight, room_once_left(pool, vpod, free))
     for name in standing:
         spread.hold(pool.pods[name], 0)
     profile = pool.profile
@@ -53,7 +52,7 @@ def steps_between(before: Mapping[str, int], after: Mapping[str, int]) -> Iterat
 
 def room_once_left(pool: PoolState, vpod: VPod, free: Callable[[int], int]) -> int:
     """The pods with room once the vpod has left them all."""
-    room = pool.room
+    room = pool.room_for(vpod.key)
     for name in pool.claims_of(vpod.key):
         pod = pool.pods[name]
         if pod.schedulable and pod.ordinal is not None and not pool.is_closed(pod):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from extender.core.claims import PodState
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, ledger_slots
+from extender.core.ledger_room import LedgerRoom
 from extender.core.model import AdapterPod, VPod
 from extender.core.node_level.standing import within_slots
 from extender.core.policy.profile import Profile
@@ -106,7 +107,8 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
     """Vpod key -> vreplicas that would come to ``ordinal`` if all pending pods were there."""
     if not pool.unplaced:
         return {}
-    free, returning = _to_come(pool, ordinal, slots)
+    ledgers = LedgerRoom(pool)
+    free, returning = _to_come(pool, ordinal, slots, ledgers)
     room = sum(1 << there for there, left in free.items() if left > 0)
     planned: dict[str, int] = {}
     for key in list(pool.unplaced):
@@ -115,7 +117,8 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
             continue
         missing = max(0, vpod.vreplicas - pool.placed_vreplicas(key) - returning.get(key, 0))
         own = pool.ordinals_of({name: claim.placed.vreplicas for name, claim in pool.claims_of(key).items()})
-        added, _ = round_robin(room, own, free.__getitem__, missing, vpod.weight)
+        added, _ = round_robin(ledgers.open_to(room, key), own, free.__getitem__, missing, vpod.weight)
+        ledgers.give(key, added)
         for there, count in added.items():
             free[there] -= count * vpod.weight
             if free[there] <= 0:
@@ -127,8 +130,13 @@ def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod],
     return planned
 
 
-def _to_come(pool: PoolState, ordinal: int, slots: int) -> tuple[dict[int, int], dict[str, int]]:
-    """Free slots of ``ordinal``, which has ``slots``, and of all pending pods; and what comes back with them, by vpod key."""
+def _to_come(
+    pool: PoolState, ordinal: int, slots: int, ledgers: LedgerRoom
+) -> tuple[dict[int, int], dict[str, int]]:
+    """Free slots of ``ordinal``, which has ``slots``, and of all pending pods; and what comes back with them, by vpod key.
+
+    That is written into ``ledgers``.
+    """
     free: dict[int, int] = {}
     returning: dict[str, int] = {}
     asked = pool.by_ordinal.get(ordinal)
@@ -141,6 +149,8 @@ def _to_come(pool: PoolState, ordinal: int, slots: int) -> tuple[dict[int, int],
         there = state.ordinal
         if there is not None and _open(pool, state) and (state.pending or there == ordinal):
             # Every pod by its own size: they must agree on who takes what, whichever of them asks.
+            for key in back:
+                ledgers.give(key, (there,))
             free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)
     return free, returning
 

@@ -27,10 +27,18 @@ SOURCES_TRIED_MAX: Final = 8
 
 
 def spread_of(
-    pool: PoolState, kept: Mapping[str, int], *, weight: int = 1, free: Callable[[int], int] | None = None
+    pool: PoolState,
+    kept: Mapping[str, int],
+    *,
+    weight: int = 1,
+    free: Callable[[int], int] | None = None,
+    room: int | None = None,
 ) -> Spread:
-    """Where ``kept`` (pod name -> vreplicas) stands. ``free``: free slots beside it; None for those of the pool."""
-    spread = Spread(pool, free if free is not None else pool.free_of, weight)
+    """Where ``kept`` (pod name -> vreplicas) stands.
+
+    ``free``: free slots beside it; ``room``: the pods that may get more. None for those of the pool.
+    """
+    spread = Spread(pool, free if free is not None else pool.free_of, weight, room)
     for name, count in kept.items():
         if count and (pod := pool.pods.get(name)) is not None:
             spread.hold(pod, count)
@@ -49,7 +57,7 @@ def grow(
 
     ``free``: an ordinal's free slots beside what is kept there.
     """
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free)
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
     if profile.costs is not None:
         return grow_evenly(spread, profile.costs, missing, free)
     if profile.fills_lowest:
@@ -73,7 +81,7 @@ def refusals(
     pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int], profile: Profile
 ) -> dict[int, str]:
     """Ordinal -> why a filter does not let it have one more, for pods with room. Looks at every such pod."""
-    spread = spread_of(pool, kept, weight=vpod.weight, free=free)
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
     found: dict[int, str] = {}
     for ordinal in bits(spread.room):
         if spread.fits(ordinal) and (why := refusal(spread.candidate(ordinal), spread, profile.filters)):
@@ -184,7 +192,7 @@ def better_place(
     """
     if not profile.has_plugins:
         return None
-    spread = spread_of(pool, placed, weight=vpod.weight)
+    spread = spread_of(pool, placed, weight=vpod.weight, room=pool.room_for(vpod.key))
     sources = [
         name
         for name in _highest_first(placed)

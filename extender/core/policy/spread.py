@@ -77,7 +77,8 @@ class Places(Protocol):
 class Spread:
     """Where one vpod's vreplicas are. ``hold`` says what is there, ``add`` and ``remove`` decide one at a time.
 
-    ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots of one vreplica.
+    ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots of one vreplica. ``room``: the pods that may
+    get more, where the vpod may not go wherever the pool has room.
     """
 
     __slots__ = (
@@ -107,7 +108,9 @@ class Spread:
         "zones",
     )
 
-    def __init__(self, places: Places, free: Callable[[int], int], weight: int = 1) -> None:
+    def __init__(
+        self, places: Places, free: Callable[[int], int], weight: int = 1, room: int | None = None
+    ) -> None:
         self.by_ordinal = places.by_ordinal
         self.topology = places.topology
         self.zone_bits = places.zones
@@ -115,7 +118,7 @@ class Spread:
         self.node_bits = places.nodes
         """Node -> bit set of the pool's schedulable pods on it."""
         self.schedulable = places.schedulable
-        self.room = places.room
+        self.room = places.room if room is None else room
         """Bit set of the pods that may get more; follows ``add`` and ``remove``."""
         self.closed = places.closed
         self.replicas = places.stateful_set.replicas if places.stateful_set is not None else 0

@@ -14,7 +14,7 @@ from extender.core.policy.pick import totals
 from extender.core.policy.select import spread_of
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
-from extender.core.refused import reason_of, why_not_each
+from extender.core.refused import free_beside, reason_of, why_not_each
 
 CANDIDATES_LISTED_MAX: Final = 1_000
 SCORE_BEST: Final = 100
@@ -115,21 +115,11 @@ def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates
     )
 
 
-def free_beside(pool: PoolState, vpod: VPod, kept: Mapping[str, int]) -> Callable[[int], int]:
-    """An ordinal's free slots beside ``kept``, as ``plan`` counts them."""
-
-    def free(ordinal: int) -> int:
-        pod = pool.by_ordinal[ordinal]
-        claim = pod.claims.get(vpod.key)
-        return pod.free + (claim.held_slots if claim is not None else 0) - kept.get(pod.name, 0) * vpod.weight
-
-    return free
-
-
 def _problem_of_all(decision: Decision) -> str:
     """The reason that is the vpod's own and not any pod's, "" for none."""
     reason = decision.explanation.reason
-    ours = reason is not None and reason is not ConflictReason.INSUFFICIENT_SLOTS
+    of_pods = (ConflictReason.INSUFFICIENT_SLOTS, ConflictReason.LEDGER_TOO_LARGE)
+    ours = reason is not None and reason not in of_pods
     return str(reason) if ours else ""
 
 

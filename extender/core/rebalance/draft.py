@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from extender.core.claims import PodState
 from extender.core.deal import deal
+from extender.core.ledger_room import LedgerRoom
 from extender.core.model import VPod
 from extender.core.policy.guard import PluginFailed
 from extender.core.pool_state import PoolState
@@ -16,14 +17,14 @@ Placements = Mapping[str, int]
 
 
 def destinations(
-    pool: PoolState, vpod: VPod, kept: Placements, missing: int, free: Callable[[int], int]
+    pool: PoolState, vpod: VPod, kept: Placements, missing: int, free: Callable[[int], int], room: int
 ) -> tuple[dict[int, int], int]:
-    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is left).
+    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is left). ``room``: as for ``deal``.
 
     Nowhere, where a plugin fails: what is not placed is not moved either.
     """
     try:
-        return deal(pool, vpod, kept, missing, free, pool.room)
+        return deal(pool, vpod, kept, missing, free, room)
     except PluginFailed:
         return {}, missing
 
@@ -36,12 +37,14 @@ class Draft:
         self._receivers = receivers
         self._given: dict[int, int] = {}
         """Ordinal -> slots."""
+        self._ledgers = LedgerRoom(pool)
         self._placed: dict[str, dict[str, int]] = {}
 
     def copy(self) -> "Draft":
         """The same again, to try something."""
         other = Draft(self._pool, self._receivers)
         other._given = dict(self._given)
+        other._ledgers = self._ledgers.copy()
         other._placed = dict(self._placed)
         return other
 
@@ -61,13 +64,16 @@ class Draft:
         receivers = self._receivers if among is None else self._receivers & among
         if pod.ordinal is not None:
             receivers &= ~(1 << pod.ordinal)
+        room = self._ledgers.open_to(self._pool.room, vpod.key)
+        receivers &= room
 
         def free(ordinal: int) -> int:
             return self._free(ordinal) if receivers >> ordinal & 1 else 0
 
         kept = dict(self.placed(vpod.key))
         kept[pod.name] -= count
-        given, left = destinations(self._pool, vpod, _without_zeros(kept), count, free)
+        given, left = destinations(self._pool, vpod, _without_zeros(kept), count, free, room)
+        self._ledgers.give(vpod.key, given)
         kept[pod.name] += left
         for ordinal, moved in given.items():
             name = self._pool.by_ordinal[ordinal].name
@@ -78,8 +84,10 @@ class Draft:
 
     def take(self, vpod: VPod, source: str, ordinal: int) -> bool:
         """Give one vreplica to this very pod; False where it has no room."""
-        if not self._receivers >> ordinal & 1 or self._free(ordinal) < vpod.weight:
+        receivers = self._ledgers.open_to(self._receivers, vpod.key)
+        if not receivers >> ordinal & 1 or self._free(ordinal) < vpod.weight:
             return False
+        self._ledgers.give(vpod.key, (ordinal,))
         target = self._pool.by_ordinal[ordinal].name
         self._placed[vpod.key] = after(self.placed(vpod.key), source, target)
         self._given[ordinal] = self._given.get(ordinal, 0) + vpod.weight

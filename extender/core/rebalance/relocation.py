@@ -5,15 +5,17 @@ target that is full, closed or not schedulable any more, or that has ceased to s
 otherwise.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.model import VPod, placement_order
 from extender.core.moves import Move, MoveReason
 from extender.core.plan import Decision
+from extender.core.policy.guard import PluginFailed
 from extender.core.pool_state import PoolState
 from extender.core.reasons import ConflictReason
+from extender.core.refused import free_beside, reason_for, why_refused
 
 UNASKED: Final = frozenset({MoveReason.COMPACTION, MoveReason.POLICY})
 """Reasons of moves that can wait: nobody has ordered them, and nothing is wrong with the pod that is left."""
@@ -37,7 +39,7 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         return None
     placed = sum(target.values())
     left = max(0, vpod.vreplicas - placed)
-    reason = ConflictReason.INSUFFICIENT_SLOTS if left else None
+    reason = _reason_of_left(pool, vpod, target) if left else None
     return Decision(
         vpod.key,
         pool.key,
@@ -47,6 +49,16 @@ def relocate(pool: PoolState, vpod: VPod, moves: Iterable[Move]) -> Decision | N
         Explanation(placed + left, tuple(steps), left, reason),
         (vpod.uid, vpod.generation),
     )
+
+
+def _reason_of_left(pool: PoolState, vpod: VPod, target: Mapping[str, int]) -> ConflictReason:
+    """As placing tells it: its condition shall not change because something else of the vpod is moved."""
+    if not pool.shares.crowded:
+        return ConflictReason.INSUFFICIENT_SLOTS
+    try:
+        return reason_for(why_refused(pool, vpod, target, free_beside(pool, vpod, target)))
+    except PluginFailed:
+        return ConflictReason.INSUFFICIENT_SLOTS
 
 
 def is_movable(pool: PoolState, vpod: VPod) -> bool:
@@ -64,9 +76,14 @@ def is_published(pool: PoolState, vpod_key: str) -> bool:
 
 
 def _fitting(pool: PoolState, vpod: VPod, move: Move, target: dict[str, int], before: dict[str, int]) -> int:
-    """vreplicas that the move's target can still take."""
+    """vreplicas that the move's target can still take, in slots and in bytes of its ledger."""
     to = pool.pods.get(move.to_pod)
-    if to is None or not to.schedulable or pool.is_closed(to):
+    if (
+        to is None
+        or to.ordinal is None
+        or not to.schedulable
+        or not pool.room_for(vpod.key) >> to.ordinal & 1
+    ):
         return 0
     if move.reason in UNASKED and pool.pods[move.from_pod].serving and not to.serving:
         # Excused or not: excuses are not recorded, and what is played again has to come to the same.

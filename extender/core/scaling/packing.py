@@ -3,6 +3,7 @@
 A pod counts as it will be: one that is pending or has not been created yet counts as empty, one that cannot take work
 not at all. What another vpod is giving up right now is free here already, since it needs no new pod. What a vpod's vreplicas
 are to weigh more than its ledgers say is taken: it will have that room, or keeps others from it while it may not be decided.
+Bytes of ledgers are room as slots are (``LedgerRoom``): a pod that has no more of them for a vpod is full for it.
 
 ``ZonePacking`` keeps a hard zone rule on top (after each vreplica, no zone has more than ``max_skew`` of the vpod more than
 the emptiest zone): free slots in a zone that may not take the next vreplica are no room. Where a pod to come will
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 
 from extender.core.bits import bits
 from extender.core.claims import PodState
+from extender.core.ledger_room import LedgerRoom
 from extender.core.model import AdapterPool
 from extender.core.policy.spreading import ZoneSpread
 from extender.core.pool_state import PoolState
@@ -26,6 +28,7 @@ class Packing:
     """
 
     def __init__(self, state: PoolState, pool: AdapterPool, ordinals: range, *, added_max: int) -> None:
+        self._ledgers = LedgerRoom(state)
         self._next = ordinals.stop
         self._slots = pool.slots_per_pod
         self._added_max = added_max
@@ -51,15 +54,14 @@ class Packing:
 
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
         """Pack ``missing`` vreplicas of ``weight`` slots; how many found no place, though pods were appended."""
-        del vpod_key
-        missing = self._fill(self._fitting(weight), missing, weight)
+        missing = self._fill(self._fitting(vpod_key, weight), vpod_key, missing, weight)
         # What is appended is all that has room by then: to ask all pods again for each would take minutes for a large vpod.
         while missing and (ordinal := self._append()) is not None:
-            missing = self._fill(1 << ordinal, missing, weight)
+            missing = self._fill(1 << ordinal, vpod_key, missing, weight)
         return missing
 
-    def _fill(self, ordinals: int, missing: int, weight: int) -> int:
-        room = ordinals & self._fitting(weight)
+    def _fill(self, ordinals: int, vpod_key: str, missing: int, weight: int) -> int:
+        room = ordinals & self._fitting(vpod_key, weight)
         given, left = round_robin(room, 0, self._free.__getitem__, missing, weight)
         for ordinal, count in given.items():
             slots, bit = self._free[ordinal], 1 << ordinal
@@ -67,10 +69,15 @@ class Packing:
             slots -= count * weight
             self._free[ordinal] = slots
             self._with_free[slots] = self._with_free.get(slots, 0) | bit
+        self._ledgers.give(vpod_key, given)
         return left
 
-    def _fitting(self, weight: int) -> int:
-        """Bit set of the ordinals with room for one vreplica of ``weight`` slots."""
+    def _fitting(self, vpod_key: str, weight: int) -> int:
+        """Bit set of the ordinals with room for one vreplica of ``weight`` slots of a vpod, in their ledgers too."""
+        return self._ledgers.open_to(self._with_slots(weight), vpod_key)
+
+    def _with_slots(self, weight: int) -> int:
+        """Bit set of the ordinals with so many slots free."""
         fitting = 0
         for slots, ordinals in self._with_free.items():
             if slots >= weight:
@@ -136,7 +143,7 @@ class ZonePacking(Packing):
             known |= bit_set
         self._to_come = [ordinal for ordinal in self._free if not known & 1 << ordinal]
         self._slots_left = {
-            zone: sum(self._free[ordinal] for ordinal in bits(bit_set & self._fitting(1)))
+            zone: sum(self._free[ordinal] for ordinal in bits(bit_set & self._with_slots(1)))
             for zone, bit_set in self._zones.items()
         }
         """No less than what fits: there may be too few on each pod."""
@@ -152,29 +159,29 @@ class ZonePacking(Packing):
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
         """As ``Packing.add``, each vreplica in the emptiest zone that may and can take it."""
         counts = self._counts_of(vpod_key)
-        missing -= self._rounds(counts, missing, weight)
+        missing -= self._rounds(vpod_key, counts, missing, weight)
         while missing:
             lowest = min(counts.values())
-            zone = self._zone_for(counts, lowest, weight)
+            zone = self._zone_for(vpod_key, counts, lowest, weight)
             if zone is None:
                 if not self._grow(counts, missing, weight):
                     return missing
                 continue
-            missing -= self._give(counts, zone, self._step(counts, zone, lowest, missing), weight)
+            missing -= self._give(vpod_key, zone, self._step(counts, zone, lowest, missing), weight)
             if counts[zone] > lowest:
-                missing -= self._rounds(counts, missing, weight)
+                missing -= self._rounds(vpod_key, counts, missing, weight)
         return 0
 
-    def _rounds(self, counts: dict[str, int], missing: int, weight: int) -> int:
+    def _rounds(self, vpod_key: str, counts: dict[str, int], missing: int, weight: int) -> int:
         """While all zones are equal: as many to each as every one takes, at once; how many that were."""
         if len(set(counts.values())) > 1:
             return 0
         rounds = min(missing // len(counts), min(self._slots_left.values()) // weight)
-        return sum(self._give(counts, zone, rounds, weight) for zone in counts) if rounds > 0 else 0
+        return sum(self._give(vpod_key, zone, rounds, weight) for zone in counts) if rounds > 0 else 0
 
-    def _give(self, counts: dict[str, int], zone: str, vreplicas: int, weight: int) -> int:
-        given = vreplicas - self._fill(self._zones[zone], vreplicas, weight)
-        counts[zone] += given
+    def _give(self, vpod_key: str, zone: str, vreplicas: int, weight: int) -> int:
+        given = vreplicas - self._fill(self._zones[zone], vpod_key, vreplicas, weight)
+        self._counts_of(vpod_key)[zone] += given
         self._slots_left[zone] -= given * weight
         return given
 
@@ -188,14 +195,12 @@ class ZonePacking(Packing):
                     counts[zone] += claim.placed.vreplicas
         return counts
 
-    def _zone_for(self, counts: dict[str, int], lowest: int, weight: int) -> str | None:
+    def _zone_for(self, vpod_key: str, counts: dict[str, int], lowest: int, weight: int) -> str | None:
         """Of the zones that may and can take one, the emptiest; of equals, the one with most slots left."""
         allowed = [zone for zone, count in counts.items() if count + 1 - lowest <= self._max_skew]
         allowed.sort(key=lambda zone: (counts[zone], -self._slots_left[zone]))
-        return next((zone for zone in allowed if self._has_room(zone, weight)), None)
-
-    def _has_room(self, zone: str, weight: int) -> bool:
-        return bool(self._zones[zone] & self._fitting(weight))
+        fitting = self._fitting(vpod_key, weight) if allowed else 0
+        return next((zone for zone in allowed if self._zones[zone] & fitting), None)
 
     def _step(self, counts: dict[str, int], zone: str, lowest: int, missing: int) -> int:
         """vreplicas for this zone before another is looked at: to be level with the next, or as far as it may go."""

@@ -35,7 +35,7 @@ def ordinals_to_close(state: PoolState, plan: ScalePlan, allows: Callable[[VPod]
     if pool is None or stateful_set is None or plan.wanted >= stateful_set.replicas:
         return 0
     count = plan.wanted
-    if state.profile.rules.scale_by_need and not plan.limited:
+    if (state.profile.rules.scale_by_need or state.shares.crowded) and not plan.limited:
         count = _enough(state, pool, stateful_set, plan.wanted, allows)
     start = stateful_set.ordinals_start
     return _below(start + stateful_set.replicas) ^ _below(start + count)
@@ -111,13 +111,17 @@ def waits_for_closed(state: PoolState, allows: Callable[[VPod], bool] = anyone) 
     And whether that is certain: the open pods have no room for it. Else it may just not have been decided yet, or the
     pool's profile refuses the room there is.
     """
-    closed = _most_free(state, state.closed & state.schedulable)
+    there = state.closed & state.schedulable & ~state.shares.full(state.by_ordinal)
+    closed = _most_free(state, there)
     if not closed:
         return None
     for key in chain(state.unplaced, _to_leave(state)):
         vpod = state.vpods.get(key)
         if vpod is not None and vpod.weight <= closed and allows(vpod):
-            return key, _most_free(state, state.room) < vpod.weight
+            mine = state.open_to(there, key)
+            if mine != there and _most_free(state, mine) < vpod.weight:
+                continue
+            return key, _most_free(state, state.room_for(key)) < vpod.weight
     return None
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from extender.core.claims import PodState
+from extender.core.claims import TENANT_ROOM_BYTES_MAX, PodState
 from extender.core.knative.scaling import knative_pods
 from extender.core.model import AdapterPool, VPod
 from extender.core.pool_state import PoolState
@@ -71,6 +71,11 @@ def plan_scale(
         unlimited = min(unlimited, max(_sane(state, pool, expected), count))
     else:
         unlimited = knative_pods(state, allows)
+        if state.shares.crowded:
+            # Knative keeps no ledgers: its formulas know no pod that is full before its slots are taken.
+            count = stateful_set.replicas if replicas is None else replicas
+            by_need, _ = _by_need(state, pool, count, expected, allows)
+            unlimited = max(unlimited, min(by_need, max(_sane(state, pool, expected), count)))
         homeless = any(True for _ in missing_vreplicas(state, pool, allows))
     limit = min(unlimited, POOL_PODS_MAX if pool.max_pods is None else pool.max_pods)
     return ScalePlan(limit, unlimited, expected, homeless)
@@ -80,12 +85,17 @@ def _sane(state: PoolState, pool: AdapterPool, expected: int) -> int:
     """More pods than that are never needed, however many seem to be lost.
 
     First fit fills all pods but one by half, a zone rule may want one more in each zone, and each of them may have to be made up
-    for once; so may each that has fewer slots than a new one would, from before slotsPerPod was raised. Where we take pods for lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
+    for once; so may each that has fewer slots than a new one would, from before slotsPerPod was raised, and each whose ledger has no
+    bytes for a tenant that has filled it (what fills it is placed: lost pods do not add up to that). Where we take pods for lost that are not (our view of the nodes is behind), so would be those that replace them: a pool
     without maxPods would grow without end, ten times a second.
     """
     zones = len(state.hosting.known_in)
     useless = sum(
-        1 for pod in state.members() if pod.leaving or (pod.bound and pod.capacity < pool.slots_per_pod)
+        1
+        for pod in state.members()
+        if pod.leaving
+        or (pod.bound and pod.capacity < pool.slots_per_pod)
+        or pod.ledger_bytes > TENANT_ROOM_BYTES_MAX
     )
     return 2 * (2 * -(-expected // pool.slots_per_pod) + 1 + zones) + useless + pool.min_pods
 
@@ -147,7 +157,7 @@ def _by_need(
     lost = sum(
         _lost_slots(pod, leaving)
         for pod in state.members()
-        if pod.bound and not pod.schedulable and pod.ordinal in ordinals
+        if pod.bound and (not pod.schedulable or pod.ledger_full) and pod.ordinal in ordinals
     )
     floor = max(-(-(expected + lost) // pool.slots_per_pod), pool.min_pods)
     allowed = POOL_PODS_MAX if pool.max_pods is None else max(0, pool.max_pods - replicas)

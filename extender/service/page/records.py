@@ -49,7 +49,7 @@ def pod_record(pool: PoolState, pod: PodState) -> Record:
         "slots": pod.capacity,
         "used": pod.placed,
         "free": pod.free,
-        "why": why_unschedulable(pool, pod),
+        "why": why_unschedulable(pool, pod) or ("ledger full" if pod.out_of_bytes else ""),
         "unserved": _unserved(pod),
         "closed": pool.is_closed(pod),
         "placements": {

@@ -5,7 +5,7 @@ from typing import Any
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Obj
 from extender.simulation.draws import PROFILES, drawn_rebalance
 from extender.simulation.facts import MARKS
-from extender.simulation.scale import NS
+from extender.simulation.scale import NS, SLOTS_FACTOR
 from extender.simulation.workload.acts import Act, Scene
 
 
@@ -65,7 +65,8 @@ class Operators:
         return await self._respec_pool(maxPods=self._scene.rng.choice((None, 2, 4, 8, 12)))
 
     async def _change_slots(self) -> bool:
-        return await self._respec_pool(slotsPerPod=self._scene.rng.randint(2, 12))
+        factor = SLOTS_FACTOR if self._scene.world.scale.long_names else 1
+        return await self._respec_pool(slotsPerPod=self._scene.rng.randint(2, 12) * factor)
 
     async def _change_min_pods_per_vpod(self) -> bool:
         return await self._respec_pool(minPodsPerVPod=self._scene.rng.randint(0, 4))

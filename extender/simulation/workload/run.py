@@ -16,6 +16,7 @@ from extender.kube.api import NODES, ApiError
 from extender.sim.faults import CALM
 from extender.simulation.workload.acts import ActsOfPart, Scene
 from extender.simulation.workload.callers import Controllers
+from extender.simulation.workload.crowds import Crowds
 from extender.simulation.workload.mischief import Mischief
 from extender.simulation.workload.operators import Operators
 from extender.simulation.workload.selectors import Gatekeepers
@@ -31,6 +32,7 @@ OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
     "callers": Controllers,
     "sources": Owners,
     "selectors": Gatekeepers,
+    "longNames": Crowds,
 }
 
 

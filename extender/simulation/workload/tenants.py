@@ -4,7 +4,7 @@ from typing import Final
 
 from extender.kube.api import VPODS, Obj
 from extender.simulation.objects import vpod_object
-from extender.simulation.scale import NS, TENANTS
+from extender.simulation.scale import CROWD, NS, TENANTS
 from extender.simulation.workload.acts import Act, Scene
 
 VPODS_MAX: Final = 12
@@ -30,11 +30,12 @@ class Tenants:
     async def create(self) -> bool:
         """One more, unless there are many."""
         scene = self._scene
-        if len(scene.world.stored(VPODS)) >= VPODS_MAX:
+        if sum(1 for _, name in scene.world.stored(VPODS) if not name.startswith(CROWD)) >= VPODS_MAX:
             return False
         self._vpods += 1
         weight = scene.rng.choice((1, 1, 1, 2, 3))
-        vpod = vpod_object(f"v{self._vpods}", scene.rng.randint(1, 12), weight, scene.pool_name())
+        name = scene.world.scale.vpod_name(f"v{self._vpods}")
+        vpod = vpod_object(name, scene.rng.randint(1, 12), weight, scene.pool_name())
         await scene.world.cluster.create(VPODS, scene.rng.choice(TENANTS), vpod)
         return True
 

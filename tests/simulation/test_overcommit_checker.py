@@ -1,0 +1,51 @@
+"""I1 in bytes: a ledger is no longer than it may be, and no namespace's part of it grows beyond its half."""
+
+import pytest
+
+from extender.core import claims, names
+from extender.simulation import facts
+from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time
+
+pytestmark = pytest.mark.sim
+
+
+def a_scene() -> CheckerScene:
+    scene = CheckerScene()
+    scene.pool("a", slots=5_000)
+    scene.pod("a-0", {}, actor=PERSON, slots=5_000)
+    assert not scene.found
+    return scene
+
+
+def entries(namespace: str, count: int) -> dict[str, int]:
+    return {f"{namespace}/{'v' * 246}{number:04}": 1 for number in range(count)}
+
+
+@in_virtual_time
+async def test_a_ledger_over_its_bytes_is_a_violation():
+    scene = a_scene()
+    scene.pod("a-0", entries("t", 600), slots=5_000)
+    assert any("I1: replica-1 wrote 1" in line and "bytes on a-0" in line for line in scene.found)
+
+
+@pytest.mark.parametrize(
+    ("count", "wrong"), [pytest.param(230, 0, id="half"), pytest.param(240, 1, id="more")]
+)
+@in_virtual_time
+async def test_more_of_a_namespace_than_half_is_a_violation(count, wrong):
+    scene = a_scene()
+    scene.pod("a-0", {**entries("t", count), **entries("other", 100)}, slots=5_000)
+    assert len([line for line in scene.found if "bytes of t on a-0" in line]) == wrong
+
+
+@in_virtual_time
+async def test_what_stands_over_the_half_may_stay_and_become_less():
+    scene = a_scene()
+    scene.pod("a-0", entries("t", 300), actor=PERSON, slots=5_000)
+    scene.pod("a-0", entries("t", 299), slots=5_000)
+    assert not [line for line in scene.found if "bytes" in line]
+
+
+def test_a_pod_has_bytes_for_whom_the_service_finds_some():
+    assert facts.LEDGER_BYTES_MAX == names.LEDGER_BYTES_MAX
+    assert (facts.SHARE_BYTES_MAX, facts.ENTRY_BYTES_MAX) == (claims.SHARE_BYTES_MAX, claims.ENTRY_BYTES_MAX)
