@@ -56,6 +56,11 @@ class State:
         """Changes with everything that decisions about the pool look at, here and in ``pool``."""
         return (pool.revision, self._surroundings)
 
+    @property
+    def named_stateful_sets(self) -> int:
+        """How many StatefulSets pools name."""
+        return len(self._pools_of_stateful_set)
+
     def pool(self, key: str) -> PoolState:
         """The state of a pool, made on first use."""
         state = self.pools.get(key)
@@ -78,8 +83,9 @@ class State:
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             self.pool(new.key).pool = new  # a write of its status: nothing to derive anew
             return
+        self._allowed.clear()
         if old is not None:
-            self._pools_of_stateful_set.get(old.stateful_set_key, set()).discard(old.key)
+            self._leave_stateful_set(old)
         if new is not None:
             self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
             state = self.pool(new.key)
@@ -92,6 +98,12 @@ class State:
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
             state.set_pool(None, None)
             self._forget(old.key)
+
+    def _leave_stateful_set(self, pool: AdapterPool) -> None:
+        pools = self._pools_of_stateful_set.get(pool.stateful_set_key, set())
+        pools.discard(pool.key)
+        if not pools:
+            self._pools_of_stateful_set.pop(pool.stateful_set_key, None)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
         """A StatefulSet came, changed or went. Only its ordinals matter for what is derived here."""
@@ -107,6 +119,8 @@ class State:
                 self.pool(pool).set_stateful_set(new)
             else:
                 self.pool(pool).exchange_stateful_set(new)
+        if old is not None and old.fit is not None and (new is None or new.fit != old.fit):
+            self.topology.forget(old.fit)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""

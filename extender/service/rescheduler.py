@@ -99,8 +99,10 @@ class Rescheduler:
         return min((at for key in list(pools) if (at := self._look_at(pools[key])) is not None), default=None)
 
     def _look_at(self, state: PoolState) -> float | None:
-        absences = self._absences.setdefault(state.key, Absences())
+        absences = self._absences.pop(state.key, None) or Absences()
         abandoned, due = absences.look(state, self._now())
+        if absences:
+            self._absences[state.key] = absences
         if abandoned != state.abandoned:
             lost, back = abandoned - state.abandoned, state.abandoned - abandoned
             state.set_abandoned(abandoned)

@@ -22,6 +22,10 @@ class Absences:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
+    def __bool__(self) -> bool:
+        """Whether any ordinal is absent."""
+        return bool(self._since)
+
     def look(self, pool: PoolState, now: float) -> tuple[frozenset[str], float | None]:
         """(pods to abandon, when the next one will be unless it comes back, None for never)."""
         limit = pool.pool.reschedule_after_s if pool.pool is not None else None
