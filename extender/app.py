@@ -37,6 +37,7 @@ from extender.service.first_lists import wait_synced
 from extender.service.foreign_writes import ForeignWrites
 from extender.service.gauges import Gauged, add_gauges
 from extender.service.informers import Informers
+from extender.service.kept import add_kept_gauge
 from extender.service.leadership import Leadership
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
@@ -137,6 +138,9 @@ class Service:
         self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
         self.autoscaler.on_closed = self.evictor.trigger
         self.informers.sources.on_complete = self.placer.activation.add_all
+        predecessors = Predecessors(
+            self.caches, succession, list_vpods=self.informers.list_published, founded=leadership.founded
+        )
         self.reconciler = Reconciler(
             fenced,
             self.caches,
@@ -146,6 +150,7 @@ class Service:
             ),
             metrics=self.metrics,
             clock=clock,
+            on_expiry=[predecessors.forget_gone, self.committer.forget_gone],
         )
         self.reactivator = Reactivator(api, self.caches, metrics=self.metrics, leads=self.leadership.leads)
         self.pool_status = PoolStatusWriter(
@@ -155,9 +160,6 @@ class Service:
             now=now,
             more_conditions=self.informers.sources.conditions,
             foreign=lambda: self.autoscaler.foreign,
-        )
-        predecessors = Predecessors(
-            self.caches, succession, list_vpods=self.informers.list_published, founded=leadership.founded
         )
         self.pod_binder = PodBinder(
             api,
@@ -187,7 +189,7 @@ class Service:
         )
         self.availability = self._availability(narrator, clock)
         self.answers = self._answers(config, now)
-        self._add_gauges()
+        self._add_gauges(succession)
 
     def leading(self) -> bool:
         """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
@@ -211,7 +213,7 @@ class Service:
             clock=clock,
         )
 
-    def _add_gauges(self) -> None:
+    def _add_gauges(self, succession: Succession) -> None:
         add_gauges(
             self.metrics,
             Gauged(
@@ -223,6 +225,15 @@ class Service:
                 leadership=self.leadership,
                 binder=self.binder,
             ),
+        )
+        add_kept_gauge(
+            self.metrics,
+            self.caches.state,
+            queues=self.placer.queues,
+            activation=self.placer.activation,
+            sources=self.informers.sources,
+            own_writes=self.committer.own_writes,
+            succession=succession,
         )
 
     def reconfigure(self, config: Config) -> None:
@@ -258,11 +269,11 @@ class Service:
                 tasks.create_task(self.answers.page.run(self.informers.wait_synced), name="page")
             await self.informers.wait_synced()
             tasks.create_task(self.availability.run(), name="availability")
+            tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             if self.shadow is not None:
                 await self.shadow.run()
             tasks.create_task(self.reactivator.run(), name="reactivator")
             tasks.create_task(self.rescheduler.watch(), name="absences")
-            tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
             tasks.create_task(self.leadership.run(self._lead), name="leader election")
 
     async def _lead(self, bucket: Bucket) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
 from extender.core.assume import AssumeCache, Indexes, Versioned, parse_version
-from extender.core.errors import NotFound, VersionConflict
+from extender.core.errors import HistoryReplaced, NotFound, VersionConflict
 from extender.core.model import AdapterPod, VPod
 from extender.core.passive_assume import PassiveAssumeCache
 
@@ -71,7 +71,8 @@ class ObjectCache(Generic[T]):
     def replace(self, objects: Iterable[T], resource_version: str) -> None:
         """A new list, as of ``resource_version``: take its objects, and forget those that it does not have.
 
-        What is missing in the list but stored at a newer version was written after the list was taken: it stays.
+        What is missing in the list but stored at a newer version was written after the list was taken: it stays. Raises
+        HistoryReplaced where the list has an older version of an object although it was taken after the newer one.
         """
         for _ in self.replacing(objects, resource_version):
             pass
@@ -79,17 +80,29 @@ class ObjectCache(Generic[T]):
     def replacing(self, objects: Iterable[T], resource_version: str) -> Iterator[None]:
         """``replace`` in slices of ``SLICE_OBJECTS``, between which others may run and our own writes may be taken."""
         listed: set[str] = set()
+        taken_at = parse_version(resource_version)
         for count, obj in enumerate(objects, 1):
             listed.add(obj.key)
+            self._check_history(obj, taken_at)
             self._stored.add(obj)
             if count % SLICE_OBJECTS == 0:
                 yield
-        taken_at = parse_version(resource_version)
         for obj in [obj for obj in self._stored.list() if obj.key not in listed]:
             version = parse_version(obj.resource_version)
             newer = taken_at is not None and version is not None and version > taken_at
             if not newer:
                 self._stored.delete(obj)
+
+    def _check_history(self, listed: T, taken_at: int | None) -> None:
+        """etcd's ``--bump-revision`` makes a restored history begin above all versions of the old one: lists do not go back then."""
+        known = self.latest(listed.key)
+        if known is None or known is listed or taken_at is None:
+            return
+        here, there = parse_version(known.resource_version), parse_version(listed.resource_version)
+        if here is not None and there is not None and there < here <= taken_at:
+            raise HistoryReplaced(
+                f"{listed.key} was seen at version {here}, and a list of version {taken_at} has it at {there}"
+            )
 
     # -- our own writes -------------------------------------------------------------------------------------------------
 

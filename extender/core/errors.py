@@ -18,6 +18,14 @@ class InvalidObject(VReplicaError):
         self.problem = problem
 
 
+class HistoryReplaced(VReplicaError):
+    """The API server has gone back to a history that lacks what it has told before: etcd was restored from a backup.
+
+    Whatever is derived from the other history is worth nothing: caches, reservations, doubts, whose Lease it is. Nobody
+    catches it where it would leave any of that behind: the process ends, and begins anew with what is there now.
+    """
+
+
 class LedgerUnreadable(VReplicaError):
     """A placements annotation that is not the JSON of DESIGN 2."""
 

@@ -57,6 +57,11 @@ class State:
         """Changes with everything that decisions about the pool look at, here and in ``pool``."""
         return (pool.revision, self._surroundings)
 
+    @property
+    def named_stateful_sets(self) -> int:
+        """How many StatefulSets pools name."""
+        return len(self._pools_of_stateful_set)
+
     def pool(self, key: str) -> PoolState:
         """The state of a pool, made on first use."""
         state = self.pools.get(key)
@@ -79,6 +84,7 @@ class State:
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             self.pool(new.key).pool = new  # a write of its status: nothing to derive anew
             return
+        self._allowed.clear()
         if old is not None:
             self._no_longer_names(old)
         if new is not None:
@@ -137,6 +143,8 @@ class State:
         else:
             self.stateful_sets[key] = new
         self._share_out(key)
+        if old is not None and old.fit is not None and (new is None or new.fit != old.fit):
+            self.topology.forget(old.fit)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""

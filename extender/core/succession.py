@@ -13,6 +13,7 @@ such an ordinal before the list may be a ledger older than its last one: then th
 """
 
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from typing import Final
 
 from extender.core.model import AdapterPod
@@ -34,6 +35,12 @@ class Succession:
         """Pod keys whose past is known although the gap is open."""
         self._outdated: set[str] = set()
         """Pod keys of which what we have seen last may be older than what was there last."""
+        self._gone: dict[str, float] = {}
+        """Pod keys of which there is no pod -> since when, those that went first first."""
+
+    def __len__(self) -> int:
+        """Ordinals whose past is known although the gap is open."""
+        return len(self._known)
 
     def is_known(self, pod: AdapterPod) -> bool:
         """Whether all that the ordinal's former pods held has been seen here."""
@@ -75,12 +82,29 @@ class Succession:
                 self._known.add(pod.key)
         self._outdated = (self._outdated | before.keys() | self._alive.keys()) - self._known
 
+    def forget_gone(self) -> frozenset[str]:
+        """Forget ordinals that have had no pod for ``HOLD_S``; the keys of those whose last ledger, as we have it, is to be forgotten.
+
+        Should one come back while the gap is open, listing vpods closes that at once: no wait is left (``wait_s``).
+        """
+        until = self._clock() - HOLD_S
+        due = frozenset(takewhile(lambda key: self._gone[key] <= until, self._gone))
+        for key in due:
+            del self._gone[key]
+        forgotten = due & self._outdated
+        self._known -= due
+        self._outdated -= due
+        return forgotten
+
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An event of the watch, or an answer of the API server."""
         if new is None:
             if old is not None:
                 self._alive.pop(old.key, None)
+                self._gone.pop(old.key, None)
+                self._gone[old.key] = self._clock()
             return
+        self._gone.pop(new.key, None)
         self._alive[new.key] = new.uid
         if new.node and not new.assumed and not self._closed:
             self._known.add(new.key)

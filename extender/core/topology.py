@@ -79,6 +79,10 @@ class Topology(Zones):
             self._hosting[fit] = zones
         return zones
 
+    def forget(self, fit: NodeFit) -> None:
+        """A template is gone. Another one that says the same has the nodes looked at again."""
+        self._hosting.pop(fit, None)
+
 
 def same_for_placing(old: Node, new: Node) -> bool:
     """Whether a node has changed in nothing that decides which pods could stand there and take work."""

@@ -11,9 +11,9 @@ cache that is minutes old: after a failover we could then see pods without the l
 and hand out slots twice on paper. Compare-and-swap would refuse the writes, but the decisions would be wrong until the
 watch caught up. So every list asks for the newest version (""), and a relist never goes back behind what was seen.
 
-After a relist only its own version is used: the version of a watch that was refused belongs to a history which the
-server no longer has. A watch that keeps failing or silent is answered by a relist too, since a server restored from a
-backup may know none of our versions: it waits for them, with neither a 410 nor an event.
+After a relist only its own version is used. A watch that keeps failing or silent is answered by a relist too, since a
+server restored from a backup may know none of our versions: it waits for them, with neither a 410 nor an event. A list of
+a lower version than the last one is of such a server, and ends the process (``HistoryReplaced``).
 """
 
 import asyncio
@@ -41,6 +41,7 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.first_errors import listing_trouble
+from extender.kube.history import check_history
 from extender.kube.ratelimit import Backoff
 from extender.kube.sink import Listing, ListingSink, Sink, UnreadableList, WholeList
 from extender.kube.troubles import Troubles
@@ -155,7 +156,10 @@ class Reflector:
         await listed
 
     async def run(self) -> None:
-        """List and watch until cancelled. ApiErrors are counted, logged and waited out; other errors are ours and raised."""
+        """List and watch until cancelled. ApiErrors are counted, logged and waited out; other errors are ours and raised.
+
+        Raises HistoryReplaced, too: nothing that the sink has may be built on any longer.
+        """
         loop = asyncio.get_running_loop()
         listed_at = loop.time() - RELIST_PERIOD_MIN_S
         while True:
@@ -207,6 +211,7 @@ class Reflector:
             async for anew, page in pages:
                 listing = self._listing() if anew else listing
                 version = page.resource_version
+                check_history(f"a list of {self.resource.plural}", version, self.last_sync_version)
                 for start in range(0, len(page.items), SLICE_OBJECTS):
                     listing.add(page.items[start : start + SLICE_OBJECTS])
                     await asyncio.sleep(0)
@@ -301,12 +306,20 @@ class Reflector:
         self._failures = 0
         if event.type is WatchEventType.BOOKMARK:
             self.bookmarks += 1
+            # Of events this is not looked at: an API server of somebody else's may tell of a deletion by an older version.
+            check_history(
+                f"a bookmark of {self.resource.plural}",
+                _metadata(event.object, "resourceVersion"),
+                self.last_sync_version,
+            )
         else:
             self.events += 1
             try:
                 self._sink.apply(event)
             except InvalidObject as error:
                 self._report(event.object, error)
+            if event.type is WatchEventType.DELETED:
+                self._reported.pop(self._subject(event.object), None)
         if version := _metadata(event.object, "resourceVersion"):
             self.last_sync_version = version
 

@@ -27,6 +27,7 @@ from typing import Final
 
 from extender.core.decode import mapping, text
 from extender.kube.api import Obj
+from extender.kube.history import check_history
 from extender.kube.lease import RELEASED_S, LeaseConfig, asked_by, buckets_said, is_new, is_newer
 
 KEPT_S: Final = 6.0
@@ -106,7 +107,12 @@ class SeenLease:
         self.founded = self.founded or (before is not None and is_new(before) and not self._seen_held)
 
     def observe(self, found: Obj) -> None:
-        """Remember the record, and when we first saw it so."""
+        """Remember the record, and when we first saw it so. Raises HistoryReplaced where it is older than the last one."""
+        check_history(
+            f"lease {self._lease.namespace}/{self._lease.name}",
+            text(found, "metadata", "resourceVersion"),
+            text(self.record, "metadata", "resourceVersion"),
+        )
         if not self.record or mapping(found, "spec") != mapping(self.record, "spec"):
             self._seen_at = asyncio.get_running_loop().time()
         self.record, self._missing_since, self.read_at = found, None, self.began_at

@@ -17,6 +17,7 @@ import random
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
+from extender.core.errors import HistoryReplaced
 from extender.kube.api import Api, ApiError, NotFound, OutcomeUnknown, Resource
 from extender.kube.ratelimit import Backoff, BackoffPolicy
 from extender.kube.reflector import Reflector
@@ -128,7 +129,12 @@ class KindWatch:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if running.done():
-                running.result()
+                try:
+                    running.result()
+                except HistoryReplaced as error:
+                    # Of the API server's own history each of our kinds tells. This one may be served by somebody else.
+                    self._trouble("HistoryReplaced", str(error))
+                    return
             errors = sum(reflector.errors.values())
             if errors != errors_seen:
                 if await self._probe([reflector.resource]) is None:

@@ -5,6 +5,7 @@ An event about a vpod activates that vpod; an event that may give room activates
 
 from dataclasses import replace
 
+from extender.core.bucket import Bucket
 from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from extender.core.pool_state import PoolState
 from extender.core.topology import same_for_placing
@@ -13,7 +14,7 @@ from extender.service.queue import VPodQueues
 
 
 class Activation:
-    """Listens to the caches and feeds the queues."""
+    """Listens to the caches and feeds the queues of the pools that are led here; of others nothing is looked at."""
 
     def __init__(self, caches: Caches, queues: VPodQueues) -> None:
         self._caches = caches
@@ -27,14 +28,19 @@ class Activation:
         caches.stateful_sets.add_event_handler(self.stateful_set_changed)
         caches.namespaces.add_event_handler(self.namespace_changed)
 
+    def __len__(self) -> int:
+        """Pools with vpods that minPodsPerVPod may have raised."""
+        return len(self._schedulable)
+
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed, went, or moved to another pool."""
-        if old is not None and (new is None or new.pool != old.pool):
+        if old is not None and (new is None or new.pool != old.pool) and self._queues.serves(old.pool):
             self._queues.of(old.pool).forget(old.key)
-            if self._caches.state.pool(old.pool).claims_of(old.key):
+            left = self._caches.state.pools.get(old.pool)
+            if left is not None and left.claims_of(old.key):
                 self._queues.of(old.pool).add(old.key)
             self._queues.of(old.pool).activate()
-        if new is None:
+        if new is None or not self._queues.serves(new.pool):
             return
         if old is None or not _only_status(old, new):
             self._queues.of(new.pool).add(new.key)
@@ -46,7 +52,9 @@ class Activation:
         pod = new or old
         if pod is None or (old is not None and new is not None and _same_for_placing(old, new)):
             return
-        pool = self._caches.state.pool(pod.pool)
+        pool = self._caches.state.pools.get(pod.pool)
+        if pool is None or not self._queues.serves(pod.pool):
+            return
         queue = self._queues.of(pod.pool)
         state = pool.pods.get(pod.name)
         if state is not None:
@@ -66,7 +74,10 @@ class Activation:
         count = min(minimum, pool.schedulable_count())
         if count == self._schedulable.get(pool.key, 0):
             return
-        self._schedulable[pool.key] = count
+        if count:
+            self._schedulable[pool.key] = count
+        else:
+            del self._schedulable[pool.key]
         for key, vpod in pool.vpods.items():
             if 0 < vpod.vreplicas < minimum:
                 self._queues.of(pool.key).add(key)
@@ -82,6 +93,8 @@ class Activation:
         state = self._caches.state
         here = {pod.pool for pod in state.pods_on_node.get(name, {}).values()}
         for pool in list(state.pools.values()):
+            if not self._queues.serves(pool.key):
+                continue
             if pool.key in here or pool.profile.filters:
                 self._queues.of(pool.key).activate()
             if pool.key in here:
@@ -95,8 +108,12 @@ class Activation:
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
             return
         pool = new or old
-        if pool is not None:
-            for key in sorted({pool.key, *self._caches.state.naming(old, new)}):
+        if pool is None:
+            return
+        if new is None:
+            self._schedulable.pop(pool.key, None)
+        for key in sorted({pool.key, *self._caches.state.naming(old, new)}):
+            if self._queues.serves(key):
                 self.add_all(key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
@@ -132,6 +149,8 @@ class Activation:
             selector = pool.pool.namespace_selector if pool.pool is not None else None
             if selector is None or changed is None or selector.matches(before) == selector.matches(after):
                 continue
+            if not self._queues.serves(key):
+                continue
             for vpod in pool.vpods.values():
                 if vpod.namespace == changed.name:
                     self._queues.of(key).add(vpod.key)
@@ -139,9 +158,13 @@ class Activation:
     def add_all(self, pool: str) -> None:
         """Decide every vpod of a pool again, and every key in its ledgers."""
         state = self._caches.state.pools.get(pool)
-        if state is not None:
+        if state is not None and self._queues.serves(pool):
             for key in sorted({*state.vpods, *state.placements}):
                 self._queues.of(pool).add(key)
+
+    def forget(self, bucket: Bucket) -> None:
+        """Its pools are not led here any longer."""
+        self._schedulable = {pool: count for pool, count in self._schedulable.items() if not bucket.has(pool)}
 
 
 def _only_status(old: VPod, new: VPod) -> bool:

@@ -102,6 +102,8 @@ class Autoscaler:
             for key in self._caches.state.naming(old, new):
                 self.trigger(key)
         if new is None:
+            if old is not None:
+                self._triggered.pop(old.key, None)
             return
         known = self._pools.get(new.key)
         if known is not None and old is not None and old.scale_down_period_s != new.scale_down_period_s:
@@ -167,9 +169,9 @@ class Autoscaler:
                     await self._sleep(bucket)
         finally:
             self._led.remove(bucket)
-            for key, pool in self._pools.items():
-                if bucket.has(key):
-                    pool.closed.open_all()
+            for key in [key for key in self._pools if bucket.has(key)]:
+                self._pools.pop(key).closed.open_all()
+                self._running.discard(key)
 
     async def _sleep(self, bucket: Bucket) -> None:
         """Until something is triggered or due."""

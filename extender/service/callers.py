@@ -9,7 +9,7 @@ some back, of whichever pool: what the last pod of an ordinal held is carried by
 one of those.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -27,8 +27,10 @@ GIVEN_BACK_MAX: Final = 10_000
 class Callers:
     """By vpod key. What they ask for is in the state of ``caches`` while it is remembered here."""
 
-    def __init__(self, caches: Caches) -> None:
+    def __init__(self, caches: Caches, *, forgotten: Callable[[str], None] = lambda _key: None) -> None:
+        """``forgotten``: told the key of a vpod that is not remembered any longer."""
         self._state = caches.state
+        self._forgotten = forgotten
         self._vpods: dict[str, VPod] = {}
         self._given_back: dict[str, None] = {}
 
@@ -81,6 +83,7 @@ class Callers:
         for key in list(islice(gone, too_many)):
             del self._given_back[key]
             self._state.vpod_changed(self._vpods.pop(key), None)
+            self._forgotten(key)
 
     def _is_held(self, key: str) -> bool:
         return any(pool.claims_of(key) for pool in self._state.pools.values())
@@ -97,6 +100,7 @@ class Callers:
             del self._vpods[vpod.key]
             self._given_back.pop(vpod.key, None)
             self._state.vpod_changed(vpod, None)
+            self._forgotten(vpod.key)
 
     def speak_by_ledgers(self, pool_key: str, key: str) -> bool:
         """Whether a ledger's key belongs to a caller that has not asked since we lead: it is kept as it stands."""

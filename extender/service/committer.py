@@ -125,6 +125,11 @@ class Committer:
                     self._untold.remember(decision, batch.published[key])
         return batch
 
+    def forget_gone(self) -> None:
+        """Forget moves of vpods that are gone, and of which no ledger has anything either."""
+        pools = self._caches.state.pools
+        self._untold.keep(lambda key: any(key in p.vpods or p.claims_of(key) for p in pools.values()))
+
     async def _write_ups(self, pool: str, batch: Batch) -> None:
         await self._ledgers(pool, batch, self._ups(pool, batch))
 

@@ -85,16 +85,22 @@ class Evictor:
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Move in a bucket's pools until cancelled. A new leader waits one period first: placing has the first word."""
+        self._forget(bucket)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    for pool in self._caches.pools.list():
+                        if pool.key not in self._pools and bucket.has(pool.key):
+                            self._pools[pool.key] = PoolMoves()
+                            tasks.create_task(self._run_pool(pool.key), name=f"evictor {pool.key}")
+                    self._changed.clear()
+                    await self._changed.wait()
+        finally:
+            self._forget(bucket)
+
+    def _forget(self, bucket: Bucket) -> None:
         for key in [key for key in self._pools if bucket.has(key)]:
             del self._pools[key]
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                for pool in self._caches.pools.list():
-                    if pool.key not in self._pools and bucket.has(pool.key):
-                        self._pools[pool.key] = PoolMoves()
-                        tasks.create_task(self._run_pool(pool.key), name=f"evictor {pool.key}")
-                self._changed.clear()
-                await self._changed.wait()
 
     async def _run_pool(self, key: str) -> None:
         known = self._pools[key]
@@ -188,7 +194,7 @@ class Evictor:
 
     def _would_move(self, known: PoolMoves, state: PoolState, moves: list[Move]) -> None:
         """Dry run: tell what has not been told yet."""
-        new = known.untold(moves)
+        new = known.untold(moves, state.vpods)
         self._count_planned(new)
         notes: dict[str, list[str]] = {}
         for move in new:

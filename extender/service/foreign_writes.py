@@ -63,11 +63,7 @@ class ForeignWrites:
         caches.pods.add_event_handler(self._pod_changed)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if new is None:
-            if old is not None:
-                self.own.forget(old.uid)
-            return
-        if old is None or not _same_bound_pod(old, new):
+        if old is None or new is None or not _same_bound_pod(old, new):
             return
         if not any(bucket.has(new.pool) for bucket in self._led):
             return

@@ -60,6 +60,14 @@ class LedgerWriter:
         self.pods_behind = PodsBehind(caches, clock)
         self._refusals = refusals
         self._metrics = metrics
+        caches.pods.add_event_handler(self._pod_changed)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """What is remembered of a pod ends with it."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self.own_writes.forget(old.uid)
+            self.proofs.forget(old.uid)
+        self.pods_behind.told(old, new)
 
     async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
         """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in ``batch`` afterwards."""

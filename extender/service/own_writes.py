@@ -22,6 +22,10 @@ class OwnWrites:
     def __init__(self) -> None:
         self._texts: dict[str, list[str]] = {}
 
+    def __len__(self) -> int:
+        """Pods of which ledgers are on their way."""
+        return len(self._texts)
+
     @contextmanager
     def sending(self, uid: str, text: str) -> Iterator[None]:
         """While a ledger ``text`` is being written to the pod ``uid`` and its answer is taken into the caches."""

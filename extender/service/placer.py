@@ -13,6 +13,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from extender.core.bucket import WHOLE, Bucket
 from extender.core.errors import VReplicaError
@@ -91,22 +92,32 @@ class Placer:
         self._clock = clock
         self.on_decided: OnDecided = _tell_nobody
         self._batches = 0
-        self._locks: dict[str, asyncio.Lock] = {}
-        self.callers = Callers(caches)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """One a pool, for as long as somebody decides there or waits for it."""
+        self.callers = Callers(caches, forgotten=self._forget_vpod)
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
         self.explanations: OrderedDict[str, Explanation] = OrderedDict()
         """The last decision's explanation by vpod key; the oldest go first."""
         self.memory = DecisionMemory("", clock)
         """Who decided what, when and why; the service gives it its name and its clock."""
+        caches.vpods.add_event_handler(self._vpod_changed)
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
     async def run(self, bucket: Bucket = WHOLE) -> None:
         """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
-        for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
-            self.queues.of(pool).wait_anew()
-            self.activation.add_all(pool)
+        self.queues.begin(bucket)
+        try:
+            for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
+                self.activation.add_all(pool)
+            await self._serve(bucket)
+        finally:
+            self.queues.end(bucket)
+            self.activation.forget(bucket)
+
+    async def _serve(self, bucket: Bucket) -> None:
+        """A task for each queue of a bucket's pools, until cancelled."""
         running: set[str] = set()
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -135,7 +146,6 @@ class Placer:
             known = self._caches.state.pools.get(pool)
             if queue.empty and (known is None or known.forgettable) and not self._lock(pool).locked():
                 self.queues.forget(pool)
-                del self._locks[pool]
                 running.discard(pool)
                 return
 
@@ -220,8 +230,9 @@ class Placer:
                     self.queues.of(pool).add(key)
                 if (told := committed.told.get(key)) is not None:
                     done += decision.moves
-                    self._remember(key, decision.explanation)
-                    self.memory.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
+                    if key in state.vpods:
+                        self._remember(key, decision.explanation)
+                        self.memory.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
                     self._narrator.moved(state, told)
         return done
 
@@ -266,6 +277,14 @@ class Placer:
             # It publishes nothing anywhere: what other pools still hold was asked of a leader before us.
             for pool in self.callers.others_holding(vpod):
                 self.queues.of(pool).add(vpod.key)
+
+    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        if old is not None and new is None:
+            self._forget_vpod(old.key)
+
+    def _forget_vpod(self, key: str) -> None:
+        self.explanations.pop(key, None)
+        self.memory.forget(key)
 
     def forget(self, bucket: Bucket) -> None:
         """Another has led a bucket: what callers have asked of us says nothing now, nor what we may or may not have written.

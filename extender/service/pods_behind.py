@@ -35,6 +35,13 @@ class PodsBehind:
         """By pod key: what a read has shown and the watch has not. A list empties it."""
         self._listed_at = float("-inf")
 
+    def told(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """The watch has told of a pod: what it has caught up with is no longer behind."""
+        changed = new or old
+        seen = self._seen.get(changed.key) if changed is not None else None
+        if changed is not None and seen is not None and seen.uid == (new.uid if new is not None else ""):
+            del self._seen[changed.key]
+
     def read(self, pod_key: str, pod: AdapterPod | None) -> None:
         """The API server has just answered this about a pod; None: it is gone."""
         known = self._caches.pods.latest(pod_key)

@@ -1,7 +1,7 @@
 """``PoolMoves``: what the evictor remembers of one pool, from one plan to the next."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
@@ -65,8 +65,12 @@ class PoolMoves:
             self._moved_at[key] = now
             self.left_behind.leave(*before[key])
 
-    def untold(self, moves: Sequence[Move]) -> list[Move]:
-        """A dry run plans the same again and again, since nothing is moved: what has not been told. It is now."""
+    def untold(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
+        """A dry run plans the same again and again, since nothing is moved: what has not been told. It is now.
+
+        ``vpods``: those that there are.
+        """
+        self._told = {move for move in self._told if move.vpod in vpods}
         new = [move for move in moves if move not in self._told]
         if len(self._told) + len(new) > TOLD_MAX:
             self._told.clear()

@@ -209,12 +209,15 @@ class PoolStatusWriter:
         """Look at all pools of a bucket each period."""
         # Who led in between has written what we do not know of.
         self._forget_but(bucket, frozenset())
-        while True:
-            pools = [pool for pool in self._caches.pools.list() if bucket.has(pool.key)]
-            for pool in pools:
-                await self._write(pool)
-            self._forget_but(bucket, {pool.key for pool in pools})
-            await asyncio.sleep(PERIOD_S)
+        try:
+            while True:
+                pools = [pool for pool in self._caches.pools.list() if bucket.has(pool.key)]
+                for pool in pools:
+                    await self._write(pool)
+                self._forget_but(bucket, {pool.key for pool in pools})
+                await asyncio.sleep(PERIOD_S)
+        finally:
+            self._forget_but(bucket, frozenset())
 
     def _forget_but(self, bucket: Bucket, pools: Collection[str]) -> None:
         for known in (self._told, self._seen):

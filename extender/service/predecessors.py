@@ -55,6 +55,11 @@ class Predecessors:
         await self._close()
         return succession.is_known(pod)
 
+    def forget_gone(self) -> None:
+        """Forget what was seen of ordinals that have had no pod for long."""
+        if outdated := self._succession.forget_gone():
+            self._caches.state.forget_last_ledgers(outdated)
+
     async def _wait_seen(self, pod: AdapterPod) -> None:
         seen = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(pod.uid, [])

@@ -54,6 +54,11 @@ class Proofs:
         texts[text if len(texts) < LATE_MAX and ANY not in texts else ANY] = now + UNDER_WAY_S
         _put(self._late, uid, texts)
 
+    def forget(self, uid: str) -> None:
+        """The pod is gone, and none of that UID will come."""
+        for known in (self._at, self._changed, self._late):
+            known.pop(uid, None)
+
     def is_fresh(self, uid: str, text: str | None, *, changed_since: float = float("-inf")) -> bool:
         """Whether that was less than ``FRESH_S`` ago, the ledger is still ``text``, and nothing under way can change that.
 

@@ -14,12 +14,13 @@ and puts it back, as far as it matters to how its flight ends (``Meanwhile``). E
 import asyncio
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from itertools import islice
 from typing import Final
 
+from extender.core.bucket import Bucket
 from extender.timers import TIMER_RESOLUTION_S
 
 ACTIVE, BACKOFF, UNSCHEDULABLE = "active", "backoff", "unschedulable"
@@ -107,10 +108,6 @@ class VPodQueue:
         """Keys of the vpods that wait for an event that may help."""
         return self._parked.keys()
 
-    def wait_anew(self) -> None:
-        """All that waits does so from now on: what was before belongs to another leader."""
-        self._waits = {key: Wait(self._clock()) for key in self._waits}
-
     @property
     def empty(self) -> bool:
         """Whether it has no vpod in any part, nor in flight."""
@@ -180,11 +177,15 @@ class VPodQueue:
             part.pop(key, None)
         self._wake.set()
 
+    def wake(self) -> None:
+        """Have who waits for a batch look whether anything is left to wait for."""
+        self._wake.set()
+
     async def pop_batch(self, keys_max: int) -> list[str]:
         """Wait until something is active; up to ``keys_max`` keys, now in flight. None of them: the last one was forgotten.
 
         For one consumer, which ends every key of a batch before the next call. What is still in flight belongs to a
-        batch that was cancelled, as when the lease is lost in its middle: it is decided again, first of all.
+        batch that was cancelled: it is decided again, first of all.
         """
         if self._in_flight:
             self._active = {**dict.fromkeys(self._in_flight), **self._active}
@@ -229,10 +230,15 @@ class VPodQueue:
 
 
 class VPodQueues:
-    """The queues of all pools, each made on first use. ``changed`` is set whenever there is a new one."""
+    """The queues of the pools that are led here, each made on first use. ``changed`` is set whenever there is a new one.
+
+    Only who leads a bucket has queues for its pools (``begin``, ``end``): it begins with all that there is, so what has come
+    before says nothing to it, and who only follows would fill them for ever.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
+        self._led: list[Bucket] = []
         self._queues: dict[str, VPodQueue] = {}
         self.incoming: Incoming = Counter()
         """Of all pools together."""
@@ -241,21 +247,44 @@ class VPodQueues:
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._queues))
 
+    def __len__(self) -> int:
+        return len(self._queues)
+
     def values(self) -> list[VPodQueue]:
         """All of them."""
         return list(self._queues.values())
 
+    def begin(self, bucket: Bucket) -> None:
+        """Its pools are led here from now on."""
+        self._led.append(bucket)
+
+    def end(self, bucket: Bucket) -> None:
+        """... and are no longer: what waits is decided by who leads next."""
+        self._led.remove(bucket)
+        for pool in [pool for pool in self._queues if bucket.has(pool)]:
+            del self._queues[pool]
+
+    def serves(self, pool: str) -> bool:
+        """Whether a pool is led here: what is put into the queue of another one is lost."""
+        return any(bucket.has(pool) for bucket in self._led)
+
     def of(self, pool: str) -> VPodQueue:
-        """The queue of a pool."""
+        """The queue of a pool; an empty one, which nobody keeps, where it is not led here."""
         queue = self._queues.get(pool)
-        if queue is None:
+        if queue is None and self.serves(pool):
             queue = self._queues[pool] = VPodQueue(self._clock, incoming=self.incoming)
             self.changed.set()
-        return queue
+        return queue if queue is not None else VPodQueue(self._clock)
+
+    def look_again(self, pools: Container[str]) -> None:
+        """Wake who serves a pool that is not among ``pools``: nothing refers to it, so no event will."""
+        for pool, queue in self._queues.items():
+            if pool not in pools:
+                queue.wake()
 
     def forget(self, pool: str) -> None:
         """Nobody serves it any more; the next use makes it anew."""
-        del self._queues[pool]
+        self._queues.pop(pool, None)
 
     def sizes(self, of: Callable[[str], bool] = lambda _pool: True) -> dict[str, int]:
         """Vpods by queue part, over all pools, or those that ``of`` names."""

@@ -127,7 +127,7 @@ class Reactivator:
             self._wake.set()
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        if old is not None and (new is None or new.node):
+        if old is not None and (new is None or new.node or new.uid != old.uid):
             self.forget(old.uid)
             self._taken_up.discard(old.uid)
         moved = new is None or (old is not None and old.node != new.node)

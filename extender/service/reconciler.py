@@ -13,7 +13,7 @@ Every repair is counted and told in an event. A drain mark whose value is no boo
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -49,7 +49,7 @@ SLICE_VPODS: Final = 1_000
 class Reconciler:
     """Repairs until cancelled."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
         self,
         fenced: PoolApi,
         caches: Caches,
@@ -58,7 +58,9 @@ class Reconciler:
         foreign: ForeignWrites,
         metrics: Metrics,
         clock: Callable[[], float],
+        on_expiry: Sequence[Callable[[], None]] = (),
     ) -> None:
+        """``on_expiry``: what else is to be forgotten in time, on every replica."""
         self._fenced = fenced
         self._caches = caches
         self._queues = queues
@@ -67,6 +69,7 @@ class Reconciler:
         self._running: dict[Bucket, asyncio.Event] = {}
         """Buckets whose pools are reconciled -> what wakes that one."""
         self._foreign = foreign
+        self._on_expiry = on_expiry
         self._broken: dict[str, AdapterPod] = {}
         """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
         self._no_bools: dict[str, tuple[str, ...]] = {}
@@ -131,10 +134,16 @@ class Reconciler:
                     self._no_bools.pop(pod.uid, None)
 
     async def run_expiry(self) -> None:
-        """Drop reservations in time until cancelled, on every replica: one that led may have left some behind (I5)."""
+        """Drop reservations in time until cancelled, on every replica: one that led may have left some behind (I5).
+
+        And what was remembered of pods, vpods and pools that are gone.
+        """
         while True:
             await asyncio.sleep(EXPIRY_PERIOD_S)
             self.expire_reservations()
+            self._queues.look_again(self._caches.state.pools)
+            for forget in self._on_expiry:
+                forget()
 
     def expire_reservations(self) -> None:
         """Drop what no write has confirmed in time; its vpods are decided again."""
@@ -192,6 +201,7 @@ class Reconciler:
             or pool.pool is None
             or pool.stateful_set is None
             or pod.owner != pool.stateful_set.name
+            or not self._is_there(pod)
         ):
             return
         state = self._caches.state
@@ -225,6 +235,10 @@ class Reconciler:
     def _tell(self, pod: AdapterPod, vpods: int) -> None:
         kind, why = self._what_was_wrong(pod)
         self._foreign.tell(pod, kind, f"annotations written again with {vpods} vpods' placements; {why}")
+
+    def _is_there(self, pod: AdapterPod) -> bool:
+        known = self._caches.pods.latest(pod.key)
+        return known is not None and known.uid == pod.uid
 
     def _needs_repair(self, pod: AdapterPod) -> bool:
         """Whether a bound pod's annotations are not as our bind writes them."""

@@ -81,6 +81,8 @@ class ForeignSources:
     # -- what pools declare -----------------------------------------------------------------------------------------
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        if new is None and old is not None:
+            self._with_sources.discard(old.key)
         if old is None or new is None or _claims(old) != _claims(new):
             self._changed.set()
             self._declare()
@@ -260,6 +262,11 @@ class ForeignSources:
             return None
         kind = running.kind
         return StatusWrite(running.watch.resource, patch, lambda reply: kind.written(reply, vpod))
+
+    @property
+    def pools_told(self) -> int:
+        """How many pools have conditions of their sources."""
+        return len(self._with_sources)
 
     def objects(self) -> dict[str, float]:
         """Objects known, by source."""

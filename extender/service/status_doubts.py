@@ -51,7 +51,7 @@ class StatusDoubts:
         self._clock = clock
         self._doubts: dict[str, _Doubt] = {}
         self._lists: dict[str, asyncio.Task[None]] = {}
-        """By source, the latest."""
+        """By source, those under way."""
         self._listed_at: dict[str, float] = {}
         caches.vpods.add_event_handler(self._vpod_changed)
 
@@ -85,16 +85,21 @@ class StatusDoubts:
         return doubt is not None
 
     def _look(self, source: str) -> None:
-        running = self._lists.get(source)
-        if running is not None and not running.done():
+        if source in self._lists:
             return
         if self._clock() - self._listed_at.get(source, float("-inf")) < LIST_PERIOD_S:
             return
         self._lists[source] = asyncio.create_task(self._list(source), name="list vpods in doubt")
 
     async def _list(self, source: str) -> None:
-        began = self._listed_at[source] = self._clock()
-        if not await self.list_again(source):
+        began = self._clock()
+        self._listed_at = {known: at for known, at in self._listed_at.items() if began - at < LIST_PERIOD_S}
+        self._listed_at[source] = began
+        try:
+            listed = await self.list_again(source)
+        finally:
+            del self._lists[source]
+        if not listed:
             return
         for key, doubt in list(self._doubts.items()):
             if doubt.source == source and doubt.list_tells_at <= began:

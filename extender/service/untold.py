@@ -6,7 +6,7 @@ vpod changed meanwhile and was decided anew, has not moved at all. And what is s
 very write whose answer was lost: the next status says nothing of it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from extender.core.explain import Reasoning, Step
@@ -34,6 +34,10 @@ class UntoldMoves:
             moving = (s for s in decision.explanation.steps if s.reason is not None or s.step is Step.ADDED)
             known = self._untold.get(decision.vpod) or _Untold((), dict(published))
             self._untold[decision.vpod] = known._replace(steps=(*known.steps, *moving)[-STEPS_MAX:])
+
+    def keep(self, there: Callable[[str], bool]) -> None:
+        """Forget vpods that are not ``there`` any more: nobody will be told why they moved."""
+        self._untold = {key: untold for key, untold in self._untold.items() if there(key)}
 
     def telling(self, decision: Decision, published: Mapping[str, int] | None = None) -> Decision:
         """The decision with the reasons of earlier ones that have not been told.

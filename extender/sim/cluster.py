@@ -29,6 +29,7 @@ from extender.kube.api import (
 from extender.sim.apiserver.admission import User, WebhookCaller, no_caller
 from extender.sim.apiserver.intake import Request
 from extender.sim.apiserver.server import ApiServer
+from extender.sim.apiserver.store import Snapshot
 
 
 class UserView:
@@ -152,6 +153,14 @@ class Cluster(UserView):
     def compact(self) -> None:
         """Forget all history, as etcd's compaction does: watches and continue tokens from before get 410."""
         self.server.store.compact()
+
+    def snapshot(self) -> Snapshot:
+        """A backup of all that is stored now."""
+        return self.server.store.snapshot()
+
+    def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:
+        """Go back to a backup: objects, versions (``bump`` above it) and history; every watch ends."""
+        self.server.store.restore(snapshot, bump=bump)
 
     def object_count(self, resource: Resource) -> int:
         """How many objects of a kind are stored."""

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core.caches import AdapterPodAssumeCache, VPodAssumeCache
-from extender.core.errors import NotFound, VersionConflict
+from extender.core.errors import HistoryReplaced, NotFound, VersionConflict
 from extender.core.model import AdapterPod, VPod
 
 
@@ -187,3 +187,16 @@ def test_a_vpod_that_names_another_pool_moves_in_the_index() -> None:
     vpods.update(vpod(2, pool="ns/q"))
     assert (vpods.list_pool("ns/p"), vpods.list_pool("ns/q")) == ([], [vpod(2, pool="ns/q")])
     assert vpods.get("t/v") == vpod(2, pool="ns/q")
+
+
+def test_a_list_that_has_an_older_version_than_was_seen_before_it_is_of_another_history(
+    pods: AdapterPodAssumeCache,
+) -> None:
+    with pytest.raises(HistoryReplaced):
+        pods.replace([pod(4)], "1000000004")
+
+
+def test_our_own_write_after_a_list_was_taken_is_no_other_history(pods: AdapterPodAssumeCache) -> None:
+    assert pods.written(pod(7, node="n1"))
+    pods.replace([pod(5)], "6")
+    assert pods.get("ns/a-0") == pod(7, node="n1")

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from extender.core.errors import HistoryReplaced
 from extender.kube.api import LEASES, ApiError, Conflict
 from extender.kube.leader import LeaderElector, LeadStuck, new_identity
 from extender.kube.lease import LeaseConfig
@@ -418,7 +419,7 @@ async def test_an_installed_lease_that_is_younger_than_we_is_waited_for(version:
     lease = installed()[KEY]
     lease["metadata"]["resourceVersion"] = version
     elector = LeaderElector(
-        StoreApi({KEY: lease}, delay_s=0.01),
+        StoreApi({KEY: lease}, delay_s=0.01, version=6),
         LEASE,
         identity="one",
         now=wall,
@@ -496,3 +497,16 @@ async def test_who_made_the_lease_has_founded_it_and_who_took_it_over_has_not(ap
     await asyncio.sleep(20)
     assert leads(two)
     assert not two.elector.founded
+
+
+async def test_a_lease_as_it_was_before_ends_the_candidate_for_nothing_else_that_it_knows_is_true(
+    api: StoreApi,
+):
+    one = Replica(api, "one")
+    await asyncio.sleep(5)
+    older = api.objects[KEY]
+    await asyncio.sleep(5)
+    api.objects[KEY] = older
+    await asyncio.wait({one.task}, timeout=5)
+    assert one.task.done()
+    assert isinstance(one.task.exception(), HistoryReplaced)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from extender.core.errors import InvalidObject
+from extender.core.errors import HistoryReplaced, InvalidObject
 from extender.kube.api import (
     PODS,
     ApiError,
@@ -150,12 +150,32 @@ async def test_bookmarks_keep_a_quiet_watch_alive(start: Start):
 
 async def test_a_server_that_stays_silent_on_our_version_is_listed_anew(start: Start):
     api = ListWatchApi(
-        [ListPage([], "9000"), ListPage([pod("restored", 3)], "5")], [[HANG], [HANG], [bookmark(6), HANG]]
+        [ListPage([], "9000"), ListPage([pod("later", 9003)], "9005")],
+        [[HANG], [HANG], [bookmark(9006), HANG]],
     )
     _, sink = await start(api, idle_timeout_s=60.0)
     await asyncio.sleep(130)
-    assert sink.names == {"restored": "3"}
-    assert [version for _, version in api.watch_calls] == ["9000", "9000", "5"]
+    assert sink.names == {"later": "9003"}
+    assert [version for _, version in api.watch_calls] == ["9000", "9000", "9005"]
+
+
+@pytest.mark.parametrize(
+    ("pages", "watches"),
+    [
+        ([ListPage([], "9000"), ListPage([pod("restored", 3)], "5")], [[HANG], [HANG]]),
+        ([ListPage([], "9000"), ListPage([], "9005")], [[bookmark(8999)]]),
+    ],
+    ids=["a list", "a bookmark"],
+)
+async def test_a_server_that_has_gone_back_ends_the_reflector_and_fills_no_sink(
+    pages: list[ListPage], watches: list[list[Any]]
+):
+    api, sink = ListWatchApi(pages, watches), Mirror()
+    settings = ReflectorSettings(idle_timeout_s=60.0)
+    with pytest.raises(HistoryReplaced, match="restored from a backup"):
+        await Reflector(api, PODS, sink, rng=random.Random(1), settings=settings).run()
+    assert sink.replaced == ["9000"]
+    assert api.open_watches == 0
 
 
 async def test_failures_back_off_doubling_with_jitter_up_to_thirty_seconds(start: Start):

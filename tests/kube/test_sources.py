@@ -206,3 +206,15 @@ async def test_an_unexpected_error_of_the_sink_is_not_hidden(monkeypatch):
     monkeypatch.setattr(scene.sink, "replace", broken)
     with pytest.raises(ZeroDivisionError):
         await scene.watch.run()
+
+
+async def test_a_kind_whose_versions_go_back_is_listed_anew_and_ends_nothing_else():
+    async with watching() as scene:
+        await scene.is_complete()
+        backup = scene.cluster.snapshot()
+        await scene.cluster.create(WIDGETS, NS, a_widget("b"))
+        await scene.sees("a", "b")
+        scene.cluster.restore(backup)
+        await asyncio.sleep(200)
+        assert scene.watch.complete
+        assert scene.sink.names == {"a"}

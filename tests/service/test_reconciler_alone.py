@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from extender.core.bucket import WHOLE
 from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.kube.api import VPODS, Conflict, PatchType
 from extender.service.foreign_writes import ForeignWrites
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.looptime
 def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
     clock = asyncio.get_running_loop().time
     queues = VPodQueues(clock)
+    queues.begin(WHOLE)
     foreign = ForeignWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
     reconciler = Reconciler(
         lambda _: world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock

@@ -15,6 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Final
 
+from extender.service.kept import KEPT_VALUES
 from tests.e2e.processes import Process
 from tests.e2e.replica import Replica
 
@@ -22,11 +23,25 @@ MIB: Final = 1024 * 1024
 JUDGED_MIN_S: Final = 300.0
 SAMPLES_MIN: Final = 5
 TEN_MINUTES_S: Final = 600.0
-LIMITS: Final = {"rss_mib": 2.0, "fds": 1.0, "sockets": 1.0, "tasks": 1.0, "reservations": 0.5}
+KEPT: Final = frozenset(f"kept_{name}" for name in KEPT_VALUES)
+"""Of how many objects something is kept. What a load of this size has at once may come and go; queues are the leader's."""
+LIMITS: Final[dict[str, float]] = {
+    "rss_mib": 2.0,
+    "fds": 1.0,
+    "sockets": 1.0,
+    "tasks": 1.0,
+    "reservations": 0.5,
+}
 """Growth in ten minutes, by what is measured."""
-NOISE: Final = {"rss_mib": 1.0, "fds": 4.0, "sockets": 4.0, "tasks": 4.0, "reservations": 0.0}
+NOISE: Final[dict[str, float]] = {
+    "rss_mib": 1.0,
+    "fds": 4.0,
+    "sockets": 4.0,
+    "tasks": 4.0,
+    "reservations": 0.0,
+}
 """What may come and go within the second half."""
-BY_ROLE: Final = frozenset({"fds", "sockets", "tasks"})
+BY_ROLE: Final = frozenset({"fds", "sockets", "tasks"}) | KEPT
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +79,8 @@ async def of_replica(replica: Replica) -> tuple[bool, dict[str, float]]:
     values = {"tasks": metric(text, "vreplica_scheduler_asyncio_tasks")}
     for kind in ("pods", "vpods"):
         values[f"cached_{kind}"] = metric(text, f'vreplica_scheduler_cache_size{{type="{kind}"}}')
+    for kind in KEPT_VALUES:
+        values[f"kept_{kind}"] = metric(text, f'vreplica_scheduler_kept_entries{{map="{kind}"}}')
     values["reservations"] = float(
         sum(sum(vpod["reserved"].values()) for pool in state["pools"] for vpod in pool["vpodList"])
     )

@@ -57,9 +57,14 @@ class NodeIndex:
         elif old is not None:
             self._forget(old.name)
 
+    @property
+    def to_look_at(self) -> int:
+        """How many nodes are to be looked at again before anybody is told."""
+        return len(self._changed)
+
     def pods_changed(self, nodes: Iterable[str]) -> None:
-        """The pods on these nodes, or what they take, have changed."""
-        self._changed.update(nodes)
+        """The pods on these nodes, or what they take, have changed. A node that is not known is looked at when it comes."""
+        self._changed.update(name for name in nodes if name in self._nodes)
 
     def full_for(self, request: int, declared: Declared) -> AbstractSet[str]:
         """Nodes that declare slots and have fewer than ``request`` left, all adapter pods on them counted."""
