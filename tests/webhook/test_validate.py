@@ -250,7 +250,7 @@ class TestAdapterPools:
         view = caches(pools=[a_pool_object()], vpods=[a_vpod_object(weight=4), a_vpod_object("b", weight=9)])
         got = verdict(pool_request(a_pool_object(slots=8), a_pool_object()), view)
         assert got.allowed
-        assert "tenant-a/b needs 9 slots" in got.warnings[0]
+        assert "1 VPod needs more slots for one vreplica than spec.slotsPerPod 8" in got.warnings[0]
 
     def test_one_that_is_going_away_can_lose_its_finalizers(self):
         obj = a_pool_object("second", statefulSet="dispatcher", profile="x")
