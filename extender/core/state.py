@@ -84,17 +84,20 @@ class State:
             self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
             state = self.pool(new.key)
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
+            known = state.stateful_set is not None
             state.set_pool(new, self.stateful_sets.get(new.stateful_set_key))
+            self._count_anew(state, known=known)
             # A pod that was stamped before its pool was known takes what the pool says.
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
         elif old is not None:
             state = self.pool(old.key)
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
             state.set_pool(None, None)
+            self._count_anew(state, known=True)
             self._forget(old.key)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """A StatefulSet came, changed or went. Only its ordinals matter for what is derived here."""
+        """A StatefulSet came, changed or went. Only its ordinals and its UID matter for what is derived here."""
         if self.journal is not None:
             self.journal.changed(old, new)
         key = new.key if new is not None else old.key if old is not None else ""
@@ -107,6 +110,8 @@ class State:
                 self.pool(pool).set_stateful_set(new)
             else:
                 self.pool(pool).exchange_stateful_set(new)
+            if old is None or new is None or old.uid != new.uid:
+                self._count_anew(self.pool(pool), known=old is not None)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came, changed or went."""
@@ -143,9 +148,33 @@ class State:
             self.namespaces.pop(old.name, None)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An adapter pod came, changed or went."""
+        """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is none, until it does."""
         if self.journal is not None:
             self.journal.changed(old, new)
+        if old is not None and self.pool(old.pool).strangers.pop(old.name, None) is not None:
+            self._forget(old.pool)
+            old = None
+        if new is not None and not self.pool(new.pool).counts(new):
+            self.pool(new.pool).strangers[new.name] = new
+            new = None
+        if old is not None or new is not None:
+            self._take_pod(old, new)
+
+    def _count_anew(self, pool: PoolState, *, known: bool) -> None:
+        """Another StatefulSet than before, or another of its name: which pods are its own has changed.
+
+        ``known``: whether one was known before. Else nobody had looked at whose they are, and nothing is remembered of them.
+        """
+        for pod in [pod for pod in pool.strangers.values() if pool.counts(pod)]:
+            del pool.strangers[pod.name]
+            self._take_pod(None, pod)
+        for pod in [state.pod for state in pool.pods.values() if state.pod and not pool.counts(state.pod)]:
+            self._take_pod(pod, None)
+            if not known:
+                pool.forget_last_ledger(pod.name)
+            pool.strangers[pod.name] = pod
+
+    def _take_pod(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         self.node_index.pods_changed(pod.node for pod in (old, new) if pod is not None and pod.node)
         if old is not None and old.node:
             there = self.pods_on_node.get(old.node, {})
@@ -206,6 +235,11 @@ class State:
         return lost
 
     # -- reading ----------------------------------------------------------------------------------------------------
+
+    def counts(self, pod: AdapterPod) -> bool:
+        """Whether a pod with a pool's label is the pool's, as far as its StatefulSet is known."""
+        pool = self.pools.get(pod.pool)
+        return pool is None or pool.counts(pod)
 
     def allows(self, pool: AdapterPool, namespace: str) -> bool:
         """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has no labels."""

@@ -166,12 +166,7 @@ class Reconciler:
 
     async def _repair_pod(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)
-        if (
-            pool is None
-            or pool.pool is None
-            or pool.stateful_set is None
-            or pod.owner != pool.stateful_set.name
-        ):
+        if pool is None or pool.pool is None or pool.stateful_set is None or not pool.counts(pod):
             return
         state = self._caches.state
         slots = slots_of(state, pod)
@@ -207,7 +202,7 @@ class Reconciler:
 
     def _needs_repair(self, pod: AdapterPod) -> bool:
         """Whether a bound pod's annotations are not as our bind writes them."""
-        if not pod.node or pod.assumed or pod.finished or pod.deleting:
+        if not pod.node or pod.assumed or pod.finished or pod.deleting or not self._caches.state.counts(pod):
             return False
         return (
             pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error) or self._slots_differ(pod)

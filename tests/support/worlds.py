@@ -142,7 +142,7 @@ class Naive:
         self.key = key
         self.pool = world.pools.get(key)
         self.stateful_set = world.stateful_sets.get(self.pool.stateful_set_key) if self.pool else None
-        self.pods = {pod.name: pod for pod in world.pods.values() if pod.pool == key}
+        self.pods = {pod.name: pod for pod in world.pods.values() if pod.pool == key and self.controls(pod)}
         self.vpods = {vpod.key: vpod for vpod in world.vpods.values() if vpod.pool == key}
         self.reserved = {k[1:]: r.share for k, r in world.reservations.items() if k[0] == key}
         self.claimed = {
@@ -151,6 +151,13 @@ class Naive:
             *self.reserved,
         }
         self.names = {*self.pods, *(name for _, name in self.claimed)}
+
+    def controls(self, pod: AdapterPod) -> bool:
+        stateful_set = self.stateful_set
+        if stateful_set is None:
+            return True
+        by_uid = pod.owner_uid and stateful_set.uid
+        return pod.owner_uid == stateful_set.uid if by_uid else pod.owner == stateful_set.name
 
     @property
     def slots_per_pod(self) -> int:
@@ -284,6 +291,7 @@ stateful_sets = st.builds(
     st.integers(0, 2),
     name=st.sampled_from(["dispatcher", "dispatcher", "other"]),
     fit=fits,
+    uid=st.sampled_from(["s1", "s1", "s1", "s2"]),
 )
 pools = st.builds(
     a_pool,
@@ -309,6 +317,12 @@ def pods(draw, pool: str | None = None, ordinal: int | None = None) -> AdapterPo
         },
         ledger_error=draw(st.sampled_from([*[""] * 7, "not JSON"])),
     )
+    if pool is None:
+        pod = _replace(
+            pod,
+            owner=draw(st.sampled_from(["dispatcher", "dispatcher", "dispatcher", ""])),
+            owner_uid=draw(st.sampled_from(["s1", "s1", "s1", "s2", ""])),
+        )
     where = pool or draw(st.sampled_from([POOL, POOL, POOL, OTHER]))
     name = pod.name if pool else draw(st.sampled_from([pod.name, pod.name, f"stray-{pod.ordinal}"]))
     return _replace(pod, pool=where, name=name)
