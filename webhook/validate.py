@@ -12,6 +12,8 @@ of the manifests refuses the same, and works while no webhook does; what needs o
 Whoever reaches the port may make up a review and read the answer. So none names a vpod of others, and a pool's size is
 told to the namespaces that it selects alone; counts of what an owner asks about stay.
 
+Scale: the service's account changes the size of the StatefulSets that pools name, and of no other (``_scale``).
+
 AdapterPools are not deleted while VPods use them (``_deleted_pool``).
 
 AdapterPools and VPods: a rule is applied when the object is created or when the field that it is about changes. An
@@ -89,9 +91,9 @@ def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
     match (request.group, request.resource, request.subresource):
         case ("", "pods", "" | "status"):
             return _pod(request, request.object, view, rules)
-        case (names.GROUP, "adapterpools", ""):
-            return _custom_resource(request, request.object, view, rules)
-        case (names.GROUP, "vpods", ""):
+        case ("apps", "statefulsets", "scale"):
+            return _scale(request, view, rules)
+        case (names.GROUP, "adapterpools" | "vpods", ""):
             return _custom_resource(request, request.object, view, rules)
         case _:
             return ALLOWED
@@ -180,6 +182,16 @@ def _created_ledger_problem(annotations: Json, pod: Json, pool: AdapterPool | No
 def _pool_label(pod: Json) -> str | None:
     labels = mapping(pod, "metadata", "labels")
     return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
+
+
+def _scale(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
+    """The service's own role lets it scale any StatefulSet: only those of pools are meant. Others' writes are not looked at."""
+    stateful_set = object_key(request.namespace, request.name)
+    if request.username not in rules.writers or not view.synced or view.pools_of(stateful_set):
+        return ALLOWED
+    return denied(
+        f"StatefulSet {stateful_set}: no AdapterPool names it, and the scheduler service scales no other"
+    )
 
 
 # -- our own kinds -------------------------------------------------------------------------------------------------
