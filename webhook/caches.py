@@ -12,9 +12,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from extender.core.decode import mapping, namespace_from, pool_from, text, vpod_from
 from extender.core.errors import InvalidObject
-from extender.core.ledger import Ledger
 from extender.core.model import AdapterPool, Namespace, VPod, object_key
-from extender.core.node_level.standing import StandingPlacements
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS, Obj, Resource, WatchEvent, WatchEventType
 
 _log: Final = logging.getLogger(__name__)
@@ -33,20 +31,11 @@ T = TypeVar("T", bound=Keyed)
 
 
 class ObjectCache(Generic[T]):
-    """The objects of one kind by key; a ``Sink`` of its reflector.
+    """The objects of one kind by key; a ``Sink`` of its reflector."""
 
-    ``changed(old, new)`` is called after each change, old None for a new object, new None for one that went.
-    """
-
-    def __init__(
-        self,
-        kind: str,
-        decode: Callable[[Mapping[str, Any]], T],
-        changed: Callable[[T | None, T | None], None] | None = None,
-    ) -> None:
+    def __init__(self, kind: str, decode: Callable[[Mapping[str, Any]], T]) -> None:
         self._kind = kind
         self._decode = decode
-        self._changed = changed
         self._objects: dict[str, T] = {}
         self.synced = False
         self.undecodable = 0
@@ -65,7 +54,7 @@ class ObjectCache(Generic[T]):
         """Take a whole list: what is not in it is gone."""
         listed = {_key_of(obj) for obj in objects}
         for key in [key for key in self._objects if key not in listed]:
-            self._store(key, None)
+            del self._objects[key]
         for obj in objects:
             self._take(obj)
         _log.info("%s: %d objects at version %s", self._kind, len(self._objects), resource_version)
@@ -77,7 +66,7 @@ class ObjectCache(Generic[T]):
             case WatchEventType.ADDED | WatchEventType.MODIFIED:
                 self._take(event.object)
             case WatchEventType.DELETED:
-                self._store(_key_of(event.object), None)
+                self._objects.pop(_key_of(event.object), None)
             case WatchEventType.BOOKMARK:
                 pass
 
@@ -88,14 +77,7 @@ class ObjectCache(Generic[T]):
             self.undecodable += 1
             _log.warning("keeping the last good form, if any, of an unreadable object: %s", error)
             return
-        self._store(decoded.key, decoded)
-
-    def _store(self, key: str, new: T | None) -> None:
-        old = self._objects.pop(key, None)
-        if new is not None:
-            self._objects[key] = new
-        if self._changed is not None and (old is not None or new is not None):
-            self._changed(old, new)
+        self._objects[decoded.key] = decoded
 
 
 def _key_of(obj: Obj) -> str:
@@ -104,12 +86,11 @@ def _key_of(obj: Obj) -> str:
 
 
 class WebhookCaches:
-    """All caches and the indexes over them: the ``View`` that stamping and validation read."""
+    """All caches: the ``View`` that stamping and validation read."""
 
     def __init__(self) -> None:
-        self._standing = StandingPlacements()
         self.pools = ObjectCache("AdapterPool", pool_from)
-        self.vpods = ObjectCache("VPod", vpod_from, self._standing.vpod_changed)
+        self.vpods = ObjectCache("VPod", vpod_from)
         self.namespaces = ObjectCache("Namespace", namespace_from)
 
     @property
@@ -141,11 +122,6 @@ class WebhookCaches:
         """How many VPods name this pool and are not being deleted; one pass, asked when a pool is deleted."""
         return sum(vpod.pool == pool_key and not vpod.deleting for vpod in self.vpods.objects.values())
 
-    def heaviest_vpod(self, pool_key: str) -> VPod | None:
-        """The vpod of that pool whose vreplica takes the most slots; one pass, asked when a pool is written."""
-        found = [vpod for vpod in self.vpods.objects.values() if vpod.pool == pool_key]
-        return min(found, key=lambda vpod: (-vpod.weight, vpod.key), default=None)
-
-    def standing(self, pool_key: str, pod_name: str, *, slots: int) -> Ledger:
-        """What a pod of that name should carry (``StandingPlacements.ledger_for``)."""
-        return self._standing.ledger_for(pool_key, pod_name, slots=slots)
+    def heavier_vpods(self, pool_key: str, slots: int) -> int:
+        """How many vpods of that pool have a vreplica that takes more than ``slots``; one pass, asked when a pool is written."""
+        return sum(vpod.pool == pool_key and vpod.weight > slots for vpod in self.vpods.objects.values())

@@ -1,9 +1,12 @@
 """The certificate that the webhook serves, as one of two kinds: its own authority's, or what is in files.
 
-``CertificateManager`` is the first kind. Every replica runs the same loop and none is special: load the stored bundle, ask
+``CertificateManager`` is the first kind. Every process that keeps the bundle runs the same loop and none is special: load the stored bundle, ask
 ``webhook.rotation`` for the next step, store its result under the condition that nobody else has stored one meanwhile, and
 look again until no step is left. Who loses that race loads the winner's. So all replicas serve certificates of authorities
 of one bundle, and the caBundle in the webhook configurations, which is that bundle's ``ca.crt``, is right for all of them.
+
+``StoredCertificates`` is the same for a process that may not write: another one keeps the bundle, this one serves what is in
+it. The shipped webhook is such a one: what its port might be made to do, it has no right to.
 
 ``FileCertificates`` is the second: cert-manager or a person renews the files, and we only notice.
 
@@ -66,21 +69,13 @@ class Certificates(Protocol):
         ...
 
 
-class CertificateManager:
-    """Keeps a bundle good. ``now`` is wall-clock time, epoch seconds; ``early`` is this replica's share of the jitter, 0 to 1."""
+class StoredCertificates:
+    """Serves a bundle that another process keeps good. ``now`` is wall-clock time, epoch seconds."""
 
-    def __init__(
-        self,
-        store: CertificateStore,
-        hosts: Sequence[str],
-        *,
-        now: Callable[[], float],
-        early: float = 0.0,
-    ) -> None:
+    def __init__(self, store: CertificateStore, hosts: Sequence[str], *, now: Callable[[], float]) -> None:
         self._store = store
         self._hosts = tuple(hosts)
         self._now = now
-        self._early = early
         self._current: Bundle | None = None
         self._switch = SwitchedContext()
 
@@ -97,6 +92,47 @@ class CertificateManager:
     def expiry(self) -> Mapping[str, float]:
         """``serving`` and ``authority``, the one that signs."""
         return {} if self._current is None else self._current.expiry()
+
+    async def ensure(self, published: Collection[bytes] = ()) -> Bundle | None:  # noqa: ARG002
+        """See ``Certificates``."""
+        stored = await self._store.load()
+        if stored.bundle is not None:
+            await self._use_if_usable(stored.bundle)
+        if stored.bundle is None or stored.bundle != self._current:
+            raise CertificateError(
+                "what is stored cannot be served (yet): does the process run that renews it (vreplica-webhook --upkeep=only)?"
+            )
+        return None
+
+    async def _use_if_usable(self, bundle: Bundle) -> None:
+        """What is stored is served even while it cannot be renewed, and even if that is all that can be done."""
+        if bundle == self._current:
+            return
+        if not await asyncio.to_thread(is_usable, bundle, self._hosts, now_s=self._now()):
+            return
+        try:
+            context = await asyncio.to_thread(_context_of, bundle)
+        except ssl.SSLError as error:
+            raise CertificateError(
+                f"the TLS library does not take tls.crt and tls.key as they are: {error}"
+            ) from error
+        self._switch.use(context)
+        self._current = bundle
+
+
+class CertificateManager(StoredCertificates):
+    """Keeps a bundle good. ``early`` is this replica's share of the jitter, 0 to 1."""
+
+    def __init__(
+        self,
+        store: CertificateStore,
+        hosts: Sequence[str],
+        *,
+        now: Callable[[], float],
+        early: float = 0.0,
+    ) -> None:
+        super().__init__(store, hosts, now=now)
+        self._early = early
 
     async def ensure(self, published: Collection[bytes] = ()) -> Bundle:
         """See ``Certificates``."""
@@ -126,21 +162,6 @@ class CertificateManager:
             f"the certificate was written {races} times by other replicas and {steps} times by this one, "
             "and is still not right: is somebody else writing it?"
         )
-
-    async def _use_if_usable(self, bundle: Bundle) -> None:
-        """What is stored is served even while it cannot be renewed, and even if that is all that can be done."""
-        if bundle == self._current:
-            return
-        if not await asyncio.to_thread(is_usable, bundle, self._hosts, now_s=self._now()):
-            return
-        try:
-            context = await asyncio.to_thread(_context_of, bundle)
-        except ssl.SSLError as error:
-            raise CertificateError(
-                f"the TLS library does not take tls.crt and tls.key as they are: {error}"
-            ) from error
-        self._switch.use(context)
-        self._current = bundle
 
 
 class FileCertificates:

@@ -5,6 +5,9 @@
 
 The server listens as soon as there is a certificate; caches fill meanwhile (``/readyz`` says when). Certificates and
 registration are looked after once a minute: rotation, a Secret that another replica renewed, manifests applied anew.
+``--upkeep=none`` leaves the looking after to a process of ``--upkeep=only``, which has nothing but that: no server, no
+caches. So the identity that may write registrations and the Secret is not the one that whoever reaches the port talks to.
+
 On SIGTERM or SIGINT ``/readyz`` says no, the server goes on for ``--shutdown-delay-seconds`` while the Service's
 endpoints forget it, answers what is in flight, and the process ends with 0.
 """
@@ -31,10 +34,10 @@ from extender.kube.reflector import Reflector
 from extender.kube.serving import host_port
 from extender.kube.troubles import Troubles
 from webhook.caches import WebhookCaches
-from webhook.certs import CertificateManager, FileCertificates
+from webhook.certs import CertificateManager, FileCertificates, StoredCertificates
 from webhook.registration import Registration
 from webhook.server import WebhookServer
-from webhook.settings import Settings, SettingsError, parser, settings_from
+from webhook.settings import Settings, SettingsError, UpkeepMode, parser, settings_from
 from webhook.stores import DirectoryStore, SecretStore
 from webhook.upkeep import Upkeep
 
@@ -47,14 +50,7 @@ class Webhook:
     def __init__(self, settings: Settings, api: Api) -> None:
         self._settings = settings
         self._api = api
-        rng = random.Random()
-        self._certificates = certificates_for(settings, api, early=rng.random())
-        self._upkeep = Upkeep(
-            self._certificates,
-            Registration(api, url=settings.url, monotonic=time.monotonic),
-            rng=rng,
-            now=time.time,
-        )
+        self._certificates, self._upkeep = upkeep_for(settings, api)
         self._caches = WebhookCaches()
         self._server = WebhookServer(
             self._caches,
@@ -97,11 +93,40 @@ class Webhook:
                     loop.cancel()
 
 
-def certificates_for(settings: Settings, api: Api, *, early: float) -> CertificateManager | FileCertificates:
+class Keeper:
+    """Upkeep alone: renews the certificate and publishes its authorities, and serves nobody."""
+
+    def __init__(self, settings: Settings, api: Api) -> None:
+        _, self._upkeep = upkeep_for(settings, api)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Look after both until ``stop`` is set. Raises CertificateError where there is none after two minutes."""
+        if not await self._upkeep.first_certificate(stop):
+            return
+        _log.info("looking after the certificate and the registration")
+        async with asyncio.TaskGroup() as tasks:
+            upkeep = tasks.create_task(self._upkeep.run(), name="upkeep")
+            await stop.wait()
+            upkeep.cancel()
+
+
+def upkeep_for(settings: Settings, api: Api) -> tuple[StoredCertificates | FileCertificates, Upkeep]:
+    """The kind of certificate that is configured, and what looks after it."""
+    rng = random.Random()
+    certificates = certificates_for(settings, api, early=rng.random())
+    follows = settings.upkeep is UpkeepMode.NONE
+    # Who follows writes nothing, the address for development included.
+    registration = Registration(api, url="" if follows else settings.url, monotonic=time.monotonic)
+    return certificates, Upkeep(certificates, registration, rng=rng, now=time.time, follows=follows)
+
+
+def certificates_for(settings: Settings, api: Api, *, early: float) -> StoredCertificates | FileCertificates:
     """The kind of certificate that is configured."""
     if settings.cert_files:
         return FileCertificates(*settings.cert_files, now=time.time)
     store = SecretStore(api, *settings.secret) if settings.secret else DirectoryStore(Path(settings.cert_dir))
+    if settings.upkeep is UpkeepMode.NONE:
+        return StoredCertificates(store, settings.hosts, now=time.time)
     return CertificateManager(store, settings.hosts, now=time.time, early=early)
 
 
@@ -119,7 +144,8 @@ async def serve(settings: Settings) -> None:
         burst=settings.burst,
     )
     try:
-        await Webhook(settings, api).run(stop)
+        program = Keeper(settings, api) if settings.upkeep is UpkeepMode.ONLY else Webhook(settings, api)
+        await program.run(stop)
     finally:
         await api.close()
 

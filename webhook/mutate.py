@@ -5,10 +5,9 @@
     spec.schedulerName           ours, where it is empty or the default one; may be configured to be the default one,
                                  for a cluster whose own kube-scheduler calls the extender (a Policy file can do
                                  nothing else)
-    annotation .../slots         the pool's slotsPerPod             } only with a known pool
-    annotation .../placements    what the statuses say of this name }   (else "{}"); none on a pod that is created on a
-                                 node: there it would count at once, and only the service writes what counts. It sees
-                                 such a pod as one that another scheduler has bound, and gives it its ledger
+    annotation .../slots         the pool's slotsPerPod, only with a known pool
+    annotation .../placements    "{}": the bind writes what counts. None on a pod that is created on a node: the service
+                                 sees such a pod as one that another scheduler has bound, and gives it its ledger
     resource vreplica.dev/slots  taken away: no node offers it, and nothing but a kube-scheduler that is told to ignore
                                  it would ever place the pod. Where the extender is asked about pods with that resource
                                  only (``Stamp.slots_resource``): request = limit = slots, first container; "0" without
@@ -18,6 +17,8 @@ A kube-scheduler of our own asks the extender about every pod that names it. One
 ``managedResources`` to ask about pods with the resource, and it looks at the resource's name only. There a pod whose
 pool is unknown gets it with quantity "0": without it kube-scheduler would place the pod without asking us, and nobody
 would ever say PoolNotFound.
+
+Nothing of a tenant's is in the answer: whoever reaches the port may make up a review and read it.
 
 Running it on its own result yields nothing (``reinvocationPolicy: IfNeeded`` does that, and so does a pod template
 that was copied from a stamped pod). It never reads what a client wrote into our annotations: only we write those.
@@ -29,8 +30,6 @@ from typing import Final, Protocol
 
 from extender.core import names
 from extender.core.decode import Json, mapping, quantity, sequence, text
-from extender.core.errors import LedgerTooLarge
-from extender.core.ledger import EMPTY_LEDGER, Ledger, encode_ledger
 from extender.core.model import AdapterPool, object_key
 from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
 
@@ -63,14 +62,10 @@ NOTHING: Final = Mutation()
 
 
 class View(Protocol):
-    """The caches, as far as stamping needs them. An unsynced cache is one that knows less."""
+    """The cache, as far as stamping needs it. An unsynced one knows less."""
 
     def pool(self, key: str) -> AdapterPool | None:
         """The pool of that key."""
-        ...
-
-    def standing(self, pool_key: str, pod_name: str, *, slots: int) -> Ledger:
-        """What a pod of that name should carry (``StandingPlacements.ledger_for``)."""
         ...
 
 
@@ -83,11 +78,7 @@ def stamp(request: AdmissionRequest, view: View, how: Stamp = DEFAULT_STAMP) -> 
     if request.operation != "CREATE" or pool_name is None:
         return ALLOWED
     pool = view.pool(object_key(request.namespace or text(pod, "metadata", "namespace"), pool_name))
-    standing = EMPTY_LEDGER
-    if pool is not None:
-        pod_name = text(pod, "metadata", "name") or request.name
-        standing = view.standing(pool.key, pod_name, slots=pool.slots_per_pod)
-    mutation = mutate(pod, pool, standing, how)
+    mutation = mutate(pod, pool, how)
     return Verdict(patch=mutation.ops, warnings=mutation.warnings)
 
 
@@ -97,37 +88,25 @@ def pool_name_of(pod: Json) -> str | None:
     return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
 
 
-def mutate(
-    pod: Json,
-    pool: AdapterPool | None,
-    standing: Ledger = EMPTY_LEDGER,
-    how: Stamp = DEFAULT_STAMP,
-) -> Mutation:
+def mutate(pod: Json, pool: AdapterPool | None, how: Stamp = DEFAULT_STAMP) -> Mutation:
     """How ``pod`` (v1 Pod as JSON) is to be changed.
 
-    ``pool`` is the pool that its label names, None where none is known; ``standing`` what the pod's name should carry
-    (at most ``pool.slots_per_pod`` slots). Never raises; reads nothing but its arguments.
+    ``pool`` is the pool that its label names, None where none is known. Never raises; reads nothing but its arguments.
     """
     pool_name = pool_name_of(pod)
     if pool_name is None:
         return NOTHING
     warnings: list[str] = []
-    placements = NO_PLACEMENTS_TEXT
     if pool is None:
         warnings.append(
             f"AdapterPool {pool_name!r} is not known (label {names.POOL_LABEL}): the pod will not be scheduled "
             "until it exists in the pod's namespace"
         )
-    else:
-        try:
-            placements = encode_ledger(standing)
-        except LedgerTooLarge as error:
-            warnings.append(f"{names.PLACEMENTS_ANNOTATION} starts empty: {error}")
     slots = None if pool is None else str(pool.slots_per_pod)
     on_a_node = bool(text(mapping(pod, "spec"), "nodeName"))
     annotations = {
         names.SLOTS_ANNOTATION: slots,
-        names.PLACEMENTS_ANNOTATION: None if on_a_node else placements,
+        names.PLACEMENTS_ANNOTATION: None if on_a_node else NO_PLACEMENTS_TEXT,
     }
     return Mutation(
         ops=(

@@ -4,7 +4,7 @@ The configurations are made by whoever installs the manifests; we only ever fill
 again after they were applied anew. A configuration that cert-manager fills in (an annotation ``cert-manager.io/inject-..``) is
 left alone.
 
-Two replicas may write at the same time, one of them with an older bundle. So each reads the configuration first, then the
+Two processes may write at the same time, one of them with an older bundle. So each reads the configuration first, then the
 stored bundle, and patches under the condition that the configuration is still the one it has read. Whoever overwrites a newer
 caBundle would have read the configuration before that was written, and then the condition fails: what is published only ever
 goes forward.

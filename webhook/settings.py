@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -22,6 +23,17 @@ class SettingsError(VReplicaError):
     """An option or configuration file that cannot be used; the message names it."""
 
 
+class UpkeepMode(StrEnum):
+    """Who renews the certificate and writes the caBundle."""
+
+    OWN = "own"
+    """The process that serves, which needs the rights to write both."""
+    NONE = "none"
+    """Another process: this one serves, and writes nothing."""
+    ONLY = "only"
+    """This process, and it serves nothing: no port of it is open."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """Everything that is configured."""
@@ -37,6 +49,7 @@ class Settings:
     secret: tuple[str, str] | None = None
     cert_files: tuple[str, str] | None = None
     """Certificate and key that somebody else renews."""
+    upkeep: UpkeepMode = UpkeepMode.OWN
     service: tuple[str, str] = (OWN_NAMESPACE, "vreplica-webhook")
     url: str = ""
     rules: Rules = DEFAULT_RULES
@@ -88,6 +101,9 @@ def parser() -> argparse.ArgumentParser:
         help="serve this certificate, which somebody else (cert-manager) makes, renews and has put into the caBundle",
     )
     add("--tls-private-key-file", metavar="FILE", help="its key")
+    add("--upkeep", default=str(_DEFAULTS.upkeep), choices=[str(mode) for mode in UpkeepMode],
+        help="who renews a certificate of our own and writes the caBundle: own: this process; none: another one, this one only "
+        "serves; only: this process, which then serves nothing and listens on no port (default: %(default)s)")  # fmt: skip
     add("--service", metavar="NAMESPACE/NAME", default="/".join(_DEFAULTS.service),
         help="Service that the certificate is for (default: %(default)s)")  # fmt: skip
     add("--url", metavar="https://HOST:PORT", default="",
@@ -119,6 +135,11 @@ def settings_from(options: argparse.Namespace) -> Settings:
             f"--url {options.url}: expected https://HOST:PORT, the API server calls nothing else"
         )
     files = _cert_files(options)
+    upkeep = UpkeepMode(options.upkeep)
+    if files and upkeep is UpkeepMode.ONLY:
+        raise SettingsError(
+            "--upkeep=only: the certificate is in files that somebody else renews; give --secret"
+        )
     return Settings(
         kubeconfig=options.kubeconfig or client.kubeconfig,
         context=client.context,
@@ -130,6 +151,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
         cert_dir="" if files else options.cert_dir or "",
         cert_files=files,
         secret=_pair("--secret", options.secret) if options.secret else None,
+        upkeep=upkeep,
         service=_pair("--service", options.service),
         url=options.url,
         rules=Rules(

@@ -107,7 +107,12 @@ def _read_some(path: Path) -> bytes:
 
 
 class SecretStore:
-    """Keys of a Secret; created and updated optimistically. RBAC: get, create, update of that one Secret."""
+    """Keys of a Secret, updated optimistically; created where there is none. RBAC: get of that one Secret, update for ``save``.
+
+    The shipped roles do not grant create. It cannot be narrowed to a name or a type, and a Secret of type
+    ``kubernetes.io/service-account-token`` is filled with the token of any account of the namespace. The manifests bring an
+    empty one, of a type that cannot be changed.
+    """
 
     def __init__(self, api: Api, namespace: str, name: str) -> None:
         self._api = api
@@ -152,7 +157,7 @@ class SecretStore:
             "apiVersion": SECRETS.api_version,
             "kind": SECRETS.kind,
             "metadata": metadata,
-            "type": str(self._found.get("type") or "Opaque") if self._found else "kubernetes.io/tls",
+            "type": str(self._found.get("type") or "Opaque"),
             "data": {
                 name: base64.b64encode(content).decode()
                 for name, content in bundle.files().items()

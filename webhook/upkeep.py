@@ -18,6 +18,8 @@ from webhook.registration import Registration
 
 _log: Final = logging.getLogger(__name__)
 UPKEEP_PERIOD_S: Final = 60.0
+FOLLOW_PERIOD_S: Final = 10.0
+"""Between two looks of who only serves what another process keeps, as at files."""
 RETRY_PERIOD_S: Final = 5.0
 """Until the next try when certificates or registration failed."""
 PERIOD_JITTER: Final = 0.2
@@ -27,7 +29,7 @@ START_ATTEMPTS_MAX: Final = 24
 
 
 class Upkeep:
-    """``now`` is wall-clock time, epoch seconds."""
+    """``now`` is wall-clock time, epoch seconds. ``follows``: another process renews, this one serves."""
 
     def __init__(
         self,
@@ -36,9 +38,11 @@ class Upkeep:
         *,
         rng: random.Random,
         now: Callable[[], float],
+        follows: bool = False,
     ) -> None:
         self._certificates = certificates
         self._registration = registration
+        self._follows = follows
         self._rng = rng
         self._now = now
         self._told = ""
@@ -65,7 +69,7 @@ class Upkeep:
         """Round after round, for ever."""
         while True:
             well = await self.round()
-            period_s = UPKEEP_PERIOD_S if well else RETRY_PERIOD_S
+            period_s = (FOLLOW_PERIOD_S if self._follows else UPKEEP_PERIOD_S) if well else RETRY_PERIOD_S
             await asyncio.sleep(period_s * self._rng.uniform(1 - PERIOD_JITTER, 1 + PERIOD_JITTER))
 
     async def round(self) -> bool:

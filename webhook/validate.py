@@ -9,6 +9,11 @@ of whoever creates the pod. An unbound pod's ledger claims nothing, so there the
 that is created on a node already would make its ledger count, so there it must be empty. The ValidatingAdmissionPolicy
 of the manifests refuses the same, and works while no webhook does; what needs other objects is here alone.
 
+Whoever reaches the port may make up a review and read the answer. So none names a vpod of others, and a pool's size is
+told to the namespaces that it selects alone; counts of what an owner asks about stay.
+
+Scale: the service's account changes the size of the StatefulSets that pools name, and of no other (``_scale``).
+
 AdapterPools are not deleted while VPods use them (``_deleted_pool``).
 
 AdapterPools and VPods: a rule is applied when the object is created or when the field that it is about changes. An
@@ -17,7 +22,7 @@ Caches lag a little: what they do not know yet is a warning, never a refusal, an
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -60,8 +65,8 @@ class View(Protocol):
         """How many VPods name this pool and are not being deleted."""
         ...
 
-    def heaviest_vpod(self, pool_key: str) -> VPod | None:
-        """The vpod of that pool whose vreplica takes the most slots, the first by key of several."""
+    def heavier_vpods(self, pool_key: str, slots: int) -> int:
+        """How many vpods of that pool have a vreplica that takes more than so many slots."""
         ...
 
 
@@ -86,9 +91,9 @@ def validate(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
     match (request.group, request.resource, request.subresource):
         case ("", "pods", "" | "status"):
             return _pod(request, request.object, view, rules)
-        case (names.GROUP, "adapterpools", ""):
-            return _custom_resource(request, request.object, view, rules)
-        case (names.GROUP, "vpods", ""):
+        case ("apps", "statefulsets", "scale"):
+            return _scale(request, view, rules)
+        case (names.GROUP, "adapterpools" | "vpods", ""):
             return _custom_resource(request, request.object, view, rules)
         case _:
             return ALLOWED
@@ -179,6 +184,16 @@ def _pool_label(pod: Json) -> str | None:
     return text(labels, names.POOL_LABEL) if names.POOL_LABEL in labels else None
 
 
+def _scale(request: AdmissionRequest, view: View, rules: Rules) -> Verdict:
+    """The service's own role lets it scale any StatefulSet: only those of pools are meant. Others' writes are not looked at."""
+    stateful_set = object_key(request.namespace, request.name)
+    if request.username not in rules.writers or not view.synced or view.pools_of(stateful_set):
+        return ALLOWED
+    return denied(
+        f"StatefulSet {stateful_set}: no AdapterPool names it, and the scheduler service scales no other"
+    )
+
+
 # -- our own kinds -------------------------------------------------------------------------------------------------
 
 
@@ -225,11 +240,10 @@ def _pool(new: AdapterPool, old: AdapterPool | None, view: View, rules: Rules, f
         findings.problems.append(
             f"spec.profile {new.profile!r:.80} is not known; known are {_listed(rules.profiles)}"
         )
-    heaviest = view.heaviest_vpod(new.key)
-    if heaviest is not None and heaviest.weight > new.slots_per_pod:
+    if heavy := view.heavier_vpods(new.key, new.slots_per_pod):
         findings.warnings.append(
-            f"VPod {heaviest.key} needs {counted(heaviest.weight, 'slot')} for one vreplica, more than spec.slotsPerPod "
-            f"{new.slots_per_pod}: it cannot be placed"
+            f"{counted(heavy, 'VPod')} {'needs' if heavy == 1 else 'need'} more slots for one vreplica than spec.slotsPerPod "
+            f"{new.slots_per_pod}: {'it' if heavy == 1 else 'they'} cannot be placed; their conditions tell which"
         )
 
 
@@ -275,21 +289,26 @@ def _vpod(new: VPod, old: VPod | None, view: View, findings: _Findings) -> None:
         )
         return
     joins = old is None or old.pool != new.pool
+    # Before anything of the pool is told: not its size either, in words or by what is refused.
+    if not _selects(pool, new, view):
+        if joins:
+            _tenant(new, pool, view, findings)
+        return
     if (joins or (old is not None and old.weight != new.weight)) and new.weight > pool.slots_per_pod:
         findings.problems.append(
             f"one vreplica takes {counted(new.weight, 'slot')} (spec.slotsPerVReplica), but a pod of AdapterPool {pool.key} has "
             f"{pool.slots_per_pod} (spec.slotsPerPod); lower the former or raise the latter"
         )
-    if joins:
-        _tenant(new, pool, view, findings)
+
+
+def _selects(pool: AdapterPool, vpod: VPod, view: View) -> bool:
+    namespace = view.namespace(vpod.namespace)
+    return pool.namespace_selector.matches({} if namespace is None else namespace.labels)
 
 
 def _tenant(new: VPod, pool: AdapterPool, view: View, findings: _Findings) -> None:
-    namespace = view.namespace(new.namespace)
-    labels: Mapping[str, str] = {} if namespace is None else namespace.labels
-    if pool.namespace_selector.matches(labels):
-        return
-    if namespace is None:
+    """What is told to a namespace that the pool does not select."""
+    if view.namespace(new.namespace) is None:
         findings.warnings.append(
             f"whether AdapterPool {pool.key} may be used from namespace {new.namespace} could not be checked: "
             "the webhook does not know that namespace yet"

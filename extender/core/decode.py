@@ -191,20 +191,22 @@ def pod_from(obj: Json) -> AdapterPod:
         ledger_error = str(error)
     ready = next((c for c in mappings(status, "conditions") if c.get("type") == "Ready"), EMPTY)
     priority, node = spec.get("priority"), text(spec, "nodeName")
+    owner = next(
+        (
+            ref
+            for ref in mappings(metadata, "ownerReferences")
+            if ref.get("controller") is True and ref.get("kind") == "StatefulSet"
+        ),
+        EMPTY,
+    )
     return AdapterPod(
         namespace=namespace,
         name=name,
         uid=text(metadata, "uid"),
         resource_version=text(metadata, "resourceVersion"),
         pool=object_key(namespace, text(metadata, "labels", names.POOL_LABEL)),
-        owner=next(
-            (
-                text(ref, "name")
-                for ref in mappings(metadata, "ownerReferences")
-                if ref.get("controller") is True and ref.get("kind") == "StatefulSet"
-            ),
-            "",
-        ),
+        owner=text(owner, "name"),
+        owner_uid=text(owner, "uid"),
         ordinal=ordinal_of(name),
         node=node,
         scheduler_name=text(spec, "schedulerName"),

@@ -112,7 +112,8 @@ class Manifests:
         for obj in self.pods:
             pod = decode.pod_from(obj)
             by_name = owners.get(object_key(pod.namespace, pod.name.rpartition("-")[0]))
-            if by_name is not None and not pod.owner:
+            # Of a file: what an API server has stored (it has a UID) names its owner, or has none.
+            if by_name is not None and not (pod.owner or pod.uid):
                 pod = replace(pod, owner=pod.name.rpartition("-")[0])
             if decode.text(obj, "metadata", "labels", POOL_LABEL):
                 yield pod

@@ -107,6 +107,8 @@ class AdapterPod:
     """Key of the AdapterPool that its label names."""
     owner: str = ""
     """Name of the StatefulSet that controls it, "" if none."""
+    owner_uid: str = ""
+    """Its UID: a name may be anybody's. "" where there is no API server to have given it one (files)."""
     ordinal: int | None
     node: str = ""
     scheduler_name: str = ""
@@ -141,6 +143,12 @@ class AdapterPod:
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
+
+    def is_controlled_by(self, stateful_set: "StatefulSet") -> bool:
+        """Whether it is a pod of that very StatefulSet: by UID, and by name only where one of both has none."""
+        if self.owner_uid and stateful_set.uid:
+            return self.owner_uid == stateful_set.uid
+        return self.owner == stateful_set.name
 
     @property
     def own_slots(self) -> int | None:

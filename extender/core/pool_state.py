@@ -65,6 +65,8 @@ class PoolState:
         self.stateful_set: StatefulSet | None = None
         self.taken_by = ""
         self.pods: dict[str, PodState] = {}
+        self.strangers: dict[str, AdapterPod] = {}
+        """Pods with the pool's label that its StatefulSet does not control, by name: they count nowhere."""
         self.by_ordinal: dict[int, PodState] = {}
         self.vpods: dict[str, VPod] = {}
         self.placements: dict[str, dict[str, Claim]] = {}
@@ -133,6 +135,10 @@ class PoolState:
             and state.ordinal in self.stateful_set.ordinals
             and state.name == f"{self.stateful_set.name}-{state.ordinal}"
         )
+
+    def counts(self, pod: AdapterPod) -> bool:
+        """Whether the StatefulSet controls that pod. While none is known nothing is placed, and what is there stays."""
+        return self.stateful_set is None or pod.is_controlled_by(self.stateful_set)
 
     def members(self) -> Iterator[PodState]:
         """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we know nothing of."""

@@ -11,7 +11,7 @@ from typing import Final
 from extender.core.claims import PodState
 from extender.core.journal import Journal
 from extender.core.ledger import Share
-from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod, object_key
 from extender.core.node_level.node_index import NodeIndex
 from extender.core.policy.profile import DEFAULT_PROFILE, Profile
 from extender.core.policy.profiles import BUILT_IN_PROFILES
@@ -91,7 +91,7 @@ class State:
             self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
             state = self.pool(new.key)
             state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
-            state.set_pool(new, None)
+            state.set_pool(new, state.stateful_set)
             self._share_out(new.stateful_set_key)
             # A pod that was stamped before its pool was known takes what the pool says.
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
@@ -100,6 +100,7 @@ class State:
             self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
             state.set_pool(None, None)
             state.taken_by = ""
+            self._count_anew(state, known=True)
             self._forget(old.key)
 
     def _no_longer_names(self, pool: AdapterPool) -> None:
@@ -132,9 +133,14 @@ class State:
                 state.exchange_stateful_set(own)
             else:
                 state.set_stateful_set(own)
+            if known is None or own is None or (known.name, known.uid) != (own.name, own.uid):
+                self._count_anew(state, known=known is not None)
 
     def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
-        """A StatefulSet came, changed or went. Only its ordinals, and which pool its pods name, matter for what is derived here."""
+        """A StatefulSet came, changed or went.
+
+        Only its ordinals, its UID, and which pool its pods name, matter for what is derived here.
+        """
         if self.journal is not None:
             self.journal.changed(old, new)
         key = new.key if new is not None else old.key if old is not None else ""
@@ -143,6 +149,12 @@ class State:
         else:
             self.stateful_sets[key] = new
         self._share_out(key)
+        if old is None or new is None or old.uid != new.uid:
+            # Pods of it may run in a pool that has come to name another one.
+            for pool in [
+                pool for name, pool in self.pools.items() if name.partition("/")[0] == key.partition("/")[0]
+            ]:
+                self._count_anew(pool, known=old is not None)
         if old is not None and old.fit is not None and (new is None or new.fit != old.fit):
             self.topology.forget(old.fit)
 
@@ -181,9 +193,49 @@ class State:
             self.namespaces.pop(old.name, None)
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        """An adapter pod came, changed or went."""
+        """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is none, until it does."""
         if self.journal is not None:
             self.journal.changed(old, new)
+        if old is not None and self.pool(old.pool).strangers.pop(old.name, None) is not None:
+            self._forget(old.pool)
+            old = None
+        if new is not None and not self._is_a_pod_of(self.pool(new.pool), new):
+            self.pool(new.pool).strangers[new.name] = new
+            new = None
+        if old is not None or new is not None:
+            self._take_pod(old, new)
+
+    def _count_anew(self, pool: PoolState, *, known: bool) -> None:
+        """Another StatefulSet than before, or another of its name: which pods are its own has changed.
+
+        ``known``: whether one was known before. Else nobody had looked at whose they are, and nothing is remembered of them.
+        """
+        for pod in [pod for pod in pool.strangers.values() if self._is_a_pod_of(pool, pod)]:
+            del pool.strangers[pod.name]
+            self._take_pod(None, pod)
+        known_pods = [state.pod for state in pool.pods.values() if state.pod is not None]
+        for pod in [pod for pod in known_pods if not self._is_a_pod_of(pool, pod)]:
+            self._take_pod(pod, None)
+            if not known:
+                pool.forget_last_ledger(pod.name)
+            pool.strangers[pod.name] = pod
+
+    def _is_a_pod_of(self, pool: PoolState, pod: AdapterPod) -> bool:
+        """Whether its StatefulSet controls that pod, or another one of the namespace by another name.
+
+        That one the pool may have named before. What its pods hold stays until there is room, and they get nothing new.
+        """
+        if pool.counts(pod):
+            return True
+        former = self.stateful_sets.get(object_key(pod.namespace, pod.owner)) if pod.owner else None
+        return (
+            former is not None
+            and pool.stateful_set is not None
+            and former.name != pool.stateful_set.name
+            and pod.is_controlled_by(former)
+        )
+
+    def _take_pod(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         self.node_index.pods_changed(pod.node for pod in (old, new) if pod is not None and pod.node)
         if old is not None and old.node:
             there = self.pods_on_node.get(old.node, {})
@@ -244,6 +296,11 @@ class State:
         return lost
 
     # -- reading ----------------------------------------------------------------------------------------------------
+
+    def counts(self, pod: AdapterPod) -> bool:
+        """Whether a pod with a pool's label is the pool's, as far as its StatefulSet is known."""
+        pool = self.pools.get(pod.pool)
+        return pool is None or pool.counts(pod)
 
     def allows(self, pool: AdapterPool, namespace: str) -> bool:
         """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has no labels."""

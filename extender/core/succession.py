@@ -4,7 +4,7 @@ A pod's ledger covers whatever is published on it, also by a status that is stil
 has seen the pod's end knows its last ledger, and gives it to the ordinal's next pod. A list breaks that: pods may have come
 and gone between it and what the watch told before. So after a list an ordinal's past is *known* only if
 
-- its pod is bound: that pod's own ledger is what counts from now on; or
+- its pod is bound, and a StatefulSet's: that pod's own ledger is what counts from now on; or
 - its pod is the one that we knew, not bound yet, and its past was known before;
 
 or, for all of them, once ``HOLD_S`` have passed since the list and vpods have been listed again: a status that was on its way
@@ -78,7 +78,7 @@ class Succession:
         self._alive, self._known, self._closed, self._since = {}, set(), False, self._clock()
         for pod in pods:
             self._alive[pod.key] = pod.uid
-            if pod.node or (before.get(pod.key) == pod.uid and (closed or pod.key in known)):
+            if (pod.node and pod.owner) or (before.get(pod.key) == pod.uid and (closed or pod.key in known)):
                 self._known.add(pod.key)
         self._outdated = (self._outdated | before.keys() | self._alive.keys()) - self._known
 
@@ -106,6 +106,6 @@ class Succession:
             return
         self._gone.pop(new.key, None)
         self._alive[new.key] = new.uid
-        if new.node and not new.assumed and not self._closed:
+        if new.node and new.owner and not new.assumed and not self._closed:
             self._known.add(new.key)
             self._outdated.discard(new.key)

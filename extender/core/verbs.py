@@ -59,7 +59,7 @@ def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
         return ConflictReason.POOL_NOT_FOUND
     if pool.taken_by:
         return ConflictReason.STATEFULSET_TAKEN
-    if pool.stateful_set is None or pod.owner != pool.stateful_set.name:
+    if pool.stateful_set is None or not pod.is_controlled_by(pool.stateful_set):
         return ConflictReason.STATEFULSET_NOT_FOUND
     if pod.slots is not None and pod.slots_request is not None and pod.slots != pod.slots_request:
         return ConflictReason.SLOTS_MISMATCH

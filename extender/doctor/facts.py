@@ -14,6 +14,8 @@ from extender.core.reading import Json, text
 
 SERVICE: Final = "vreplica-scheduler"
 WEBHOOK: Final = "vreplica-webhook"
+UPKEEP: Final = "vreplica-webhook-upkeep"
+"""Renews the certificate of a webhook that does not do so itself, and writes its registration."""
 CERTIFICATE_SECRET: Final = "vreplica-webhook-certificate"
 
 

@@ -65,7 +65,7 @@ class ForeignWrites:
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is None or new is None or not _same_bound_pod(old, new):
             return
-        if not any(bucket.has(new.pool) for bucket in self._led):
+        if not any(bucket.has(new.pool) for bucket in self._led) or not self._caches.state.counts(new):
             return
         if old.ledger_text != new.ledger_text and not self.own.is_ours(new.uid, new.ledger_text):
             what = (

@@ -72,7 +72,7 @@ class LedgerWriter:
     async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
         """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in ``batch`` afterwards."""
         pod = self._caches.pods.latest(pod_key)
-        if pod is None or not pod.node:
+        if pod is None or not pod.node or not self._caches.state.counts(pod):
             batch.fall_short(change, "pod is gone")
             return
         state = self._caches.state

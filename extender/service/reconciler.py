@@ -200,7 +200,7 @@ class Reconciler:
             pool is None
             or pool.pool is None
             or pool.stateful_set is None
-            or pod.owner != pool.stateful_set.name
+            or not pool.counts(pod)
             or not self._is_there(pod)
         ):
             return
@@ -242,7 +242,7 @@ class Reconciler:
 
     def _needs_repair(self, pod: AdapterPod) -> bool:
         """Whether a bound pod's annotations are not as our bind writes them."""
-        if not pod.node or pod.assumed or pod.finished or pod.deleting:
+        if not pod.node or pod.assumed or pod.finished or pod.deleting or not self._caches.state.counts(pod):
             return False
         return (
             pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error) or self._slots_differ(pod)

@@ -17,7 +17,7 @@ from webhook.mutate import stamp
 from webhook.registration import CONFIGURATION_NAME
 from webhook.rotation import SERVING_RENEWED_BEFORE_END
 from webhook.server import Limits, WebhookServer
-from webhook.settings import Settings, parser, settings_from
+from webhook.settings import Settings, UpkeepMode, parser, settings_from
 from webhook.upkeep import UPKEEP_PERIOD_S
 from webhook.validate import DEFAULT_RULES, DEFAULT_WRITERS, validate
 
@@ -177,6 +177,10 @@ class TestAdmission:
             assert webhook["objectSelector"] == {
                 "matchExpressions": [{"key": names.POOL_LABEL, "operator": "Exists"}]
             }
+        elif resources == {"statefulsets/scale"}:  # by us alone: a person's is none of ours to hold up
+            [condition] = webhook["matchConditions"]
+            [writer] = DEFAULT_WRITERS
+            assert condition["expression"] == f"request.userInfo.username == '{writer}'"
         else:
             assert resources == {"adapterpools", "vpods"}
 
@@ -197,10 +201,18 @@ def container(deployment: str, name: str) -> Any:
     return found
 
 
+UPKEEP = "vreplica-webhook-upkeep"
+SERVING = [obj for obj in of_kind("Deployment") if obj["metadata"]["name"] != UPKEEP]
+
+
 class TestDeployments:
     def webhook_settings(self) -> Settings:
+        return self.settings_of("vreplica-webhook", "webhook")
+
+    @staticmethod
+    def settings_of(deployment: str, name: str) -> Settings:
         # The one path of the image that the options read.
-        command = container("vreplica-webhook", "webhook")["command"]
+        command = container(deployment, name)["command"]
         file = str(MANIFESTS / "base" / "service-config.yaml")
         return settings_from(
             parser().parse_args([a.replace("/etc/vreplica/service-config.yaml", file) for a in command[1:]])
@@ -216,6 +228,39 @@ class TestDeployments:
         rules = find("Role", "vreplica-webhook")["rules"]
         assert settings.secret == (NAMESPACE, rules[0]["resourceNames"][0])
         assert settings.kubeconfig == ""
+        assert settings.upkeep is UpkeepMode.NONE
+
+    def test_the_upkeep_keeps_the_secret_that_is_shipped_and_that_the_webhook_serves_from(self):
+        settings = self.settings_of("vreplica-webhook-upkeep", "upkeep")
+        assert settings.upkeep is UpkeepMode.ONLY
+        assert (settings.secret, settings.hosts) == (
+            self.webhook_settings().secret,
+            self.webhook_settings().hosts,
+        )
+        assert settings.secret is not None
+        shipped = find("Secret", settings.secret[1])
+        # Opaque, and nothing that an apply would put in the place of what is filled in.
+        assert {"type", "data", "stringData"}.isdisjoint(shipped)
+        assert find("Role", "vreplica-webhook-upkeep")["rules"] == [
+            {
+                "apiGroups": [""],
+                "resources": ["secrets"],
+                "resourceNames": [settings.secret[1]],
+                "verbs": ["get", "update"],
+            }
+        ]
+
+    def test_no_port_of_the_upkeep_is_open(self):
+        pod = find("Deployment", UPKEEP)["spec"]["template"]
+        assert "ports" not in container(UPKEEP, "upkeep")
+        policy = find("NetworkPolicy", UPKEEP)["spec"]
+        assert (policy["policyTypes"], policy.get("ingress")) == (["Ingress"], [])
+        assert policy["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+        assert not [
+            obj
+            for obj in of_kind("Service")
+            if obj["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+        ]
 
     def test_certificates_are_looked_after_more_often_than_they_need(self):
         assert SERVING_RENEWED_BEFORE_END.total_seconds() > 100 * UPKEEP_PERIOD_S
@@ -232,9 +277,14 @@ class TestDeployments:
                 "capabilities": {"drop": ["ALL"]},
             }
             assert {"requests", "limits"} <= set(each["resources"])
-            assert {"startupProbe", "livenessProbe", "readinessProbe"} <= set(each)
+            # There is nothing to ask of who listens on no port.
+            assert deployment["metadata"]["name"] == UPKEEP or {
+                "startupProbe",
+                "livenessProbe",
+                "readinessProbe",
+            } <= set(each)
 
-    @pytest.mark.parametrize("deployment", of_kind("Deployment"), ids=lambda obj: obj["metadata"]["name"])
+    @pytest.mark.parametrize("deployment", SERVING, ids=lambda obj: obj["metadata"]["name"])
     def test_two_replicas_of_which_one_always_stays(self, deployment):
         assert deployment["spec"]["replicas"] == 2
         budget = find("PodDisruptionBudget", deployment["metadata"]["name"])["spec"]
@@ -272,8 +322,9 @@ class TestRoles:
         for rule in role.get("rules", ()):  # an aggregated one's are Kubernetes' to write
             assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
             if "secrets" in rule["resources"]:
-                assert not {"list", "watch", "delete"} & set(rule["verbs"])
-                assert "resourceNames" in rule or rule["verbs"] == ["create"]
+                # Nor creating: a Secret of the right type is filled with any account's token.
+                assert not {"list", "watch", "delete", "create"} & set(rule["verbs"])
+                assert "resourceNames" in rule
 
     def test_leases_are_the_ones_of_the_configuration_files(self):
         service = load_config(str(MANIFESTS / "base" / "service-config.yaml")).leader_election

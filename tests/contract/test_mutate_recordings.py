@@ -19,7 +19,6 @@ from tests.webhook.builders import (
     POOL_LABEL,
     SLOTS,
     a_pool_object,
-    a_vpod_object,
     caches,
     patched,
 )
@@ -43,11 +42,7 @@ async def answer():
     """Sends a review with the recorded headers, and returns the answer's document."""
     pool = a_pool_object("adapter")
     pool["metadata"]["namespace"] = "default"
-    vpods = [
-        a_vpod_object(pool="adapter", placements={f"adapter-{ordinal}": ordinal + 1 for ordinal in range(3)})
-    ]
-    vpods[0]["spec"]["poolRef"]["namespace"] = "default"
-    server = WebhookServer(caches(pools=[pool], vpods=vpods), DEFAULT_RULES, tls=None)
+    server = WebhookServer(caches(pools=[pool]), DEFAULT_RULES, tls=None)
     port = await server.start("127.0.0.1", 0)
 
     async def send(headers: Mapping[str, str], review: Obj, path: str = "/mutate") -> Obj:
@@ -94,11 +89,7 @@ async def test_the_patch_applies_to_the_recorded_pod_and_changes_nothing_else(re
     pod = review["request"]["object"]
     got = await answer(recording["headers"], review)
     after = patched(pod, orjson.loads(base64.b64decode(got["response"]["patch"])))
-    ordinal = int(pod["metadata"]["name"].rpartition("-")[2])
-    assert after["metadata"].pop("annotations") == {
-        SLOTS: "20",
-        PLACEMENTS: f'{{"tenant-a/orders":{ordinal + 1}}}',
-    }
+    assert after["metadata"].pop("annotations") == {SLOTS: "20", PLACEMENTS: "{}"}
     assert after["spec"].pop("schedulerName") == "vreplica-scheduler"
     expected = copy.deepcopy(pod)
     del expected["spec"]["schedulerName"]

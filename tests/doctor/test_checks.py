@@ -70,6 +70,13 @@ def empty(plural: str) -> Break:
     return lambda scene: scene.items(plural).clear()
 
 
+def kept_by_another(scene: Scene) -> None:
+    deployment = next(
+        obj for obj in scene.items("deployments") if obj["metadata"]["name"] == "vreplica-webhook"
+    )
+    deployment["spec"]["template"]["spec"]["containers"][0]["command"] = ["vreplica-webhook", "--upkeep=none"]
+
+
 def webhook(**fields: object) -> Break:
     return lambda scene: scene.first("mutatingwebhookconfigurations")["webhooks"][0].update(fields)
 
@@ -117,6 +124,7 @@ ROWS = [
         lambda s: schema_of(s)["spec"]["properties"].update(colour={"type": "string"}), "crds", W, "also knows spec.colour", id="a newer CRD"
     ),
     pytest.param(empty("deployments"), "deployments", W, "vreplica-webhook is not there", id="no Deployments"),
+    pytest.param(kept_by_another, "deployments", W, "vreplica-webhook-upkeep is not there", id="nobody renews the webhook's certificate"),
     pytest.param(set_on_first("deployments", "status", value={}), "deployments", E, "none of 2 replicas is ready", id="nothing is ready"),
     pytest.param(set_on_first("deployments", "status", "readyReplicas", value=1), "deployments", W, "1 of 2", id="one is not ready"),
     pytest.param(empty("leases"), "leader", E, "none of its pods has led yet", id="no Lease"),

@@ -182,6 +182,11 @@ class ChartSystem(System):
         assert command[0] == "vreplica-webhook"
         return command[1:]
 
+    async def upkeep_arguments(self) -> Sequence[str]:
+        command: list[str] = (await self.container("vreplica-webhook-upkeep", "upkeep"))["command"]
+        assert command[0] == "vreplica-webhook"
+        return command[1:]
+
     async def scheduler_kubeconfig(self) -> Path:
         """In the extender's pod with the token of the Secret that is mounted there, in its own with its ServiceAccount's."""
         if self.https:

@@ -3,7 +3,7 @@
 Theory of operation. ``async with System(backend, tmp_path, Setup(...))`` is an installation as a user makes it, in an order that
 both back ends allow: kube-scheduler with the shipped configuration (only the extender's URL and the kubeconfig replaced), the
 manifests of ``manifests/base``, the webhook with the arguments of its Deployment, the service with its shipped configuration;
-both as the ServiceAccounts of the manifests, so RBAC decides. A ``Watcher`` records everything, and a
+and what looks after the webhook's certificate, each as the ServiceAccounts of the manifests, so RBAC decides. A ``Watcher`` records everything, and a
 scenario that ends well is held to the invariants over its whole history and to having been refused nothing by RBAC.
 """
 
@@ -40,6 +40,7 @@ SYSTEM_NAMESPACE: Final = "vreplica-system"
 SERVICE_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-scheduler"
 SCHEDULER_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-kube-scheduler"
 WEBHOOK_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook"
+UPKEEP_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook-upkeep"
 POOL: Final = "dispatcher"
 SLOTS_PER_POD: Final = 20
 SETTLE_TIMEOUT_S: Final = 45.0
@@ -92,6 +93,8 @@ class System:
         self.service_url = f"http://{host_port(self.setup.host, free_port())}"
         self.webhook_url = f"https://{host_port(self.setup.host, free_port())}"
         self.webhook: Process | None = None
+        self.upkeep: Process | None = None
+        """Renews the webhook's certificate and writes its registration."""
         self.webhook_tls: ssl.SSLContext | None = None
         self.namespace = ""
         self.system_namespace = SYSTEM_NAMESPACE
@@ -183,6 +186,10 @@ class System:
         """The webhook's arguments as installed."""
         return _deployed("webhook.yaml")
 
+    async def upkeep_arguments(self) -> Sequence[str]:
+        """Those of what looks after its certificate and registration."""
+        return _deployed("webhook-upkeep.yaml")
+
     @property
     def _slots_resource(self) -> bool:
         return self.setup.slots_resource or self.setup.slots_counted or self.setup.legacy
@@ -257,7 +264,9 @@ class System:
         await self.start(self.service)
 
     async def start_webhook(self) -> None:
-        """Starts the webhook with its Deployment's arguments and waits until the API server calls it."""
+        """Starts the webhook, and its upkeep anew, with their Deployments' arguments; waits until the API server calls it."""
+        await self._start_upkeep()
+        authority = await eventually(self._registered, 20.0, "the webhook is registered")
         arguments = await self.webhook_arguments()
         port = self.webhook_url.rpartition(":")[2]
         replaced = {"--config": None, "--port": port, "--shutdown-delay-seconds": "0"}
@@ -270,13 +279,20 @@ class System:
         if self.setup.legacy:
             kept.append("--scheduler-name=default-scheduler")
         self.webhook = self.backend.processes.start("webhook", [VENV_BIN / "vreplica-webhook", *kept])
-        authority = await eventually(self._registered, 20.0, "the webhook has registered itself")
         self.webhook_tls = ssl.create_default_context(cadata=authority)
         await self.webhook.ready(Probe(f"{self.webhook_url}/readyz", self.webhook_tls))
 
+    async def _start_upkeep(self) -> None:
+        if self.upkeep is not None and self.upkeep.returncode is None:
+            await self.upkeep.terminate()
+        kept = [each for each in await self.upkeep_arguments() if each.partition("=")[0] != "--config"]
+        kubeconfig = await self.kubeconfig_for(UPKEEP_ACCOUNT)
+        kept += [f"--url={self.webhook_url}", f"--kubeconfig={kubeconfig}"]
+        self.upkeep = self.backend.processes.start("upkeep", [VENV_BIN / "vreplica-webhook", *kept])
+
     async def _registered(self) -> str:
-        assert self.webhook is not None
-        assert self.webhook.returncode is None, self.webhook.log_tail()
+        assert self.upkeep is not None
+        assert self.upkeep.returncode is None, self.upkeep.log_tail()
         found = await self.backend.api.get(MUTATING_WEBHOOKS, "", "vreplica-scheduler")
         client = found["webhooks"][0]["clientConfig"]
         if not client.get("caBundle") or not str(client.get("url")).startswith(self.webhook_url):

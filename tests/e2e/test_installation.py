@@ -260,9 +260,11 @@ async def _filled_in(system: ChartSystem) -> dict[str, Any]:
 
 
 async def _called_by_service(system: ChartSystem) -> None:
-    """As in a cluster: the webhook has put the caBundle beside the Service, where the suite has it put its URL instead."""
+    """As in a cluster: the caBundle has been put beside the Service, where the suite has the webhook's URL put instead."""
     assert system.webhook is not None
+    assert system.upkeep is not None
     await system.webhook.terminate()
+    await system.upkeep.terminate()
     for resource, path in ((MUTATING_WEBHOOKS, "/mutate"), (VALIDATING_WEBHOOKS, "/validate")):
         stored = await system.real.api.get(resource, "", "vreplica-scheduler")
         service = {

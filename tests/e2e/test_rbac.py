@@ -8,10 +8,22 @@ import aiohttp
 import pytest
 
 from extender.core.names import LEASE_NAME
-from extender.kube.api import LEASES, MUTATING_WEBHOOKS, PODS, SECRETS, NotFound, Obj, PatchType
-from tests.e2e.objects import MANIFESTS, load
+from extender.doctor.facts import CERTIFICATE_SECRET
+from extender.kube.api import (
+    LEASES,
+    MUTATING_WEBHOOKS,
+    PODS,
+    SECRETS,
+    VALIDATING_WEBHOOKS,
+    NotFound,
+    Obj,
+    PatchType,
+    Resource,
+)
+from tests.e2e.objects import MANIFESTS, load, without
+from tests.e2e.raw import RawHttp
 from tests.e2e.real import RealBackend
-from tests.e2e.scenario import POOL, SYSTEM_NAMESPACE, Setup, System
+from tests.e2e.scenario import POOL, SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT, Setup, System
 from tests.e2e.waiting import NotYet, eventually
 
 Right = tuple[str, str, str]
@@ -74,7 +86,7 @@ async def test_the_rights_that_are_used_are_the_rights_that_are_granted(real: Re
         assert system.service.process is not None
         await system.service.process.terminate()
         events = system.audit()
-    for account in ("vreplica-scheduler", "vreplica-webhook"):
+    for account in ("vreplica-scheduler", "vreplica-webhook", "vreplica-webhook-upkeep"):
         assert used(events, account) == granted(account), account
     # The kube-scheduler binds adapter pods through us: its own right to bind is for others. What it is granted beyond its
     # lease are Kubernetes' own roles, which are for all that a scheduler may ever do.
@@ -126,12 +138,12 @@ async def _lease_made_anew(system: System) -> None:
 
 
 async def _certificate_written_anew(system: System) -> None:
-    """A webhook that finds a Secret it cannot use updates it; the first one created it."""
+    """Who finds a Secret in it that cannot be used updates it; the manifests bring an empty one."""
     assert system.webhook is not None
     await system.webhook.kill()
     patch = {"data": {"tls.crt": "", "tls.key": ""}}
     await system.backend.api.patch(
-        SECRETS, SYSTEM_NAMESPACE, "vreplica-webhook-certificate", patch, patch_type=PatchType.MERGE
+        SECRETS, SYSTEM_NAMESPACE, CERTIFICATE_SECRET, patch, patch_type=PatchType.MERGE
     )
     # What the first one has registered must not be taken for what the second one will.
     unset = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": ""}]
@@ -178,11 +190,76 @@ async def _is_refused(system: System, key: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("account", ["vreplica-scheduler", "vreplica-webhook"])
+@pytest.mark.parametrize("account", ["vreplica-webhook", "vreplica-webhook-upkeep"])
+async def test_nobody_of_ours_makes_a_secret_that_is_filled_with_the_token_of_another(
+    real: RealBackend, account: str
+):
+    await real.apply([MANIFESTS / "base"], without("Deployment"))
+    path = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets"
+    token = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": CERTIFICATE_SECRET,
+            "annotations": {"kubernetes.io/service-account.name": "vreplica-scheduler"},
+        },
+        "type": "kubernetes.io/service-account-token",
+    }
+    async with RawHttp(await real.token_for(f"{SYSTEM_NAMESPACE}/{account}")) as they:
+        # Also where a person has deleted the shipped one, and its name is free.
+        await real.raw.delete(f"{path}/{CERTIFICATE_SECRET}")
+        created = await they.post(path, token)
+        assert (created.status, "cannot create resource" in created.message) == (403, True), created
+        await real.apply([MANIFESTS / "base" / "webhook-upkeep.yaml"], without("Deployment"))
+        stored = (await real.raw.get(f"{path}/{CERTIFICATE_SECRET}")).body
+        assert (stored["type"], "data" in stored) == ("Opaque", False)
+        changed = await they.request("PUT", f"{path}/{CERTIFICATE_SECRET}", token)
+        assert changed.status in {403, 422}, changed
+        assert (await real.raw.get(f"{path}/{CERTIFICATE_SECRET}")).body["type"] == "Opaque"
+
+
+@pytest.mark.parametrize("resource", [MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS])
+async def test_the_webhooks_own_account_registers_nothing(real: RealBackend, resource: Resource):
+    await real.apply([MANIFESTS / "base"], without("Deployment"))
+    path = f"/apis/{resource.api_version}/{resource.plural}"
+    everything = [{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/*"]}]
+    anywhere = {"url": "https://evil.example/"}
+    ops = [
+        {"op": "replace", "path": "/webhooks/0/rules", "value": everything},
+        {"op": "replace", "path": "/webhooks/0/clientConfig", "value": anywhere},
+    ]
+    async with RawHttp(await real.token_for(WEBHOOK_ACCOUNT)) as they:
+        for name in ("vreplica-scheduler", "another"):
+            answer = await they.request(
+                "PATCH",
+                f"{path}/{name}",
+                ops,
+                content_type="application/json-patch+json",
+                query={"dryRun": "All"},
+            )
+            assert (answer.status, "cannot patch resource" in answer.message) == (403, True), answer
+        whole = (await they.get(f"{path}/vreplica-scheduler")).body
+        for method, url in (
+            ("PUT", f"{path}/vreplica-scheduler"),
+            ("POST", path),
+            ("DELETE", f"{path}/vreplica-scheduler"),
+        ):
+            answer = await they.request(method, url, whole, query={"dryRun": "All"})
+            assert answer.status == 403, f"{method}: {answer}"
+
+
+@pytest.mark.parametrize("account", ["vreplica-scheduler", "vreplica-webhook", "vreplica-webhook-upkeep"])
 def test_no_role_of_ours_grants_a_wildcard_or_a_way_to_more_rights(account: str):
     rights = granted(account)
     assert rights
     assert not [right for right in rights if "*" in right]
     assert not [right for right in rights if right[2] in {"escalate", "bind", "impersonate"}]
     reading = {"get", "list", "watch"}
-    assert not [right for right in rights if right[1] == "secrets" and right[2] in reading - {"get"}]
+    assert not [
+        right for right in rights if right[1] == "secrets" and right[2] in {*reading, "create"} - {"get"}
+    ]
+    # What may write a registration may have any request shown to it and changed.
+    registers = [
+        right for right in rights if right[1].endswith("webhookconfigurations") and right[2] not in reading
+    ]
+    assert bool(registers) is (account == "vreplica-webhook-upkeep")

@@ -43,6 +43,7 @@ BASE_FILES: Final = (
     "rbac-webhook.yaml",
     "rbac-tenants.yaml",
     "scheduler.yaml",
+    "webhook-upkeep.yaml",
     "webhook.yaml",
     "network-policies.yaml",
     "webhook-configurations.yaml",

@@ -296,7 +296,7 @@ class TestWhatGoesWrong:
         other = a_pool(name="other", stateful_set="other", scale_down_period_s=PERIOD_S)
         bench.caches.stateful_sets.update(a_stateful_set(2, name="other"))
         bench.caches.pools.update(other)
-        pod = replace(a_pod(0, {}, resource_version="99"), name="other-0", pool=other.key)
+        pod = replace(a_pod(0, {}, resource_version="99"), name="other-0", pool=other.key, owner="other")
         bench.caches.pods.update(pod)
         bench.vpod(replace(a_vpod("o", 1, pool=other.key), placements={"other-1": 1}))
         bench.caches.state.pool(other.key).set_closed(0b10)

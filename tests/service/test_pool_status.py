@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from extender.kube.api import ADAPTERPOOLS, NODES, STATEFULSETS, ApiError, Obj, PatchType
+from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, ApiError, Obj, PatchType
 from tests.support.builders import NS
 from tests.support.service import World, until
 
@@ -54,7 +54,13 @@ async def test_the_conditions_tell_a_missing_statefulset_and_its_coming():
         await asyncio.sleep(3)
         assert (await conditions_of(world))["Ready"] == ("False", "StatefulSetNotFound")
         stateful_set["metadata"] = {"name": "dispatcher"}
-        await world.cluster.create(STATEFULSETS, NS, stateful_set)
+        made = await world.cluster.create(STATEFULSETS, NS, stateful_set)
+        await asyncio.sleep(3)
+        assert (await conditions_of(world))["Ready"] == ("False", "NoPodTakesVReplicas")
+        adopt = [
+            {"op": "replace", "path": "/metadata/ownerReferences/0/uid", "value": made["metadata"]["uid"]}
+        ]
+        await world.cluster.patch(PODS, NS, "dispatcher-0", adopt, patch_type=PatchType.JSON)
         await asyncio.sleep(3)
         assert (await conditions_of(world))["Ready"] == ("True", "StatefulSetFound")
 

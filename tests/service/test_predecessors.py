@@ -21,6 +21,7 @@ POD = AdapterPod(
     uid="first",
     resource_version="5",
     pool=POOL,
+    owner="dispatcher",
 )
 NEXT = replace(POD, uid="next", resource_version="9")
 

@@ -29,12 +29,11 @@ def a_pod(
     ordinal: int, ledger: Mapping[str, int | Share] | None = None, *, node: str = "node-0", **fields
 ) -> AdapterPod:
     shares = {k: v if isinstance(v, Share) else Share(v) for k, v in (ledger or {}).items()}
-    fields.setdefault("uid", f"uid-{ordinal}")
+    fields = {"uid": f"uid-{ordinal}", "owner": "dispatcher", **fields}
     return AdapterPod(
         namespace=NS,
         name=f"dispatcher-{ordinal}",
         pool=POOL,
-        owner="dispatcher",
         ordinal=ordinal,
         node=node,
         ledger=shares,

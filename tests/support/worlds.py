@@ -135,6 +135,12 @@ class World:
                 self.release(self.reservations[known].owner, known[0], known[1])
 
 
+def is_controlled(pod: AdapterPod, stateful_set: StatefulSet) -> bool:
+    """By UID where both have one, else by name."""
+    by_uid = pod.owner_uid and stateful_set.uid
+    return pod.owner_uid == stateful_set.uid if by_uid else pod.owner == stateful_set.name
+
+
 class Naive:
     """One pool of a World, recomputed from the objects without any incremental bookkeeping."""
 
@@ -145,7 +151,7 @@ class Naive:
         self.taken_by = self._taken_by()
         own = self.pool is not None and not self.taken_by
         self.stateful_set = world.stateful_sets.get(self.pool.stateful_set_key) if self.pool and own else None
-        self.pods = {pod.name: pod for pod in world.pods.values() if pod.pool == key}
+        self.pods = {pod.name: pod for pod in world.pods.values() if pod.pool == key and self.controls(pod)}
         self.vpods = {vpod.key: vpod for vpod in world.vpods.values() if vpod.pool == key}
         self.reserved = {k[1:]: r.share for k, r in world.reservations.items() if k[0] == key}
         self.claimed = {
@@ -167,6 +173,13 @@ class Naive:
         earliest = min(pool.created_at for pool in left)
         first = min(pool.key for pool in left if pool.created_at == earliest)
         return "" if first == self.key else first
+
+    def controls(self, pod: AdapterPod) -> bool:
+        stateful_set = self.stateful_set
+        if stateful_set is None or is_controlled(pod, stateful_set):
+            return True
+        former = self.world.stateful_sets.get(f"{pod.namespace}/{pod.owner}")
+        return former is not None and former.name != stateful_set.name and is_controlled(pod, former)
 
     @property
     def slots_per_pod(self) -> int:
@@ -330,6 +343,7 @@ stateful_sets = st.builds(
     name=st.sampled_from(["dispatcher", "dispatcher", "other"]),
     fit=fits,
     template_pool=st.sampled_from(["", "dispatcher", "dispatcher", "other"]),
+    uid=st.sampled_from(["s1", "s1", "s1", "s2"]),
 )
 pools = st.builds(
     a_pool,
@@ -356,6 +370,12 @@ def pods(draw, pool: str | None = None, ordinal: int | None = None) -> AdapterPo
         },
         ledger_error=draw(st.sampled_from([*[""] * 7, "not JSON"])),
     )
+    if pool is None:
+        pod = _replace(
+            pod,
+            owner=draw(st.sampled_from(["dispatcher", "dispatcher", "dispatcher", ""])),
+            owner_uid=draw(st.sampled_from(["s1", "s1", "s1", "s2", ""])),
+        )
     where = pool or draw(st.sampled_from([POOL, POOL, POOL, OTHER]))
     name = pod.name if pool else draw(st.sampled_from([pod.name, pod.name, f"stray-{pod.ordinal}"]))
     return _replace(pod, pool=where, name=name)

@@ -1,4 +1,3 @@
-from extender.core.ledger import Ledger, Share
 from extender.core.model import Namespace
 from extender.kube.api import Obj, WatchEvent, WatchEventType
 from tests.webhook.builders import NS, a_namespace, a_pool_object, a_vpod_object, caches
@@ -9,10 +8,6 @@ def event(kind: str, obj: Obj) -> WatchEvent:
     return WatchEvent(WatchEventType(kind), obj)
 
 
-def standing(view: WebhookCaches) -> Ledger:
-    return view.standing(f"{NS}/dispatcher", "dispatcher-0", slots=20)
-
-
 def test_caches_are_synced_when_each_has_had_its_list():
     view = WebhookCaches()
     for sink in view.sinks.values():
@@ -21,22 +16,21 @@ def test_caches_are_synced_when_each_has_had_its_list():
     assert view.synced
 
 
-def test_events_keep_objects_and_standing_placements_current():
+def test_events_keep_objects_current():
     view = caches(pools=[a_pool_object()])
-    view.vpods.apply(event("ADDED", a_vpod_object(placements={"dispatcher-0": 2})))
-    assert standing(view) == {"tenant-a/orders": Share(2)}
-    view.vpods.apply(event("MODIFIED", a_vpod_object(placements={"dispatcher-0": 3})))
-    assert standing(view) == {"tenant-a/orders": Share(3)}
+    view.vpods.apply(event("ADDED", a_vpod_object(weight=2)))
+    assert view.vpods.objects["tenant-a/orders"].weight == 2
+    view.vpods.apply(event("MODIFIED", a_vpod_object(weight=3)))
+    assert view.vpods.objects["tenant-a/orders"].weight == 3
     view.vpods.apply(event("BOOKMARK", {"metadata": {"resourceVersion": "9"}}))
-    view.vpods.apply(event("DELETED", a_vpod_object(placements={"dispatcher-0": 3})))
-    assert standing(view) == {}
+    view.vpods.apply(event("DELETED", a_vpod_object(weight=3)))
+    assert not view.vpods.objects
 
 
-def test_what_a_new_list_lacks_is_gone_with_its_placements():
-    view = caches(vpods=[a_vpod_object("a", placements={"dispatcher-0": 2}), a_vpod_object("b")])
-    view.vpods.replace([a_vpod_object("b", placements={"dispatcher-0": 1})], "2")
-    assert set(view.vpods.objects) == {"tenant-a/b"}
-    assert standing(view) == {"tenant-a/b": Share(1)}
+def test_what_a_new_list_lacks_is_gone():
+    view = caches(vpods=[a_vpod_object("a"), a_vpod_object("b")])
+    view.vpods.replace([a_vpod_object("b", weight=7)], "2")
+    assert {key: vpod.weight for key, vpod in view.vpods.objects.items()} == {"tenant-a/b": 7}
 
 
 def test_an_unreadable_object_keeps_its_last_good_form_and_disturbs_no_other():
@@ -62,5 +56,5 @@ def test_look_ups_by_statefulset_namespace_and_weight():
     assert [pool.name for pool in view.pools_of(f"{NS}/dispatcher")] == ["b", "dispatcher"]
     assert view.namespace("tenant-a") == Namespace(name="tenant-a", labels={"team": "x"})
     assert view.namespace("nope") is None
-    assert view.heaviest_vpod(f"{NS}/dispatcher") == view.vpods.get("tenant-a/a")
-    assert view.heaviest_vpod(f"{NS}/nope") is None
+    assert [view.heavier_vpods(f"{NS}/dispatcher", slots) for slots in (2, 3)] == [2, 0]
+    assert view.heavier_vpods(f"{NS}/nope", 0) == 0

@@ -10,7 +10,13 @@ import pytest
 
 from extender.kube.api import SECRETS, Forbidden, OutcomeUnknown
 from tests.webhook.builders import ObjectsApi
-from webhook.certs import RACES_MAX, CertificateError, CertificateManager, FileCertificates
+from webhook.certs import (
+    RACES_MAX,
+    CertificateError,
+    CertificateManager,
+    FileCertificates,
+    StoredCertificates,
+)
 from webhook.rotation import Bundle
 from webhook.stores import CertificateStore, DirectoryStore, SecretStore, Stored
 from webhook.x509 import PEM_BYTES_MAX
@@ -240,3 +246,26 @@ class TestFiles:
             await self.until_told(ours)
         following.cancel()
         assert ours.served_pem == served
+
+
+async def test_who_only_serves_takes_what_another_process_has_stored_and_writes_nothing():
+    api = ObjectsApi()
+    api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "c"}, "type": "Opaque"})
+    follower = StoredCertificates(SecretStore(api, "ns", "c"), HOSTS, now=lambda: NOW)
+    with pytest.raises(CertificateError, match="--upkeep=only"):
+        await follower.ensure()
+    assert api.writes == 0
+    keeper = CertificateManager(SecretStore(api, "ns", "c"), HOSTS, now=lambda: NOW)
+    bundle = await keeper.ensure()
+    written = api.writes
+    assert await follower.ensure() is None
+    assert (follower.served_pem, follower.expiry()) == (bundle.cert_pem, bundle.expiry())
+    # What another one has spoilt changes nothing of what is served, and is told.
+    await SecretStore(api, "ns", "c").load()
+    api.put(
+        SECRETS, {"metadata": {"namespace": "ns", "name": "c"}, "type": "Opaque", "data": {"tls.crt": ""}}
+    )
+    with pytest.raises(CertificateError):
+        await follower.ensure()
+    assert follower.served_pem == bundle.cert_pem
+    assert api.writes == written

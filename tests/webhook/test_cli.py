@@ -2,6 +2,7 @@ import asyncio
 import base64
 import ssl
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import aiohttp
@@ -14,14 +15,15 @@ from extender.kube.api import (
     SECRETS,
     VALIDATING_WEBHOOKS,
     VPODS,
+    Forbidden,
     OutcomeUnknown,
 )
 from tests.webhook.builders import ObjectsApi, a_pod, a_pool_object, a_vpod_object, review
 from tests.webhook.test_registration import a_configuration
 from webhook import upkeep
 from webhook.certs import CertificateError, CertificateManager
-from webhook.cli import Webhook
-from webhook.settings import Settings
+from webhook.cli import Keeper, Webhook
+from webhook.settings import Settings, UpkeepMode
 from webhook.stores import DirectoryStore
 
 
@@ -57,7 +59,45 @@ async def test_from_nothing_to_a_verified_answer_and_a_clean_stop(unused_tcp_por
             assert response.status == 200
     stop.set()
     await running
-    assert api.named(SECRETS, "ns", "certificate")["type"] == "kubernetes.io/tls"
+    assert api.named(SECRETS, "ns", "certificate")["type"] == "Opaque"
+
+
+class ReadOnly(ObjectsApi):
+    """The objects of another as an account that may write nothing has them."""
+
+    def __init__(self, api: ObjectsApi) -> None:
+        super().__init__()
+        self.objects = api.objects
+
+    async def _refused(self, *_args, **_kwargs):
+        raise Forbidden(403, "Forbidden", "read-only")
+
+    create = update = patch = delete = _refused
+
+
+async def test_one_process_renews_and_publishes_and_another_serves_and_writes_nothing(unused_tcp_port):
+    api, stop, url = installed(), asyncio.Event(), f"https://localhost:{unused_tcp_port}"
+    # As the manifests bring it: empty, and of a type that stays.
+    api.put(SECRETS, {"metadata": {"namespace": "ns", "name": "certificate"}, "type": "Opaque"})
+    shared = Settings(host="127.0.0.1", port=unused_tcp_port, secret=("ns", "certificate"), url=url)
+    keeper = Keeper(replace(shared, upkeep=UpkeepMode.ONLY), api)
+    webhook = Webhook(replace(shared, upkeep=UpkeepMode.NONE), ReadOnly(api))
+    keeping = asyncio.create_task(keeper.run(stop))
+    for _ in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS):
+        await api.patches.get()
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", unused_tcp_port)  # nobody can ask who may write
+    serving = asyncio.create_task(webhook.run(stop))
+    configuration = api.named(MUTATING_WEBHOOKS, "", "vreplica-scheduler")
+    ca_bundle = base64.b64decode(configuration["webhooks"][0]["clientConfig"]["caBundle"])
+    trusted = ssl.create_default_context(cadata=ca_bundle.decode())
+    async with aiohttp.ClientSession() as client:
+        metrics = await _once_it_listens(client, f"{url}/metrics", trusted)
+    stop.set()
+    await asyncio.gather(keeping, serving)
+    for certificate in ("serving", "authority"):
+        assert f'expiry_timestamp_seconds{{certificate="{certificate}"}}' in metrics
+    assert api.named(SECRETS, "ns", "certificate")["type"] == "Opaque"
 
 
 async def test_with_files_of_somebody_elses_no_secret_and_no_ca_bundle_is_written(

@@ -2,7 +2,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.core.decode import pod_from, pool_from
-from extender.core.ledger import Ledger, Share
 from extender.core.model import AdapterPool
 from extender.kube.api import Obj
 from tests.webhook.builders import (
@@ -27,19 +26,18 @@ MANAGED = Stamp(slots_resource=True)
 def stamped(
     pod: Obj,
     pool: AdapterPool | None = POOL,
-    standing: Ledger | None = None,
     how: Stamp = Stamp(),  # noqa: B008  # frozen
 ) -> Obj:
-    return patched(pod, mutate(pod, pool, standing or {}, how).ops)
+    return patched(pod, mutate(pod, pool, how).ops)
 
 
-def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_and_placements():
-    pod = stamped(a_pod(), standing={"t/a": Share(3), "t/b": Share(2, 4)})
+def test_an_adapter_pod_is_sent_to_our_scheduler_with_slots_and_an_empty_ledger():
+    pod = stamped(a_pod())
     assert pod["spec"]["schedulerName"] == "vreplica-scheduler"
-    assert pod["metadata"]["annotations"] == {SLOTS: "20", PLACEMENTS: '{"t/a":3,"t/b":[2,4]}'}
+    assert pod["metadata"]["annotations"] == {SLOTS: "20", PLACEMENTS: "{}"}
     assert pod["spec"]["containers"][0]["resources"] == {}
     read = pod_from(pod)
-    assert (read.slots, read.slots_request, read.ledger) == (20, None, {"t/a": Share(3), "t/b": Share(2, 4)})
+    assert (read.slots, read.slots_request, read.ledger) == (20, None, {})
 
 
 def test_for_a_scheduler_that_others_share_it_requests_the_resource():
@@ -113,7 +111,7 @@ def test_what_a_client_wrote_into_our_annotations_is_overwritten_and_theirs_stay
 
 
 def test_a_pod_that_is_created_on_a_node_gets_no_ledger_there_it_would_count_at_once():
-    pod = stamped(a_pod(nodeName="n", annotations={PLACEMENTS: '{"t/x":9}'}), standing={"t/a": Share(3)})
+    pod = stamped(a_pod(nodeName="n", annotations={PLACEMENTS: '{"t/x":9}'}))
     assert pod["metadata"]["annotations"] == {SLOTS: "20"}
 
 
@@ -126,13 +124,6 @@ def test_without_a_known_pool_the_pod_still_comes_to_us_with_no_slots_and_a_warn
     # "0" and not absent: kube-scheduler asks the extender only about pods that name the resource.
     assert after["spec"]["containers"][0]["resources"]["requests"] == {SLOTS: "0"}
     assert "'dispatcher' is not known" in mutation.warnings[0]
-
-
-def test_a_ledger_that_is_too_large_starts_empty_with_a_warning():
-    standing = {f"{'n' * 60}/{index:0200d}": Share(1) for index in range(1000)}
-    mutation = mutate(a_pod(), POOL, standing)
-    assert patched(a_pod(), mutation.ops)["metadata"]["annotations"][PLACEMENTS] == "{}"
-    assert "over the limit" in mutation.warnings[0]
 
 
 def test_a_canonical_quantity_of_the_api_server_is_as_good():
@@ -158,15 +149,12 @@ PODS = st.builds(
     initContainers=CONTAINERS,
     schedulerName=st.sampled_from(["", "default-scheduler", "mine"]),
 )
-LEDGERS = st.dictionaries(
-    st.sampled_from(["t/a", "t/b~c"]), st.builds(Share, st.integers(1, 3), st.integers(1, 2))
-)
 
 
-@given(PODS, st.sampled_from([None, POOL]), LEDGERS, st.sampled_from([Stamp(), MANAGED]))
-def test_a_second_run_on_the_result_changes_nothing(pod, pool, standing, how):
-    once = stamped(pod, pool, standing, how)
-    assert mutate(once, pool, standing, how).ops == ()
+@given(PODS, st.sampled_from([None, POOL]), st.sampled_from([Stamp(), MANAGED]))
+def test_a_second_run_on_the_result_changes_nothing(pod, pool, how):
+    once = stamped(pod, pool, how)
+    assert mutate(once, pool, how).ops == ()
 
 
 def test_a_review_of_a_returning_ordinal_is_answered_from_the_caches():
@@ -175,10 +163,11 @@ def test_a_review_of_a_returning_ordinal_is_answered_from_the_caches():
     )
     verdict = stamp(request(a_pod("dispatcher-1")), view)
     assert verdict.allowed
-    assert (
-        patched(a_pod("dispatcher-1"), verdict.patch)["metadata"]["annotations"][PLACEMENTS]
-        == '{"tenant-a/orders":3}'
-    )
+    # The ledger is the bind's to write.
+    assert patched(a_pod("dispatcher-1"), verdict.patch)["metadata"]["annotations"] == {
+        SLOTS: "20",
+        PLACEMENTS: "{}",
+    }
 
 
 def test_before_the_caches_are_synced_the_pod_is_stamped_with_what_is_known():
@@ -189,9 +178,8 @@ def test_before_the_caches_are_synced_the_pod_is_stamped_with_what_is_known():
 def test_names_that_are_in_the_request_alone_are_enough():
     pod = a_pod()
     del pod["metadata"]["namespace"], pod["metadata"]["name"]
-    view = caches(pools=[a_pool_object()], vpods=[a_vpod_object(placements={"dispatcher-1": 3})])
-    verdict = stamp(request(pod, namespace="adapters", name="dispatcher-1"), view)
-    assert patched(pod, verdict.patch)["metadata"]["annotations"][PLACEMENTS] == '{"tenant-a/orders":3}'
+    verdict = stamp(request(pod, namespace="adapters", name="dispatcher-1"), caches(pools=[a_pool_object()]))
+    assert patched(pod, verdict.patch)["metadata"]["annotations"][SLOTS] == "20"
 
 
 @pytest.mark.parametrize(

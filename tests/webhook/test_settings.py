@@ -124,3 +124,11 @@ def test_wrong_settings_end_with_2_and_one_line(capsys, arguments, says):
     error = capsys.readouterr().err
     assert says in error
     assert error.count("\n") == 1
+
+
+def test_whoever_renews_a_certificate_of_somebody_elses_is_not_us():
+    files = ["--tls-cert-file", "/tls/tls.crt", "--tls-private-key-file", "/tls/tls.key"]
+    with pytest.raises(SettingsError, match="--upkeep=only"):
+        settings_from(parser().parse_args([*files, "--upkeep=only"]))
+    assert settings("--upkeep=only").upkeep == "only"
+    assert settings().upkeep == "own"

@@ -145,6 +145,28 @@ def a_deletion(pool: Obj) -> AdmissionRequest:
     return pool_request(None, pool, operation="DELETE", name=name)
 
 
+class TestScale:
+    @staticmethod
+    def of(name: str, view: WebhookCaches | None = None, username: str = SERVICE) -> Verdict:
+        scale = {"metadata": {"name": name, "namespace": NS}, "spec": {"replicas": 0}}
+        more = {"group": "apps", "subresource": "scale", "name": name, "username": username}
+        return verdict(request(scale, scale, resource="statefulsets", **more), view)
+
+    def test_the_service_scales_the_statefulset_of_a_pool(self):
+        assert self.of("dispatcher").allowed
+
+    def test_it_scales_no_other(self):
+        got = self.of("database")
+        assert (got.allowed, got.code) == (False, 403)
+        assert f"StatefulSet {NS}/database: no AdapterPool names it" in got.message
+
+    def test_anybody_else_scales_what_they_may(self):
+        assert self.of("database", username="alice").allowed
+
+    def test_before_the_caches_know_it_is_not_refused(self):
+        assert self.of("database", caches(synced=False)).allowed
+
+
 class TestDeletedAdapterPools:
     def test_one_that_vpods_use_stays_and_the_way_to_delete_it_is_told(self):
         vpods = [a_vpod_object(name) for name in ("a", "b")] + [a_vpod_object("c", pool="other")]
@@ -250,7 +272,7 @@ class TestAdapterPools:
         view = caches(pools=[a_pool_object()], vpods=[a_vpod_object(weight=4), a_vpod_object("b", weight=9)])
         got = verdict(pool_request(a_pool_object(slots=8), a_pool_object()), view)
         assert got.allowed
-        assert "tenant-a/b needs 9 slots" in got.warnings[0]
+        assert "1 VPod needs more slots for one vreplica than spec.slotsPerPod 8" in got.warnings[0]
 
     def test_one_that_is_going_away_can_lose_its_finalizers(self):
         obj = a_pool_object("second", statefulSet="dispatcher", profile="x")

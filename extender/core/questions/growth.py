@@ -130,6 +130,7 @@ def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
             uid=f"to-come-{name}",
             pool=pool.key,
             owner=stateful_set.name,
+            owner_uid=stateful_set.uid,
             ordinal=ordinal,
             slots=spec.slots_per_pod,
             slots_request=spec.slots_per_pod,

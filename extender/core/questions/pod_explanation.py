@@ -43,13 +43,24 @@ def find_pod(state: State, key: str) -> tuple[PoolState, PodState]:
     """An adapter pod, or an ordinal that stands for one, by ``namespace/name``. Raises UnknownObject."""
     namespace, _, name = key.rpartition("/")
     for pool in state.pools.values():
+        if pool.key.partition("/")[0] != namespace:
+            continue
+        if (stranger := pool.strangers.get(name)) is not None:
+            return pool, _standing_for(state, stranger)
         known = pool.pods.get(name)
-        if known is None or pool.key.partition("/")[0] != namespace:
+        if known is None:
             continue
         if known.pod is not None or pool.is_member(known):
             return pool, known
     names = (f"{pool.key.partition('/')[0]}/{one}" for pool in state.pools.values() for one in pool.pods)
     raise UnknownObject(names_like(f"adapter pod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
+
+
+def _standing_for(state: State, stranger: AdapterPod) -> PodState:
+    """What would be known of a pod that counts nowhere."""
+    known = PodState(stranger.name, stranger.ordinal)
+    known.stand(stranger, state.nodes.get(stranger.node))
+    return known
 
 
 def explain_pod(
@@ -103,13 +114,7 @@ def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts
         return f"the pod does not exist; the StatefulSet is to create it.{held}"
     if known.bound:
         where = f"on node {pod.node}" + (f" in zone {known.where[1]}" if known.where[1] else "")
-        why = known.why_unschedulable() or ("not Ready for too long" if known.abandoned else "")
-        takes = (
-            f"takes no new vreplicas: {why}"
-            if why
-            else f"{known.free} of {counted_are(known.capacity, 'slot')} free"
-        )
-        return f"it stands {where}; {takes}"
+        return f"it stands {where}; {_takes(pool, known, pod)}"
     if nodes.problem is not None:
         return f"Pending ({nodes.problem}): " + PROBLEMS[nodes.problem].format(pool=pool.key)
     total = len(state.nodes)
@@ -119,6 +124,18 @@ def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts
         why = ", ".join(f"{count} {text}" for text, count in nodes.refusals.most_common())
         return f"Pending: 0/{total} nodes take it: {why or 'no node is known'}"
     return f"Pending: {len(nodes.passing)} of {counted(total, 'node')} would take it as far as is known here{_held_up(pod)}"
+
+
+def _takes(pool: PoolState, known: PodState, pod: AdapterPod) -> str:
+    """What of new vreplicas a pod that stands on a node takes."""
+    if not pool.counts(pod):
+        return "it counts nowhere: " + PROBLEMS[ConflictReason.STATEFULSET_NOT_FOUND].format(pool=pool.key)
+    why = known.why_unschedulable() or ("not Ready for too long" if known.abandoned else "")
+    return (
+        f"takes no new vreplicas: {why}"
+        if why
+        else f"{known.free} of {counted_are(known.capacity, 'slot')} free"
+    )
 
 
 def _held_up(pod: AdapterPod) -> str:

@@ -126,7 +126,10 @@ def _taken(pool: PoolState) -> PoolSnapshot:
     return PoolSnapshot(
         key=pool.key,
         profile=pool.profile,
-        pods=tuple(state.pod for state in pool.pods.values() if state.pod is not None),
+        pods=(
+            *(state.pod for state in pool.pods.values() if state.pod is not None),
+            *pool.strangers.values(),
+        ),
         vpods=tuple(pool.vpods.values()),
         reservations=tuple(
             Reservation(key, name, claim.reserved, claim.owner, claim.expires_at)

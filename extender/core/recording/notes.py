@@ -84,6 +84,7 @@ def snapshot_of(state: State) -> Iterator[What]:
     yield from (Put(pool.pool) for pool in pools if pool.pool is not None)
     for pool in pools:
         yield from (Put(pod.pod) for pod in pool.pods.values() if pod.pod is not None)
+        yield from map(Put, pool.strangers.values())
         yield from (Put(vpod) for vpod in pool.vpods.values())
         for vpod, claims in pool.placements.items():
             for name, claim in claims.items():

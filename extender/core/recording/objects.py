@@ -133,8 +133,9 @@ def _pod(pod: AdapterPod) -> Manifest:
     annotations |= {names.UNSCHEDULABLE_ANNOTATION: "true"} if pod.unschedulable else {}
     if annotations:
         metadata["annotations"] = annotations
-    if pod.owner:
-        metadata["ownerReferences"] = [{"kind": "StatefulSet", "name": pod.owner, "controller": True}]
+    if pod.owner or pod.owner_uid:
+        owner = {"kind": "StatefulSet", "name": pod.owner, "controller": True}
+        metadata["ownerReferences"] = [owner | ({"uid": pod.owner_uid} if pod.owner_uid else {})]
     spec: Manifest = {"nodeName": pod.node} if pod.node else {}
     spec |= {"schedulerName": pod.scheduler_name} if pod.scheduler_name else {}
     spec |= {"priority": pod.priority} if pod.priority else {}

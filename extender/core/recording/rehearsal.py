@@ -299,6 +299,7 @@ class Rehearsal:
                 uid=f"model-{name}",
                 pool=pool.key,
                 owner=stateful_set.name,
+                owner_uid=stateful_set.uid,
                 ordinal=ordinal,
                 node=node,
                 ready=True,

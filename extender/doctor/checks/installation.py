@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Final
 
 from extender.core.counted import counted, counted_are
-from extender.core.reading import Json, mapping, mappings, sequence, text
+from extender.core.reading import Json, mapping, mappings, sequence, text, texts
 from extender.doctor.checks.webhooks import our_webhooks
-from extender.doctor.facts import NOT_SERVED, SERVICE, WEBHOOK, Facts, key_of
+from extender.doctor.facts import NOT_SERVED, SERVICE, UPKEEP, WEBHOOK, Facts, key_of
 from extender.doctor.installed_by import install_fix
 from extender.doctor.verdict import Check, Notes, Outcome, Verdict, bounded
 
@@ -119,7 +119,7 @@ def _deployments(facts: Facts) -> Outcome:
     notes = Notes()
     seen = []
     elsewhere = _running_elsewhere(facts)
-    for name in (SERVICE, WEBHOOK):
+    for name in (SERVICE, WEBHOOK, *([UPKEEP] if _is_kept_by_another(facts) else [])):
         deployment = facts.of("deployments").named(name, facts.namespace)
         if deployment is None and name in elsewhere:
             continue
@@ -144,6 +144,13 @@ def _deployments(facts: Facts) -> Outcome:
         nothing="" if seen else f"no Deployments: they run otherwise ({', '.join(elsewhere.values())})",
         fix=f"kubectl -n {facts.namespace} describe deployment NAME, and logs of its pods; --namespace where they run elsewhere.",
     )
+
+
+def _is_kept_by_another(facts: Facts) -> bool:
+    """Whether another process renews the webhook's certificate, as its Deployment says."""
+    webhook = facts.of("deployments").named(WEBHOOK, facts.namespace)
+    containers = mappings(mapping(webhook or {}, "spec", "template", "spec"), "containers")
+    return any("--upkeep=none" in (*texts(each, "command"), *texts(each, "args")) for each in containers)
 
 
 def _running_elsewhere(facts: Facts) -> dict[str, str]:

@@ -1,6 +1,5 @@
 """An adapter pod's explanation: why it waits, what nodes say, who loses what with it."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,18 +93,18 @@ def test_scores_of_nodes_are_prioritizes():
     [
         pytest.param({"slots": 20, "slots_request": 5}, "Pending (SlotsMismatch)", id="slots"),
         pytest.param({"owner": "other"}, "Pending (StatefulSetNotFound)", id="owner"),
+        pytest.param(
+            {"owner": "other", "node": "node-0"},
+            "it stands on node node-0 in zone z0; it counts nowhere: it is not controlled by the StatefulSet",
+            id="owner, bound",
+        ),
         pytest.param({"finished": True}, "it has ended", id="finished"),
     ],
 )
 def test_what_is_wrong_with_the_pod_itself(build, said):
     pod = {"node": "", **build}
     scene = Scene(replicas=1)
-    owner = pod.pop("owner", None)
     scene.pod(0, **pod)
-    if owner:
-        known = scene.pool.pods["dispatcher-0"].pod
-        assert known is not None
-        scene.state.pod_changed(known, replace(known, owner=owner))
     assert said in explained(scene)["outcome"]
 
 
