@@ -61,7 +61,11 @@ class Rescheduler:
             self._wake.set()
 
     def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
-        if old is None or new is None or old.generation != new.generation:
+        if (
+            old is None
+            or new is None
+            or (old.reschedule_after_s, old.stateful_set) != (new.reschedule_after_s, new.stateful_set)
+        ):
             self._wake.set()
 
     def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
