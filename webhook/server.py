@@ -29,7 +29,7 @@ from extender.kube.bodies import (
     BodyTooLarge,
     BodyTooSlow,
 )
-from extender.kube.serving import ConnectionLimits, Listener
+from extender.kube.serving import ConnectionLimits, Listener, body_of
 from extender.tracing import TRACEPARENT, span
 from webhook import mutate, validate
 from webhook.caches import WebhookCaches
@@ -132,7 +132,7 @@ class WebhookServer:
         try:
             async with asyncio.timeout(self._limits.deadline_s):
                 return await share.read(
-                    http.content, bytes_max=self._limits.body_bytes_max, announced=http.content_length
+                    body_of(http), bytes_max=self._limits.body_bytes_max, announced=http.content_length
                 )
         except TimeoutError as error:
             raise ReviewError(f"the body did not arrive within {self._limits.deadline_s} s", 408) from error

@@ -25,7 +25,7 @@ from aiohttp.typedefs import Handler
 from extender.core.errors import WireError
 from extender.core.wire import encode_binding_result
 from extender.exposition import CONTENT_TYPE, Label
-from extender.kube.serving import CUT_REASONS, Listener
+from extender.kube.serving import CUT_REASONS, Listener, body_of
 from extender.kube.serving_tls import ServingCertificate
 from extender.metrics import VERB_VALUES, Metrics
 from extender.service.config import LOOPBACK, ServerConfig
@@ -187,7 +187,7 @@ class ExtenderServer:
                     span(name, traceparent=request.headers.get(TRACEPARENT, "")) as present,
                 ):
                     async with asyncio.timeout(self._config.deadline_s):
-                        body = await admission.read(request.content, request.content_length)
+                        body = await admission.read(body_of(request), request.content_length)
                         read = True
                         answer, status = await verb(body)
                     present.set("status", status)
