@@ -68,7 +68,7 @@ async def test_nothing_is_read_ahead_while_a_request_is_served():
             raw.send(b"GET /livez HTTP/1.1\r\nHost: x\r\n" + FIELDS + b"\r\n")
         await asyncio.sleep(0.2)
         (handler,) = it.server._listener._guards
-        assert len(handler._messages) == 0
+        assert len(handler._messages) == 0  # type: ignore[attr-defined]
         assert it.server._listener.unserved_bytes < 600_000
         pause.go_on.set()
         assert [await raw.answer() for _ in range(41)] == [200] * 41
