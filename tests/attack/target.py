@@ -1,0 +1,146 @@
+"""``Target``: the programs that are attacked, their memory limits, and what honest clients see meanwhile."""
+
+import asyncio
+import contextlib
+import json
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+import aiohttp
+import yaml
+
+from extender.kube.api import Obj
+from tests.e2e.objects import MANIFESTS
+from tests.e2e.processes import Process
+from tests.e2e.scenario import System
+
+MIB: Final = 1024 * 1024
+PERIOD_S: Final = 0.02
+ANSWER_S_MAX: Final = 5.0
+P99_S_MAX: Final = 0.1
+
+
+@dataclass(slots=True)
+class Honest:
+    """What honest clients have seen of one program, a question each ``PERIOD_S``."""
+
+    took_s: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def p99_s(self) -> float:
+        """Seconds; infinite where nothing was answered."""
+        ordered = sorted(self.took_s)
+        return ordered[len(ordered) * 99 // 100] if ordered else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A system at work. ``filter_args`` and ``review`` are good requests."""
+
+    system: System
+    filter_args: bytes
+    review: bytes
+    short: bool
+
+    @property
+    def programs(self) -> Mapping[str, Process]:
+        """By name."""
+        service, webhook = self.system.service.process, self.system.webhook
+        assert service is not None
+        assert webhook is not None
+        return {"extender": service, "webhook": webhook}
+
+    @asynccontextmanager
+    async def flooded(self, forms: Mapping[str, Mapping[str, int]], seconds: float) -> AsyncIterator[None]:
+        """While clients send ``forms`` (program: {form: connections}); see ``flood``."""
+        urls = {"extender": self.system.service_url, "webhook": self.system.webhook_url}
+        floods = []
+        for program, of_program in forms.items():
+            spec = {
+                "port": int(urls[program].rpartition(":")[2]),
+                "tls": program == "webhook",
+                "seconds": seconds,
+                "forms": dict(of_program),
+            }
+            floods.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "tests.attack.flood",
+                    json.dumps(spec),
+                    stderr=asyncio.subprocess.DEVNULL,
+                )
+            )
+        try:
+            yield
+        finally:
+            for flood in floods:
+                with contextlib.suppress(ProcessLookupError):
+                    flood.kill()
+                await flood.wait()
+
+    async def ask(self, seconds: float) -> Mapping[str, Honest]:
+        """Filters and reviews on kept connections for so long."""
+        until = time.monotonic() + seconds
+        seen = {"extender": Honest(), "webhook": Honest()}
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_S_MAX)) as session:
+            await asyncio.gather(
+                self._ask(
+                    session, f"{self.system.service_url}/v1/filter", self.filter_args, until, seen["extender"]
+                ),
+                self._ask(session, f"{self.system.webhook_url}/mutate", self.review, until, seen["webhook"]),
+            )
+        return seen
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, url: str, body: bytes, until: float, seen: Honest
+    ) -> None:
+        headers = {"Content-Type": "application/json"}
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            try:
+                async with session.post(
+                    url, data=body, headers=headers, ssl=self.system.webhook_tls or True
+                ) as reply:
+                    text = await reply.text()
+                    if reply.status != 200:
+                        seen.failed.append(f"{reply.status}: {text[:100]}")
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                seen.failed.append(repr(error)[:100])
+            seen.took_s.append(time.perf_counter() - began)
+            await asyncio.sleep(PERIOD_S)
+
+    def memory(self) -> list[str]:
+        """What is wrong: programs that have ended, or had more memory than their container may have."""
+        wrong = []
+        for name, process in self.programs.items():
+            peak = process.peak_memory_bytes() / MIB
+            limit = LIMITS_MIB[name]
+            if process.returncode is not None:
+                wrong.append(f"{name} has ended with {process.returncode}")
+            elif peak >= limit:
+                wrong.append(f"{name} had {peak:.0f} MiB, of {limit} that it may have")
+        return wrong
+
+
+def _limit_mib(file: str) -> int:
+    for obj in yaml.safe_load_all((MANIFESTS / "base" / file).read_text()):
+        if obj["kind"] == "Deployment":
+            limit = str(_first_container(obj)["resources"]["limits"]["memory"])
+            if (found := re.fullmatch(r"(\d+)Mi", limit)) is not None:
+                return int(found[1])
+    raise AssertionError(f"{file} names no limit in Mi")
+
+
+def _first_container(deployment: Obj) -> Obj:
+    container: Obj = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+LIMITS_MIB: Final = {"extender": _limit_mib("scheduler.yaml"), "webhook": _limit_mib("webhook.yaml")}
+"""Of the containers, as shipped."""
