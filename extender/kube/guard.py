@@ -31,7 +31,8 @@ class ConnectionLimits:
     write_timeout_s: float = 10.0
     handshake_timeout_s: float = 5.0
     unserved_bytes_max: int = 16 * 1024 * 1024
-    """Of all connections: heads, framing and trailers, requests sent ahead. aiohttp keeps a field twice."""
+    """Of all connections: heads, framing and trailers, requests sent ahead. aiohttp keeps a field twice. As much again of what
+    came with heads whose turn has not come yet."""
     shutdown_timeout_s: float = 1.0
     """For requests that still run when it stops; a server that drains before leaves none."""
 
@@ -53,8 +54,8 @@ class Owner(Protocol):
         """A connection is gone, or going."""
         ...
 
-    def count(self, guard: "Guard", counted: int) -> None:
-        """A connection holds so many unserved bytes now; it may be cut for that."""
+    def count(self, guard: "Guard", counted: int, arrived: int) -> None:
+        """A connection holds so many bytes now, see ``Intake``; it may be cut for that."""
         ...
 
 
@@ -65,7 +66,8 @@ class Guard(asyncio.Protocol):
         self._listener = listener
         self.handler = handler
         self.counted = 0
-        """Unserved bytes, as the listener has counted them; its to change."""
+        self.arrived = 0
+        """Unserved bytes and those that came with a head, as the listener has counted them; its to change."""
         self._ends_unseen = False
         """Whether a body is served whose end only aiohttp sees."""
         self._loop = asyncio.get_running_loop()
@@ -159,10 +161,6 @@ class Guard(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def weight(self) -> int:
-        """Bytes that count against it where somebody has to go. A body that came with its head is about to be read."""
-        return self._intake.handed if self._intake.stage is Stage.GIVEN else self._intake.counted
-
     def _next(self) -> None:
         """Where the answer is on its way and does not wait for its reader, the next head may follow."""
         if self._write_timer is None:
@@ -214,7 +212,7 @@ class Guard(asyncio.Protocol):
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        self._listener.count(self, intake.counted)
+        self._listener.count(self, intake.counted, intake.arrived)
 
     def _end_for_bytes(self) -> None:
         """With an answer where none is on its way."""

@@ -20,7 +20,7 @@ request at a time:
   own bytes is framing and trailers: at most ``FRAMING_BYTES_MAX``, and a share of the body.
 - LINGER: as BODY, of a body that nobody has read to its end. aiohttp throws it away, so that its sender reads the answer.
 
-``counted`` is what all of that takes. How much all connections may take together is the listener's business.
+``counted`` and ``arrived`` are what all of that takes. How much all connections may take together is the listener's business.
 """
 
 import re
@@ -89,8 +89,13 @@ class Intake:
 
     @property
     def counted(self) -> int:
-        """Bytes in memory that are no body's, or that nobody has asked for."""
-        return len(self._waiting) + self.handed
+        """Bytes in memory that are no body's, or that nobody has asked for; without what came with a head."""
+        return self.handed + (0 if self.stage is Stage.GIVEN else len(self._waiting))
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that came with a head whose turn has not come: a body, most likely, that is about to be asked for."""
+        return len(self._waiting) if self.stage is Stage.GIVEN else 0
 
     @property
     def handed(self) -> int:

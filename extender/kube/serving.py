@@ -24,6 +24,7 @@ import resource
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from operator import attrgetter
 from typing import Final, cast
 
 from aiohttp import HttpVersion11, web
@@ -31,6 +32,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import StreamReader
 
 from extender.kube.guard import CUT_REASONS, GUARD, ConnectionLimits, Guard
+from extender.kube.intake import PAUSE_BYTES
 
 __all__ = ["CUT_REASONS", "ConnectionLimits", "Listener", "body_of"]
 
@@ -44,6 +46,7 @@ BACKLOG: Final = 1024
 
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
+_COUNTED: Final = attrgetter("counted")
 _http_log: Final = logging.getLogger(__name__ + ".http")
 
 
@@ -67,6 +70,7 @@ class Listener:
         self.cut: Counter[str] = Counter()
         """Connections that were cut, by ``CUT_REASONS``."""
         self.unserved_bytes = 0
+        self.arrived_bytes = 0
         """In memory now; see ``ConnectionLimits``."""
 
     @property
@@ -134,16 +138,22 @@ class Listener:
         self._guards.pop(guard.handler, None)
         self._idle.pop(guard, None)
         self.unserved_bytes -= guard.counted
-        guard.counted = 0
+        self.arrived_bytes -= guard.arrived
+        guard.counted = guard.arrived = 0
 
-    def count(self, guard: Guard, counted: int) -> None:
-        """A connection holds so many unserved bytes now. Those that hold most are cut while all together hold too many."""
+    def count(self, guard: Guard, counted: int, arrived: int) -> None:
+        """A connection holds so many bytes now. Those that hold most are cut while all together hold too many.
+
+        What came with a head leaves within a moment, so of that only newcomers that bring much are cut.
+        """
         self.unserved_bytes += counted - guard.counted
-        guard.counted = counted
-        while self.unserved_bytes > self.limits.unserved_bytes_max and guard.counted:
-            largest = max(self._guards.values(), key=Guard.weight)
-            # Nobody weighs anything where all of it came with requests whose turn is next: then this one is too many.
-            (largest if largest.weight() else guard).end("too many bytes")
+        self.arrived_bytes += arrived - guard.arrived
+        guard.counted, guard.arrived = counted, arrived
+        bytes_max = self.limits.unserved_bytes_max
+        while self.unserved_bytes > bytes_max:
+            max(self._guards.values(), key=_COUNTED).end("too many bytes")
+        if guard.arrived >= PAUSE_BYTES and self.arrived_bytes > bytes_max:
+            guard.end("too many bytes")
 
     def _guarded(self, handle: BaseHandler) -> BaseHandler:
         """From here, where the head is whole, to the answer a connection is busy."""

@@ -27,6 +27,7 @@ from extender.core.errors import WireError
 from extender.core.wire import encode_binding_result
 from extender.exposition import CONTENT_TYPE, Label
 from extender.kube.browsers import Sites, only_own_site
+from extender.kube.readers import Sending, SharedAnswers, in_steps
 from extender.kube.serving import CUT_REASONS, Listener, body_of
 from extender.kube.serving_tls import ServingCertificate
 from extender.metrics import VERB_VALUES, Metrics
@@ -42,7 +43,6 @@ from extender.service.overload import (
     Gate,
     Overloaded,
 )
-from extender.service.readers import Sending, SharedAnswers, in_steps
 from extender.service.schedule import ScheduleRefused
 from extender.service.tls import ClientExpiry, files_of, is_allowed
 from extender.service.verbs import ERROR, ExtenderVerbs

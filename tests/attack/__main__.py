@@ -11,13 +11,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import uvloop
 
 from tests.attack import heads, readers, rebinding
-from tests.attack.target import Target
+from tests.attack.target import QUIET_S, Target
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.scenario import System
 from tests.support.service import filter_args
@@ -43,7 +44,10 @@ async def run(directory: Path, *, short: bool, only: frozenset[str]) -> list[str
         for _ in range(count // 100):
             await system.vpods(100, 1)
         (pod, *_) = await system.adapters() or [a_pod()]
-        target = Target(system, filter_args(pod, nodes), review(a_pod()), short)
+        target = Target(system, filter_args(pod, nodes), review(a_pod()), short, {})
+        target = replace(target, quiet=await target.ask(QUIET_S))
+        for program, honest in target.quiet.items():
+            log.info("%s before: p99 %.0f ms", program, honest.p99_s() * 1e3)
         for name, play in ATTACKS.items():
             if only and name not in only:
                 continue

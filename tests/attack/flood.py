@@ -6,6 +6,7 @@ SPEC is JSON: ``{"port": .., "tls": bool, "seconds": .., "forms": {FORM: connect
 import asyncio
 import contextlib
 import json
+import os
 import ssl
 import sys
 from collections.abc import Callable, Mapping
@@ -13,6 +14,8 @@ from typing import Final
 
 import uvloop
 
+NICENESS: Final = 10
+"""An attacker has processors of its own: it shall take none from what is attacked."""
 AGAIN_S: Final = 0.5
 """Between two connections of one client that is cut."""
 _FIELDS: Final = b"".join(b"X-%d: " % number + b"x" * 8000 + b"\r\n" for number in range(120))
@@ -77,6 +80,7 @@ async def _run(spec: Mapping[str, object]) -> None:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     forms = spec["forms"]
     assert isinstance(forms, dict)
+    os.nice(NICENESS)
     async with asyncio.timeout(float(str(spec["seconds"]))), asyncio.TaskGroup() as clients:
         for name, count in forms.items():
             data = FORMS[name]()

@@ -22,7 +22,9 @@ from tests.e2e.scenario import System
 MIB: Final = 1024 * 1024
 PERIOD_S: Final = 0.02
 ANSWER_S_MAX: Final = 5.0
+QUIET_S: Final = 3.0
 P99_S_MAX: Final = 0.1
+"""On top of what the same clients wait while nobody attacks: machines that run tests are busy with others' too."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,12 @@ class Target:
     filter_args: bytes
     review: bytes
     short: bool
+    quiet: Mapping[str, Honest]
+    """What honest clients have seen before."""
+
+    def is_late(self, program: str, honest: Honest) -> bool:
+        """Whether more than one in a hundred waited for an attack for longer than ``P99_S_MAX``."""
+        return honest.p99_s() > P99_S_MAX + self.quiet[program].p99_s()
 
     @property
     def programs(self) -> Mapping[str, Process]:

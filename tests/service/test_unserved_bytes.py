@@ -116,3 +116,23 @@ async def test_a_body_that_nobody_reads_is_not_kept_and_the_next_request_is_answ
         assert await raw.answer() == (404 if path == "/nowhere" else 200)
         assert await raw.get("/livez") == 200
         await raw.close()
+
+
+async def test_bodies_that_come_with_many_heads_at_once_cut_nobody_who_sends_little():
+    world = await World.create()
+    await world.pod(0)
+    good = filter_args(await world.pod_object(0), NODES)
+    async with serving(world) as it:
+        it.server._listener.limits = ConnectionLimits(unserved_bytes_max=300_000)
+        floods = [await Raw.to(it) for _ in range(20)]
+        for raw in floods:
+            raw.head("plan", "Content-Length: 1048576")
+            raw.send(b" " * 200_000)
+        for _ in range(20):
+            assert (await it.post("filter", good))[0] == 200
+            for raw in floods:
+                raw.send(b" " * 10_000)
+        for raw in floods:
+            raw.writer.transport.abort()
+        await until(lambda: _is(it.server._listener.connections <= 1), timeout_s=15)
+        assert (it.server._listener.unserved_bytes, it.server._listener.arrived_bytes) == (0, 0)
