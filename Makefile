@@ -71,6 +71,10 @@ MINUTES ?= 60
 soak: $(VENV)/stamp-test ## Hours with faults: nothing may grow (MINUTES=N, ARGS="--backend real")
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
+.PHONY: attack
+attack: $(VENV)/stamp-test ## Attacks on the running programs, held to their memory limits (SHORT=1 ARGS="--only heads")
+	@$(BIN)/python -m tests.attack $(if $(SHORT),--short) $(ARGS)
+
 .PHONY: bench
 bench: $(VENV)/stamp-test $(if $(filter 1,$(WITH_COMPILED)),$(COMPILED)/stamp) ## Measure, each figure beside its peer (ONLY=engine,verbs SHORT=1 FORMAT=json WITH_COMPILED=1)
 	@$(if $(filter 1,$(WITH_COMPILED)),cd $(COMPILED) && ../../)$(BIN)/python -m tests.bench --only "$(ONLY)" $(if $(SHORT),--short) --format $(or $(FORMAT),table)

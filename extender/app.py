@@ -9,7 +9,7 @@ import asyncio
 import logging
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final
 
 from extender.core.bucket import Bucket
@@ -31,7 +31,7 @@ from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.config import Config, Mode
-from extender.service.describe import StateQuery, describe_state
+from extender.service.describe import StateQuery, describe_state, state_steps
 from extender.service.evictor import Evictor
 from extender.service.first_lists import wait_synced
 from extender.service.foreign_writes import ForeignWrites
@@ -184,7 +184,7 @@ class Service:
             self.verbs,
             health=self.health,
             metrics=self.metrics,
-            describe_state=self.describe_state,
+            describe_state=self._state_steps,
             schedule=self.schedule_verb().schedule,
         )
         self.availability = self._availability(narrator, clock)
@@ -325,6 +325,15 @@ class Service:
 
     def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
         """``/state.json``, narrowed by the query's parameters."""
+        return self._describe(
+            describe_state(self.caches.state, self.placer.explanations, StateQuery.of(parameters))
+        )
+
+    def _state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
+        """The same, in steps."""
+        return self._describe((yield from state_steps(self.caches.state, self.placer.explanations, query)))
+
+    def _describe(self, state: dict[str, object]) -> dict[str, object]:
         return {
             "identity": self.identity,
             "leader": self.leadership.leader(""),
@@ -334,7 +343,7 @@ class Service:
             "queues": self.placer.queues.sizes(),
             **({"configuration": self.reloading.describe()} if self.reloading is not None else {}),
             **({"shadow": self.shadow.describe()} if self.shadow is not None else {}),
-            **describe_state(self.caches.state, self.placer.explanations, StateQuery.of(parameters)),
+            **state,
         }
 
 

@@ -3,7 +3,8 @@
 A request is read (bounded in bytes, its own and those of all at once, in time, in its rate and in how many at once),
 decoded, decided in memory and answered; nothing waits for the API server, so the only slow part is the sender, and a
 review whose body is whole is never one too many. Slow heads, clients that read no answers and held connections are the
-listener's business (``extender.kube.serving``), slow bodies that of ``extender.kube.bodies``. What is wrong with a
+listener's business (``extender.kube.serving``), slow bodies that of ``extender.kube.bodies``. Metrics are made once for all who
+ask meanwhile (``extender.kube.readers``), for the port is open to everybody. What is wrong with a
 request is said in plain text with status 400 (not an AdmissionReview), 408 (body too slow), 413 (body too long) or 503
 (bodies too large together); every AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before
 the caches are synced too: the pod is then stamped with what is known, and ``/readyz`` keeps the Service from sending
@@ -29,7 +30,8 @@ from extender.kube.bodies import (
     BodyTooLarge,
     BodyTooSlow,
 )
-from extender.kube.serving import ConnectionLimits, Listener
+from extender.kube.readers import Sending, SharedAnswers
+from extender.kube.serving import ConnectionLimits, Listener, body_of
 from extender.tracing import TRACEPARENT, span
 from webhook import mutate, validate
 from webhook.caches import WebhookCaches
@@ -73,6 +75,8 @@ class WebhookServer:
         self._bodies = BodyBudget(self._limits.bodies_bytes_max, self._limits.arrivals)
         self._listener = Listener(ConnectionLimits(shutdown_timeout_s=self._limits.shutdown_timeout_s))
         self.metrics = Metrics(caches)
+        self._metrics_page = SharedAnswers[None](self._rendered_metrics)
+        self._sending = Sending()
         self.draining = False
         """Set before shutdown: ``/readyz`` says no, reviews are still answered."""
 
@@ -132,7 +136,7 @@ class WebhookServer:
         try:
             async with asyncio.timeout(self._limits.deadline_s):
                 return await share.read(
-                    http.content, bytes_max=self._limits.body_bytes_max, announced=http.content_length
+                    body_of(http), bytes_max=self._limits.body_bytes_max, announced=http.content_length
                 )
         except TimeoutError as error:
             raise ReviewError(f"the body did not arrive within {self._limits.deadline_s} s", 408) from error
@@ -170,5 +174,9 @@ class WebhookServer:
         lines = [f"[{'+' if good else '-'}] {name}" for name, good in checks.items()]
         return web.Response(status=200 if all(checks.values()) else 503, text="\n".join(lines) + "\n")
 
-    async def _metrics(self, _http: web.Request) -> web.Response:
-        return web.Response(body=self.metrics.render(), headers={"Content-Type": CONTENT_TYPE})
+    async def _metrics(self, http: web.Request) -> web.StreamResponse:
+        answer = web.Response(body=await self._metrics_page.get(None), headers={"Content-Type": CONTENT_TYPE})
+        return await self._sending.send(http, answer)
+
+    async def _rendered_metrics(self, _: None) -> bytes:
+        return self.metrics.render()

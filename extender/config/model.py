@@ -6,7 +6,7 @@
     apiVersion: config.vreplica.dev/v1alpha1
     kind: VReplicaSchedulerConfiguration
     server: {host: 127.0.0.1, port: 10261, deadlineSeconds: 4, shutdownDelaySeconds: 0, healthPort: 0,
-             healthHost: 127.0.0.1, insecure: false,
+             healthHost: 127.0.0.1, insecure: false, allowedHosts: [],
              tls: {certFile: "", keyFile: "", clientCAFile: "", allowedClients: []}}
     leaderElection: {leaderElect: true, resourceNamespace: vreplica-system, resourceName: vreplica-scheduler,
                      leaseDurationSeconds: 15, renewDeadlineSeconds: 10, retryPeriodSeconds: 2, buckets: 1}
@@ -33,6 +33,7 @@ from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT
 
 PROFILES_MAX: Final = 100
 ALLOWED_CLIENTS_MAX: Final = 100
+ALLOWED_HOSTS_MAX: Final = 100
 SCHEDULER_NAMES_MAX: Final = 32
 BUCKETS_MAX: Final = 64
 """Each is a Lease that is written every two seconds."""
@@ -110,7 +111,8 @@ class ServerConfig:
     ``health_port``: health and metrics over plain HTTP too, for probes and scrapers, which have no client certificate;
     0: not. ``health_host``: where, on loopback unless a scraper shall reach it; nothing else is served there.
     ``shutdown_delay_s``: how long verbs are still answered after SIGTERM. ``insecure``: beyond loopback without
-    client certificates all the same.
+    client certificates all the same. ``allowed_hosts``: names by which plain HTTP is asked for, beside addresses and
+    names of the cluster; a page that has made its own name resolve to us has that one in its requests.
     """
 
     host: str = _of(
@@ -147,6 +149,13 @@ class ServerConfig:
     )
     insecure: bool = _of(
         False, "insecure", "Listen beyond loopback without client certificates all the same."
+    )
+    allowed_hosts: tuple[str, ...] = _of(
+        (),
+        "allowedHosts",
+        "Names in lower case by which plain HTTP may be asked for, beside addresses, names without a dot and those in `.svc` or `.svc.cluster.local`.",
+        reload=Reload.LIVE,
+        items_max=ALLOWED_HOSTS_MAX,
     )
     tls: TlsConfig = _section(TlsConfig, "tls", "TLS of the extender's server.")
 

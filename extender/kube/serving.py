@@ -4,6 +4,9 @@ aiohttp parses, routes and keeps idle connections; what it has no limit for is l
 the socket and its handler:
 
 - a request's head must be whole ``head_timeout_s`` after its first byte: who sends a byte a second is cut, not waited for;
+- it is bounded in bytes, as is all else that is no body (``intake``), and together all of that is: over
+  ``unserved_bytes_max`` the connection that holds most is cut;
+- while a request is served nothing is read ahead, and aiohttp gets the next one when the answer before it is taken;
 - an answer must be taken: a client that reads nothing for ``write_timeout_s`` is cut;
 - a TLS handshake must be done within ``handshake_timeout_s``;
 - ``connections_max`` connections at once. Over it the one that has been idle for longest goes, so that clients that hold
@@ -26,12 +29,17 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.typedefs import Handler
+from aiohttp.streams import StreamReader
+
+from extender.kube.guard import CUT_REASONS, GUARD, ConnectionLimits, Guard
+from extender.kube.intake import PAUSE_BYTES
+
+__all__ = ["CUT_REASONS", "ConnectionLimits", "Listener", "body_of", "everywhere_socket", "host_port"]
 
 KEEPALIVE_TIMEOUT_S: Final = 130.0
 LINGERING_TIME_S: Final = 2.0
@@ -45,6 +53,7 @@ _NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
+_COUNTED: Final = attrgetter("counted")
 _http_log: Final = logging.getLogger(__name__ + ".http")
 
 
@@ -56,32 +65,20 @@ def _is_ours(record: logging.LogRecord) -> bool:
 _http_log.addFilter(_is_ours)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionLimits:
-    """Bounds of one listener's connections."""
-
-    connections_max: int = 2000
-    head_timeout_s: float = 5.0
-    write_timeout_s: float = 10.0
-    handshake_timeout_s: float = 5.0
-    shutdown_timeout_s: float = 1.0
-    """For requests that still run when it stops; a server that drains before leaves none."""
-
-
-CUT_REASONS: Final = ("slow head", "slow body", "slow reader", "too many")
-
-
 class Listener:
     """Serves one application between ``start`` and ``stop``."""
 
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
-        self._guards: dict[asyncio.BaseProtocol, _Guard] = {}
-        self._idle: dict[_Guard, None] = {}
+        self._guards: dict[asyncio.BaseProtocol, Guard] = {}
+        self._idle: dict[Guard, None] = {}
         self._runner: web.AppRunner | None = None
         self._connections_max = self.limits.connections_max
         self.cut: Counter[str] = Counter()
         """Connections that were cut, by ``CUT_REASONS``."""
+        self.unserved_bytes = 0
+        self.arrived_bytes = 0
+        """In memory now; see ``ConnectionLimits``."""
 
     @property
     def connections(self) -> int:
@@ -93,7 +90,6 @@ class Listener:
         files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if files_max != resource.RLIM_INFINITY:
             self._connections_max = min(self._connections_max, max(1, files_max - FILES_RESERVED))
-        app.middlewares.insert(0, self._note_request)
         self._runner = web.AppRunner(
             app,
             access_log=None,
@@ -106,7 +102,7 @@ class Listener:
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
-        server.request_handler = _with_known_expectations(server.request_handler)
+        server.request_handler = self._guarded(server.request_handler)
         site = _Site(self._runner, self, host, port, tls)
         try:
             await site.start()
@@ -130,9 +126,9 @@ class Listener:
         """The protocol of a new connection."""
         assert self._runner is not None
         assert self._runner.server is not None
-        return _Guard(self, self._runner.server())
+        return Guard(self, self._runner.server())
 
-    def opened(self, guard: "_Guard") -> bool:
+    def opened(self, guard: Guard) -> bool:
         """A connection was made; False where it may not stay."""
         if len(self._guards) >= self._connections_max:
             longest = next(iter(self._idle), None)
@@ -144,25 +140,60 @@ class Listener:
         self._idle[guard] = None
         return True
 
-    def closed(self, guard: "_Guard") -> None:
+    def closed(self, guard: Guard) -> None:
         """A connection is gone, or going."""
         self._guards.pop(guard.handler, None)
         self._idle.pop(guard, None)
+        self.unserved_bytes -= guard.counted
+        self.arrived_bytes -= guard.arrived
+        guard.counted = guard.arrived = 0
 
-    @web.middleware
-    async def _note_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    def count(self, guard: Guard, counted: int, arrived: int) -> None:
+        """A connection holds so many bytes now. Those that hold most are cut while all together hold too many.
+
+        What came with a head leaves within a moment, so of that only newcomers that bring much are cut.
+        """
+        self.unserved_bytes += counted - guard.counted
+        self.arrived_bytes += arrived - guard.arrived
+        guard.counted, guard.arrived = counted, arrived
+        bytes_max = self.limits.unserved_bytes_max
+        while self.unserved_bytes > bytes_max:
+            max(self._guards.values(), key=_COUNTED).end("too many bytes")
+        if guard.arrived >= PAUSE_BYTES and self.arrived_bytes > bytes_max:
+            guard.end("too many bytes")
+
+    def _guarded(self, handle: BaseHandler) -> BaseHandler:
         """From here, where the head is whole, to the answer a connection is busy."""
-        guard = self._guards.get(request.protocol)
-        if guard is None:  # cut while its request waited for its turn
-            return await handler(request)
-        self._idle.pop(guard, None)
-        guard.begin_request()
-        try:
-            return await handler(request)
-        finally:
-            guard.end_request()
-            if request.protocol in self._guards:
-                self._idle[guard] = None
+
+        async def serve(request: web.BaseRequest) -> web.StreamResponse:
+            guard = self._guards.get(request.protocol)
+            if guard is None:  # cut while its request waited for its turn
+                return await handle(request)
+            self._idle.pop(guard, None)
+            request[GUARD] = guard
+            guard.begin_request(request)
+            try:
+                answer = _refused_expectation(request) or await handle(cast("web.Request", request))
+            except web.HTTPException as refusal:
+                guard.close_after(refusal)
+                raise
+            else:
+                guard.close_after(answer)
+                return answer
+            finally:
+                guard.end_request()
+                if request.protocol in self._guards:
+                    self._idle[guard] = None
+
+        return serve
+
+
+def body_of(request: web.BaseRequest) -> StreamReader:
+    """The body of a request, for who reads it: before somebody asks for it no more of it is read than came with the head."""
+    guard = request.get(GUARD)
+    if guard is not None:
+        guard.ask()
+    return request.content
 
 
 class _LastAnswer(web.Response):
@@ -231,88 +262,8 @@ def host_port(host: str, port: int) -> str:
     return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
 
 
-def _with_known_expectations(handle: BaseHandler) -> BaseHandler:
-    async def checked(request: web.BaseRequest) -> web.StreamResponse:
-        expected = request.headers.get("Expect", "")
-        if expected and expected.lower() != "100-continue" and request.version >= HttpVersion11:
-            return web.Response(status=417, text="of all expectations only 100-continue is met\n")
-        return await handle(cast("web.Request", request))
-
-    return checked
-
-
-class _Guard(asyncio.Protocol):
-    """Between a transport and aiohttp's handler, with a timer for what the client owes us at the moment."""
-
-    def __init__(self, listener: Listener, handler: asyncio.Protocol) -> None:
-        self._listener = listener
-        self.handler = handler
-        self._loop = asyncio.get_running_loop()
-        self._transport: asyncio.Transport | None = None
-        self._busy = False
-        self._head_timer: asyncio.TimerHandle | None = None
-        self._write_timer: asyncio.TimerHandle | None = None
-        self._refused = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        if not self._listener.opened(self):
-            self._refused = True
-            self._transport.abort()
-            return
-        self.handler.connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self._refused:
-            return
-        if not self._busy and self._head_timer is None:
-            self._head_timer = self._loop.call_later(
-                self._listener.limits.head_timeout_s, self.end, "slow head"
-            )
-        self.handler.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return None if self._refused else self.handler.eof_received()
-
-    def pause_writing(self) -> None:
-        self._write_timer = self._loop.call_later(
-            self._listener.limits.write_timeout_s, self.end, "slow reader"
-        )
-        self.handler.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._stop_write_timer()
-        self.handler.resume_writing()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._listener.closed(self)
-        self._stop_head_timer()
-        self._stop_write_timer()
-        if not self._refused:
-            self.handler.connection_lost(exc)
-
-    def begin_request(self) -> None:
-        """The head is whole."""
-        self._busy = True
-        self._stop_head_timer()
-
-    def end_request(self) -> None:
-        """The answer is decided; the next byte begins the next head."""
-        self._busy = False
-
-    def end(self, reason: str) -> None:
-        """Cut the connection, whatever is still to be sent on it."""
-        self._listener.cut[reason] += 1
-        self._listener.closed(self)
-        if self._transport is not None:
-            self._transport.abort()
-
-    def _stop_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _stop_write_timer(self) -> None:
-        if self._write_timer is not None:
-            self._write_timer.cancel()
-            self._write_timer = None
+def _refused_expectation(request: web.BaseRequest) -> web.Response | None:
+    expected = request.headers.get("Expect", "")
+    if expected and expected.lower() != "100-continue" and request.version >= HttpVersion11:
+        return web.Response(status=417, text="of all expectations only 100-continue is met\n")
+    return None

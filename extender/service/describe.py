@@ -18,7 +18,7 @@ Bounded: so many pools, pods, vpods and nodes are listed altogether, and ``pools
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -36,6 +36,8 @@ POOLS_LISTED_MAX: Final = 1_000
 PODS_LISTED_MAX: Final = 5_000
 VPODS_LISTED_MAX: Final = 5_000
 NODES_LISTED_MAX: Final = 5_000
+STEP_OBJECTS: Final = 20
+"""Pods, vpods or nodes that are looked at in one step: about a millisecond."""
 SENTENCES_LISTED_MAX: Final = 100
 """Of one explanation."""
 
@@ -67,11 +69,28 @@ def describe_state(
     state: State, explanations: Mapping[str, Explanation], query: StateQuery | None = None
 ) -> dict[str, object]:
     """Pools with their pods and vpods, and nodes. ``explanations``: of the last decisions, by vpod key."""
+    steps = state_steps(state, explanations, query)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            described: dict[str, object] = done.value
+            return described
+
+
+def state_steps(
+    state: State, explanations: Mapping[str, Explanation], query: StateQuery | None = None
+) -> Generator[None, None, dict[str, object]]:
+    """The same, in steps between which the state may change: each object is as it is when its turn comes."""
     query = query or StateQuery()
     pools = [pool for _, pool in sorted(state.pools.items()) if query.wants_pool(pool)]
     page = _Page(explanations, query)
+    listed = []
+    for pool in pools[:POOLS_LISTED_MAX]:
+        listed.append((yield from page.pool(pool)))
+        yield
     return {
-        "pools": [page.pool(pool) for pool in pools[:POOLS_LISTED_MAX]],
+        "pools": listed,
         "poolsNotListed": max(0, len(pools) - POOLS_LISTED_MAX),
         "nodes": [
             {"name": node.name, "zone": node.zone, "takesWork": node.takes_work, "slots": node.slots}
@@ -90,15 +109,26 @@ class _Page:
         self._pods_left = PODS_LISTED_MAX
         self._vpods_left = VPODS_LISTED_MAX
 
-    def pool(self, pool: PoolState) -> dict[str, object]:
+    def pool(self, pool: PoolState) -> Generator[None, None, dict[str, object]]:
         """One pool with what is listed of it."""
         found = collect(pool)
+        yield
         wanted = {self._query.vpod} & pool.vpods.keys() if self._query.vpod else pool.vpods.keys()
         known = sorted(pool.pods.values(), key=lambda pod: placement_order(pod.name))
         pods = [pod for pod in known if (pod.pod is not None or pod.claims) and self._query.wants_pod(pod)]
         listed_pods, listed_vpods = pods[: self._pods_left], sorted(wanted)[: self._vpods_left]
         self._pods_left -= len(listed_pods)
         self._vpods_left -= len(listed_vpods)
+        pod_list = []
+        for start in range(0, len(listed_pods), STEP_OBJECTS):
+            pod_list += [_pod(pool, pod) for pod in listed_pods[start : start + STEP_OBJECTS]]
+            yield
+        vpod_list = []
+        for start in range(0, len(listed_vpods), STEP_OBJECTS):
+            # One that has gone since then is not there any more.
+            keys = [key for key in listed_vpods[start : start + STEP_OBJECTS] if key in pool.vpods]
+            vpod_list += [self._vpod(pool, key) for key in keys]
+            yield
         return {
             "name": pool.key,
             "found": pool.pool is not None,
@@ -110,9 +140,9 @@ class _Page:
             **pool_numbers(pool),
             "expectedVReplicas": sum(vpod.vreplicas for vpod in pool.vpods.values()),
             "unschedulable": dict(sorted(Counter(found.unschedulable.values()).items())),
-            "podList": [_pod(pool, pod) for pod in listed_pods],
+            "podList": pod_list,
             "podsNotListed": len(pods) - len(listed_pods),
-            "vpodList": [self._vpod(pool, key) for key in listed_vpods],
+            "vpodList": vpod_list,
             "vpodsNotListed": len(wanted) - len(listed_vpods),
         }
 

@@ -39,6 +39,15 @@ from extender.core.questions.snapshot import Snapshot, SnapshotTooLarge
 from extender.core.questions.trial import OutOfTime
 from extender.core.questions.whatif import what_if
 from extender.core.shown import shown
+from extender.kube.bodies import (
+    ArrivalLimits,
+    BodiesTooLarge,
+    BodyBudget,
+    BodyShare,
+    BodyTooLarge,
+    BodyTooSlow,
+)
+from extender.kube.serving import body_of
 from extender.service.caches import Caches
 from extender.service.memory import DecisionMemory
 
@@ -48,6 +57,9 @@ FIXES_SHARE: Final = 0.4
 """Of the deadline, for trying changes: the rest of the answer is worth more than one change more."""
 WAITING_MAX: Final = 4
 BODY_BYTES_MAX: Final = 1024 * 1024
+BODIES_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of all that wait or are on their way; apart from those of verbs, which they must not keep out."""
+ARRIVING_MAX: Final = 16
 RETRY_AFTER_S: Final = 1
 POOLS_LISTED: Final = 10
 POOLS_BESIDE: Final = 2
@@ -88,6 +100,7 @@ class Questions:
         self._who = who
         self._deadline_s = deadline_s
         self._waiting = 0
+        self._bodies = BodyBudget(BODIES_BYTES_MAX, ArrivalLimits(arriving_max=ARRIVING_MAX))
         self._turn = asyncio.Lock()
 
     def add_routes(self, app: web.Application) -> None:
@@ -101,21 +114,26 @@ class Questions:
         return await self._respond(self.explain(request.query.get("vpod", ""), request.query.get("pod", "")))
 
     async def _plan(self, request: web.Request) -> web.Response:
-        return await self._respond(self._planned(request))
+        with self._bodies.share() as share:
+            return await self._respond(self._planned(request, share))
 
-    async def _planned(self, request: web.Request) -> bytes:
+    async def _planned(self, request: web.Request, share: BodyShare) -> bytes:
         if request.content_type != "application/json" or "Content-Encoding" in request.headers:
             raise Refused(415, "the body must be application/json, and not encoded")
         try:
             async with asyncio.timeout(self._deadline_s):
-                body = bytearray()
-                async for part in request.content.iter_any():
-                    body += part
-                    if len(body) > BODY_BYTES_MAX:
-                        raise Refused(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
+                body = await share.read(
+                    body_of(request), bytes_max=BODY_BYTES_MAX, announced=request.content_length
+                )
         except TimeoutError as error:
             raise Refused(408, f"the body did not arrive within {self._deadline_s:g} s") from error
-        return await self.plan(bytes(body))
+        except BodyTooSlow as error:
+            raise Refused(408, str(error)) from error
+        except BodyTooLarge as error:
+            raise Refused(413, str(error)) from error
+        except BodiesTooLarge as error:
+            raise Refused(503, f"{error}; ask again in a moment") from error
+        return await self.plan(body)
 
     async def _respond(self, answer: Coroutine[None, None, bytes]) -> web.Response:
         if problem := self._refusal():

@@ -7,7 +7,8 @@ answers 503 too: an answer from half a picture would be a wrong one.
 
 A bind that is not done by its deadline is answered 200 with ``Error``, because kube-scheduler would lose the text of a
 504, which the other verbs answer: theirs have no ``Error`` to put it in. Late by its own body, any verb is a 408.
-A body that does not say it is JSON is refused: a page in a browser beside us could post any other kind to loopback.
+A body that does not say it is JSON is refused: a page in a browser beside us could post any other kind to loopback. What
+a browser says that another site has made is refused on every route (``kube.browsers``).
 
 Stopping: ``/readyz`` says no at once, verbs are answered for ``shutdown_delay_s`` more (a Service's endpoints take a
 moment to forget us), then refused; those in flight are finished; then the sockets are closed.
@@ -15,7 +16,7 @@ moment to forget us), then refused; those in flight are finished; then the socke
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Final
 
 import orjson
@@ -25,10 +26,13 @@ from aiohttp.typedefs import Handler
 from extender.core.errors import WireError
 from extender.core.wire import encode_binding_result
 from extender.exposition import CONTENT_TYPE, Label
-from extender.kube.serving import CUT_REASONS, Listener, host_port
+from extender.kube.browsers import Sites, only_own_site
+from extender.kube.readers import Sending, SharedAnswers, in_steps
+from extender.kube.serving import CUT_REASONS, Listener, body_of, host_port
 from extender.kube.serving_tls import ServingCertificate
 from extender.metrics import VERB_VALUES, Metrics
 from extender.service.config import LOOPBACK, ServerConfig
+from extender.service.describe import StateQuery
 from extender.service.overload import (
     BIND,
     FILTER,
@@ -48,6 +52,9 @@ log: Final = logging.getLogger(__name__)
 
 DRAIN_TIMEOUT_S: Final = 10.0
 """Longer than any deadline that kube-scheduler's default httpTimeout allows."""
+
+LINKS: Final = frozenset({"/ui", "/ui/"})
+"""Of the page: links of other sites may lead there."""
 
 Verb = Callable[[bytes], Awaitable[tuple[bytes, str]]]
 
@@ -83,7 +90,7 @@ class ExtenderServer:
         *,
         health: Health,
         metrics: Metrics,
-        describe_state: Callable[[Mapping[str, str]], dict[str, object]],
+        describe_state: Callable[[StateQuery], Generator[None, None, dict[str, object]]],
         schedule: Verb | None = None,
     ) -> None:
         self._config = config
@@ -91,7 +98,14 @@ class ExtenderServer:
         self._verbs = verbs
         self._health = health
         self._metrics = metrics
-        self._describe_state = describe_state
+        self._state = SharedAnswers[StateQuery](
+            lambda query: self._encoded_state(describe_state(query)),
+        )
+        self._metrics_page = SharedAnswers[None](self._rendered_metrics)
+        self.sending = Sending()
+        """Answers that are long."""
+        self._sending_metrics = Sending()
+        """Apart, so that who reads the one keeps nobody from the other."""
         self._listener = Listener()
         self._health_listener = Listener()
         self.certificate: ServingCertificate | None = None
@@ -121,14 +135,16 @@ class ExtenderServer:
                 config.host,
             )
         app = self._application()
+        app.middlewares.append(only_own_site(self._sites))
         app.middlewares.append(self._only_allowed_clients)
+        app.middlewares.append(self._send_in_bounds)
         context = certificate.context if certificate else None
         port = await self._listener.start(app, config.host, config.port, tls=context)
         self.url = f"{'https' if context else 'http'}://{host_port(config.host, port)}"
         if certificate is not None:
             self._reloading = asyncio.create_task(certificate.run(), name="certificate reload")
         if config.health_port:
-            health = web.Application()
+            health = web.Application(middlewares=[only_own_site(self._health_sites), self._send_in_bounds])
             self._add_health(health)
             port = await self._health_listener.start(health, config.health_host, config.health_port, tls=None)
             self.health_url = f"http://{host_port(config.health_host, port)}"
@@ -149,6 +165,17 @@ class ExtenderServer:
             self._reloading.cancel()
         await self._listener.stop()
         await self._health_listener.stop()
+
+    def _sites(self) -> Sites:
+        return Sites(
+            checks_host=self.certificate is None,
+            hosts=self._config.allowed_hosts,
+            links=LINKS,
+        )
+
+    def _health_sites(self) -> Sites:
+        # Beyond loopback it is there for who scrapes it, by whatever name.
+        return Sites(checks_host=self._config.health_host in LOOPBACK, hosts=self._config.allowed_hosts)
 
     def _application(self) -> web.Application:
         app = web.Application()
@@ -187,7 +214,7 @@ class ExtenderServer:
                     span(name, traceparent=request.headers.get(TRACEPARENT, "")) as present,
                 ):
                     async with asyncio.timeout(self._config.deadline_s):
-                        body = await admission.read(request.content, request.content_length)
+                        body = await admission.read(body_of(request), request.content_length)
                         read = True
                         answer, status = await verb(body)
                     present.set("status", status)
@@ -247,13 +274,28 @@ class ExtenderServer:
         problems = self._health.problems()
         return _text(request, 503 if problems else 200, "\n".join(problems) or "ok")
 
+    @web.middleware
+    async def _send_in_bounds(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Long answers wait for their readers here, but for those of verbs, of which few are in flight."""
+        answer = await handler(request)
+        if request.method == "POST" and request.path != "/v1/plan":
+            return answer
+        sending = self._sending_metrics if request.path == "/metrics" else self.sending
+        return await sending.send(request, answer)
+
     async def _render_metrics(self, _request: web.Request) -> web.Response:
-        body = self._metrics.render()
+        body = await self._metrics_page.get(None)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
+    async def _rendered_metrics(self, _: None) -> bytes:
+        return self._metrics.render()
+
     async def _render_state(self, request: web.Request) -> web.Response:
-        body = orjson.dumps(self._describe_state(request.query))
+        body = await self._state.get(StateQuery.of(request.query))
         return web.Response(body=body, content_type="application/json")
+
+    async def _encoded_state(self, steps: Generator[None, None, dict[str, object]]) -> bytes:
+        return orjson.dumps(await in_steps(steps))
 
     def _add_metrics(self) -> None:
         metrics, listener = self._metrics, self._listener

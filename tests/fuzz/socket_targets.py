@@ -8,13 +8,12 @@ where it is 200, and whatever came before, a good request is answered after it.
 import asyncio
 import contextlib
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import orjson
 
 from extender.service.config import ServerConfig
-from extender.service.describe import StateQuery, describe_state
+from extender.service.describe import state_steps
 from extender.service.server import ExtenderServer, Health
 from tests.fuzz.answers_scene import JOURNAL, AnswersScene
 from tests.fuzz.extender_scene import VerbTarget
@@ -121,15 +120,12 @@ class ExtenderSocketTarget(VerbTarget):
         """See Target."""
         await super().open()
 
-        def describe(parameters: Mapping[str, str]) -> dict[str, object]:
-            return describe_state(self.caches.state, {}, StateQuery.of(parameters))
-
         self.server = ExtenderServer(
             ServerConfig(port=0, deadline_s=2.0),
             self.verbs,
             health=Health(list),
             metrics=self.world.metrics,
-            describe_state=describe,
+            describe_state=lambda query: state_steps(self.caches.state, {}, query),
             schedule=schedule_verb(self).schedule,
         )
         self.scene = AnswersScene(self)

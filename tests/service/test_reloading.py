@@ -188,6 +188,7 @@ def test_no_setting_that_decisions_rest_on_is_live():
     assert live == {
         "server.deadlineSeconds",
         "server.shutdownDelaySeconds",
+        "server.allowedHosts",
         "server.tls.allowedClients",
         "clientConnection.qps",
         "clientConnection.burst",

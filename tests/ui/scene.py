@@ -12,6 +12,7 @@ from aiohttp import web
 from extender.core.ledger import Share
 from extender.core.model import AdapterPod, Condition, Node, VPod
 from extender.core.state import State
+from extender.kube.browsers import Sites, only_own_site
 from extender.kube.serving import ConnectionLimits, Listener
 from extender.metrics import Metrics
 from extender.service.config import Config, Mode
@@ -19,6 +20,7 @@ from extender.service.page.facts import Facts, News
 from extender.service.page.history import PERIOD_S
 from extender.service.page.routes import Page
 from extender.service.page.stream import Streams
+from extender.service.server import LINKS
 from tests.support.builders import POOL, a_pod, a_pool, a_stateful_set
 
 TENANT_NAMES = (
@@ -197,7 +199,7 @@ async def served(
     page: Page, answers: Answers | None = None, limits: ConnectionLimits | None = None
 ) -> AsyncIterator[str]:
     """The page over a real socket; its URL, without a path."""
-    app = web.Application()
+    app = web.Application(middlewares=[only_own_site(lambda: Sites(checks_host=True, links=LINKS))])
     page.add_routes(app)
     if answers is not None:
         answers.add_routes(app)

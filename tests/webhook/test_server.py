@@ -198,3 +198,23 @@ async def test_metrics_count_results_by_path():
     ]:
         assert f'vreplica_webhook_requests_total{{path="/{path}",result="{result}"}} 1.0' in text
     assert 'vreplica_webhook_cache_objects{kind="AdapterPool"} 1.0' in text
+
+
+async def test_a_head_that_is_too_large_and_trailers_without_end_are_cut_and_reviews_go_on():
+    fields = b"".join(b"X-%d: " % number + b"x" * 8000 + b"\r\n" for number in range(120))
+    begin = b"POST /mutate HTTP/1.1\r\nHost: x\r\n"
+    chunked = begin + b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
+    async with serving(deadline_s=30.0) as (server, client):
+        port = client._base_url.port  # type: ignore[union-attr]
+        for number, data in enumerate((begin + fields, chunked + fields * 10), start=1):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            await until(lambda sent=number: _has_cut(server, sent), timeout_s=15)  # type: ignore[misc]
+            writer.transport.abort()
+        assert (await post(client, "/mutate", review(a_pod())))[0] == 200
+        async with client.get("/metrics") as reply:
+            assert reply.status == 200
+
+
+async def _has_cut(server: WebhookServer, count: int) -> bool:
+    return server._listener.cut["too many bytes"] == count

@@ -1,8 +1,7 @@
 """``Page``: ``/ui`` with its files, and ``/v1/stream``; added to the extender's server, under the same rules of access.
 
-Beyond these, a browser is a way in for others: a page of somebody else's, opened beside us, may send requests to loopback, and by
-a name of its own that resolves to loopback even read the answers. So a request that a browser says was made by another
-site is refused, and on loopback so is one for a host that is not loopback.
+A page of another site may open ours in as many windows as it likes, and each would hold one of the few streams. So who
+follows a link from there gets a door first: a page with nothing but a link to ours, which only a person follows.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,16 +12,21 @@ from aiohttp.typedefs import Handler
 
 from extender.core.state import State
 from extender.exposition import Label
+from extender.kube.browsers import is_other_site
 from extender.metrics import Metrics
-from extender.service.config import LOOPBACK, Config, Mode
+from extender.service.config import Config, Mode
 from extender.service.leadership import Leadership
-from extender.service.page.assets import Asset, load_assets
+from extender.service.page.assets import HEADERS, TYPES, Asset, load_assets
 from extender.service.page.facts import Facts
 from extender.service.page.history import History
 from extender.service.page.stream import END_REASONS, Streams
 
-OWN_SITE: Final = frozenset({"same-origin", "none"})
-"""Sec-Fetch-Site of a page of ours, and of what a person has typed."""
+DOOR: Final = (
+    b"<!doctype html><html lang=en><meta charset=utf-8><title>vreplicas</title>"
+    b'<p>Another site has led you here. <a href="">Open the page of vreplica-scheduler</a>.'
+)
+"""The link leads to the same address, and then it is ours that leads there."""
+DOOR_HEADERS: Final = {**HEADERS, "Cache-Control": "no-store", "Content-Type": TYPES["html"]}
 POOL_CHARS_MAX: Final = 317
 """Of a namespace, a slash and a name."""
 
@@ -42,7 +46,6 @@ class Page:
     ) -> None:
         self._state = state
         self._leadership = leadership
-        self._local = config.server.host in LOOPBACK
         self._shadow = config.mode is Mode.SHADOW
         self._problems = problems
         self.history = History(state, now)
@@ -62,27 +65,13 @@ class Page:
     def add_routes(self, app: web.Application) -> None:
         """Called by the server before it starts."""
         assets = load_assets()
-        app.router.add_get("/ui", self._own(_serving(assets["index.html"])))
-        app.router.add_get("/ui/", self._own(_to_the_page))
+        app.router.add_get("/ui", _behind_the_door(_serving(assets["index.html"])))
+        app.router.add_get("/ui/", _to_the_page)
         for name, asset in assets.items():
             if name != "index.html":
-                app.router.add_get(f"/ui/{name}", self._own(_serving(asset)))
-        app.router.add_get("/v1/stream", self._own(self._stream))
+                app.router.add_get(f"/ui/{name}", _serving(asset))
+        app.router.add_get("/v1/stream", self._stream)
         app.on_shutdown.append(self._end_streams)
-
-    def _own(self, handler: Handler) -> Handler:
-        """A handler of requests that no foreign site has made."""
-
-        async def checked(request: web.Request) -> web.StreamResponse:
-            if request.headers.get("Sec-Fetch-Site", "none") not in OWN_SITE and not _is_navigation(request):
-                return web.Response(status=403, text="this was asked for by a page of another site\n")
-            if self._local and _host_of(request.host) not in LOOPBACK:
-                return web.Response(
-                    status=421, text="this is served on loopback: ask for it as 127.0.0.1 or localhost\n"
-                )
-            return await handler(request)
-
-        return checked
 
     async def _stream(self, request: web.Request) -> web.StreamResponse:
         pool = request.query.get("pool", "")
@@ -111,19 +100,20 @@ class Page:
         return {"leader": self._leadership.leader(pool), "leads": self._leadership.leads(pool)}
 
 
-def _is_navigation(request: web.Request) -> bool:
-    """Whether a person has followed a link to the page: that shows it to them, and to nobody else."""
-    return request.headers.get("Sec-Fetch-Mode") == "navigate" and request.method == "GET"
-
-
-def _host_of(host: str) -> str:
-    """Without the port."""
-    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()
-
-
 def _serving(asset: Asset) -> Handler:
     async def serve(request: web.Request) -> web.StreamResponse:
         return asset.answer(request)
+
+    return serve
+
+
+def _behind_the_door(handler: Handler) -> Handler:
+    async def serve(request: web.Request) -> web.StreamResponse:
+        return (
+            web.Response(body=DOOR, headers=DOOR_HEADERS)
+            if is_other_site(request)
+            else await handler(request)
+        )
 
     return serve
 

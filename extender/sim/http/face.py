@@ -13,6 +13,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from extender.kube.api import EVENTS, ApiError, Obj
+from extender.kube.browsers import Sites, only_own_site
 from extender.kube.serving import host_port
 from extender.sim.apiserver import statuses
 from extender.sim.apiserver.core_events import CORE_EVENTS
@@ -69,7 +70,7 @@ class HttpFace:
 
     async def start(self) -> None:
         """Listen. Raises OSError where the port is taken."""
-        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[only_own_site(_sites)])
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
         await self._runner.setup()
@@ -160,3 +161,7 @@ class HttpFace:
                 raise ApiError(401, "Unauthorized", "Unauthorized")
             view = self._cluster.as_user(username)
         return view.dry_run() if "All" in request.query.getall("dryRun", []) else view
+
+
+def _sites() -> Sites:
+    return Sites(checks_host=True)

@@ -1,0 +1,93 @@
+"""``python -m tests.attack.flood SPEC``: clients that send what they should not and read nothing, in a process of their own.
+
+SPEC is JSON: ``{"port": .., "tls": bool, "seconds": .., "forms": {FORM: connections}}``. Who is cut comes again.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import ssl
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import uvloop
+
+NICENESS: Final = 10
+"""An attacker has processors of its own: it shall take none from what is attacked."""
+AGAIN_S: Final = 0.5
+"""Between two connections of one client that is cut."""
+_FIELDS: Final = b"".join(b"X-%d: " % number + b"x" * 8000 + b"\r\n" for number in range(120))
+_HOST: Final = b"Host: localhost\r\n"
+
+
+def _post(path: bytes, more: bytes) -> bytes:
+    return b"POST %b HTTP/1.1\r\n%bContent-Type: application/json\r\n%b\r\n" % (path, _HOST, more)
+
+
+def _trailers(path: bytes) -> bytes:
+    return _post(path, b"Transfer-Encoding: chunked\r\n") + b"2\r\n{}\r\n0\r\n" + _FIELDS * 10
+
+
+def _broken(path: bytes) -> bytes:
+    return _post(path, b"Transfer-Encoding: chunked\r\n") + b"zz" * 500_000
+
+
+FORMS: Final[Mapping[str, Callable[[], bytes]]] = {
+    "heads": lambda: b"GET /livez HTTP/1.1\r\n" + _HOST + _FIELDS,
+    "trailers": lambda: _trailers(b"/v1/filter"),
+    "review trailers": lambda: _trailers(b"/mutate"),
+    "framing": lambda: _broken(b"/v1/filter"),
+    "review framing": lambda: _broken(b"/mutate"),
+    "pipelines": lambda: (
+        b"GET /v1/stream HTTP/1.1\r\n"
+        + _HOST
+        + b"\r\n"
+        + (b"GET /livez HTTP/1.1\r\n" + _HOST + _FIELDS + b"\r\n") * 40
+    ),
+    "plans": lambda: _post(b"/v1/plan", b"Content-Length: 1048576\r\n") + b" " * 1_048_575,
+    "reviews": lambda: _post(b"/mutate", b"Content-Length: 1048576\r\n") + b" " * 1_048_575,
+    "states": lambda: b"GET /state.json HTTP/1.1\r\n" + _HOST + b"\r\n",
+    "metrics": lambda: (b"GET /metrics HTTP/1.1\r\n" + _HOST + b"\r\n") * 20,
+}
+"""What one client sends, by its name."""
+
+
+async def _client(port: int, context: ssl.SSLContext | None, data: bytes) -> None:
+    while True:
+        with contextlib.suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, limit=1)
+            try:
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                writer.write(data)
+                await writer.drain()
+                while not writer.is_closing():
+                    # A little more keeps telling whether we were cut: who does not read does not see the end.
+                    await asyncio.sleep(AGAIN_S)
+                    writer.write(b"x")
+                    await writer.drain()
+            finally:
+                writer.transport.abort()
+                del reader
+        await asyncio.sleep(AGAIN_S)
+
+
+async def _run(spec: Mapping[str, object]) -> None:
+    context = None
+    if spec["tls"]:
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    forms = spec["forms"]
+    assert isinstance(forms, dict)
+    os.nice(NICENESS)
+    async with asyncio.timeout(float(str(spec["seconds"]))), asyncio.TaskGroup() as clients:
+        for name, count in forms.items():
+            data = FORMS[name]()
+            for _ in range(count):
+                clients.create_task(_client(int(str(spec["port"])), context, data))
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(TimeoutError):
+        uvloop.run(_run(json.loads(sys.argv[1])))

@@ -1,0 +1,179 @@
+"""``Target``: the programs that are attacked, their memory limits, and what honest clients see meanwhile."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+import yaml
+
+from extender.kube.api import Obj
+from tests.e2e.objects import MANIFESTS
+from tests.e2e.processes import Process
+from tests.e2e.scenario import System
+
+log = logging.getLogger(__name__)
+
+MIB: Final = 1024 * 1024
+PERIOD_S: Final = 0.02
+ANSWER_S_MAX: Final = 5.0
+QUIET_S: Final = 3.0
+STARVED_MAX: Final = 0.3
+"""Beyond it what a program's clients wait is the machine's doing, and is told and not judged."""
+P99_S_MAX: Final = 0.1
+"""On top of what the same clients wait while nobody attacks: machines that run tests are busy with others' too."""
+
+
+@dataclass(slots=True)
+class Honest:
+    """What honest clients have seen of one program, a question each ``PERIOD_S``."""
+
+    took_s: list[float] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    starved: float = 0.0
+    """The share of the time in which the program was ready to run and had no processor."""
+
+    def p99_s(self) -> float:
+        """Seconds; infinite where nothing was answered."""
+        ordered = sorted(self.took_s)
+        return ordered[len(ordered) * 99 // 100] if ordered else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A system at work. ``filter_args`` and ``review`` are good requests."""
+
+    system: System
+    filter_args: bytes
+    review: bytes
+    short: bool
+    quiet: Mapping[str, Honest]
+    """What honest clients have seen before."""
+
+    def is_late(self, program: str, honest: Honest) -> bool:
+        """Whether more than one in a hundred waited for an attack for longer than ``P99_S_MAX``."""
+        late = honest.p99_s() > P99_S_MAX + self.quiet[program].p99_s()
+        if late and honest.starved > STARVED_MAX:
+            log.warning(
+                "%s had no processor for %.0f %% of the time: not judged", program, honest.starved * 100
+            )
+            return False
+        return late
+
+    @property
+    def programs(self) -> Mapping[str, Process]:
+        """By name."""
+        service, webhook = self.system.service.process, self.system.webhook
+        assert service is not None
+        assert webhook is not None
+        return {"extender": service, "webhook": webhook}
+
+    @asynccontextmanager
+    async def flooded(self, forms: Mapping[str, Mapping[str, int]], seconds: float) -> AsyncIterator[None]:
+        """While clients send ``forms`` (program: {form: connections}); see ``flood``."""
+        urls = {"extender": self.system.service_url, "webhook": self.system.webhook_url}
+        floods = []
+        for program, of_program in forms.items():
+            spec = {
+                "port": int(urls[program].rpartition(":")[2]),
+                "tls": program == "webhook",
+                "seconds": seconds,
+                "forms": dict(of_program),
+            }
+            floods.append(
+                await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    "tests.attack.flood",
+                    json.dumps(spec),
+                    stderr=asyncio.subprocess.DEVNULL,
+                )
+            )
+        try:
+            yield
+        finally:
+            for flood in floods:
+                with contextlib.suppress(ProcessLookupError):
+                    flood.kill()
+                await flood.wait()
+
+    async def ask(self, seconds: float) -> Mapping[str, Honest]:
+        """Filters and reviews on kept connections for so long."""
+        until = time.monotonic() + seconds
+        seen = {"extender": Honest(), "webhook": Honest()}
+        before = {name: _starved_s(process) for name, process in self.programs.items()}
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_S_MAX)) as session:
+            await asyncio.gather(
+                self._ask(
+                    session, f"{self.system.service_url}/v1/filter", self.filter_args, until, seen["extender"]
+                ),
+                self._ask(session, f"{self.system.webhook_url}/mutate", self.review, until, seen["webhook"]),
+            )
+        for name, process in self.programs.items():
+            seen[name].starved = (_starved_s(process) - before[name]) / seconds
+        return seen
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, url: str, body: bytes, until: float, seen: Honest
+    ) -> None:
+        headers = {"Content-Type": "application/json"}
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            try:
+                async with session.post(
+                    url, data=body, headers=headers, ssl=self.system.webhook_tls or True
+                ) as reply:
+                    text = await reply.text()
+                    if reply.status != 200:
+                        seen.failed.append(f"{reply.status}: {text[:100]}")
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                seen.failed.append(repr(error)[:100])
+            seen.took_s.append(time.perf_counter() - began)
+            await asyncio.sleep(PERIOD_S)
+
+    def memory(self) -> list[str]:
+        """What is wrong: programs that have ended, or had more memory than their container may have."""
+        wrong = []
+        for name, process in self.programs.items():
+            peak = process.peak_memory_bytes() / MIB
+            limit = LIMITS_MIB[name]
+            if process.returncode is not None:
+                wrong.append(f"{name} has ended with {process.returncode}")
+            elif peak >= limit:
+                wrong.append(f"{name} had {peak:.0f} MiB, of {limit} that it may have")
+        return wrong
+
+
+def _starved_s(process: Process) -> float:
+    """How long its main thread has been ready without a processor, by Linux' /proc; 0 where it has ended."""
+    try:
+        return int(Path(f"/proc/{process.pid}/schedstat").read_text().split()[1]) / 1e9
+    except OSError:
+        return 0.0
+
+
+def _limit_mib(file: str) -> int:
+    for obj in yaml.safe_load_all((MANIFESTS / "base" / file).read_text()):
+        if obj["kind"] == "Deployment":
+            limit = str(_first_container(obj)["resources"]["limits"]["memory"])
+            if (found := re.fullmatch(r"(\d+)Mi", limit)) is not None:
+                return int(found[1])
+    raise AssertionError(f"{file} names no limit in Mi")
+
+
+def _first_container(deployment: Obj) -> Obj:
+    container: Obj = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+LIMITS_MIB: Final = {"extender": _limit_mib("scheduler.yaml"), "webhook": _limit_mib("webhook.yaml")}
+"""Of the containers, as shipped."""
