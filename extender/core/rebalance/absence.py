@@ -44,10 +44,6 @@ class Absences:
                 seen[name] = _Absence(known.since, new.uid, new.not_ready_since)
         self._absent = seen
 
-    def __bool__(self) -> bool:
-        """Whether any ordinal is absent."""
-        return bool(self._since)
-
     def look(self, pool: PoolState, now: float) -> tuple[frozenset[str], float | None]:
         """(pods to abandon, when the next one will be unless it comes back, None for never), after a ``note``."""
         self.note(pool, now)
