@@ -49,7 +49,7 @@ class Limits:
     """The API server's own limit for a request; a review of an update holds two objects of at most 1.5 MiB."""
     deadline_s: float = 2.0
     """For reading a body. The API server gives up after 3 s (timeoutSeconds in the manifests)."""
-    bodies_bytes_max: int = 64 * 1024 * 1024
+    bodies_bytes_max: int = 32 * 1024 * 1024
     """Of all bodies at once: the pod's memory limit is 256 MiB, and what is decoded is larger than its text."""
     arrivals: ArrivalLimits = field(default_factory=ArrivalLimits)
     shutdown_timeout_s: float = 3.0

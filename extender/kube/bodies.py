@@ -158,10 +158,13 @@ class BodyShare:
         if (announced or 0) > bytes_max:
             raise BodyTooLarge(f"the body is larger than {bytes_max} bytes")
         parts: list[bytes] = []
-        if not body.is_eof():
-            await self._wait(body, parts, bytes_max)
-        await self._collect(body, parts, bytes_max, _ignore)
-        return b"".join(parts)
+        try:
+            if not body.is_eof():
+                await self._wait(body, parts, bytes_max)
+            await self._collect(body, parts, bytes_max, _ignore)
+            return b"".join(parts)
+        finally:
+            parts.clear()  # what was not kept goes now, and not with the last frame of an error's traceback
 
     async def _wait(self, body: BodyStream, parts: list[bytes], bytes_max: int) -> None:
         """Collects until the body is whole, in ``parts`` or in the stream."""

@@ -124,8 +124,7 @@ class Guard(asyncio.Protocol):
         """Closed, by whomever."""
         self._ended = True
         self._listener.closed(self)
-        self._stop_head_timer()
-        self._stop_write_timer()
+        self._forget()
         if not self._refused:
             self.handler.connection_lost(exc)
 
@@ -135,6 +134,8 @@ class Guard(asyncio.Protocol):
         """The head is whole, and the request's turn has come."""
         self._stop_head_timer()
         self._is_first = False
+        if self._ended:
+            return
         self._request = request
         self._intake.begin(request.content, request.content_length)
         self._ends_unseen = self._intake.is_chunked and not request.content.is_eof()
@@ -158,8 +159,16 @@ class Guard(asyncio.Protocol):
         self._ended = True
         self._listener.cut[reason] += 1
         self._listener.closed(self)
+        self._forget()
         if self._transport is not None:
             self._transport.abort()
+
+    def _forget(self) -> None:
+        """A dead connection is in cycles with its transport and its request: what it held goes now, not with the collector."""
+        self._stop_head_timer()
+        self._stop_write_timer()
+        self._request = None
+        self._intake = Intake()
 
     def _next(self) -> None:
         """Where the answer is on its way and does not wait for its reader, the next head may follow."""
@@ -215,15 +224,18 @@ class Guard(asyncio.Protocol):
         self._listener.count(self, intake.counted, intake.arrived)
 
     def _end_for_bytes(self) -> None:
-        """With an answer where none is on its way."""
-        if not (self._is_first and self._intake.stage is Stage.HEAD and self._transport is not None):
+        """With an answer where none is on its way, and where closing does not wait for the client to agree as over TLS."""
+        transport = self._transport
+        is_first = self._is_first and self._intake.stage is Stage.HEAD
+        if not is_first or transport is None or transport.get_extra_info("sslcontext") is not None:
             self.end("too many bytes")
             return
         self._ended = True
         self._listener.cut["too many bytes"] += 1
         self._listener.closed(self)
-        self._transport.write(_TOO_LARGE)
-        self._transport.close()
+        self._forget()
+        transport.write(_TOO_LARGE)
+        transport.close()
 
     def _stop_head_timer(self) -> None:
         if self._head_timer is not None:

@@ -44,6 +44,10 @@ __all__ = ["CUT_REASONS", "ConnectionLimits", "Listener", "body_of", "everywhere
 KEEPALIVE_TIMEOUT_S: Final = 130.0
 LINGERING_TIME_S: Final = 2.0
 """How long the rest of a body that was refused is thrown away, so that its sender comes to read why."""
+GOODBYE_TIMEOUT_S: Final = 1.0
+"""How long a TLS connection that we close waits for its client to agree; until then it has its buffers."""
+READ_BYTES: Final = 64 * 1024
+"""Of a body that nobody takes, twice as much is kept before its connection is not read any more."""
 FILES_RESERVED: Final = 256
 """File descriptors that connections leave to the rest of the process: watches, requests to the API server, files."""
 BACKLOG: Final = 1024
@@ -97,6 +101,7 @@ class Listener:
             shutdown_timeout=self.limits.shutdown_timeout_s,
             lingering_time=LINGERING_TIME_S,
             auto_decompress=False,
+            read_bufsize=READ_BYTES,
             logger=_http_log,
         )
         await self._runner.setup()
@@ -233,7 +238,7 @@ class _Site(web.BaseSite):
             "ssl": self._ssl_context,
             "backlog": self._backlog,
             "ssl_handshake_timeout": handshake_timeout_s,
-            "ssl_shutdown_timeout": handshake_timeout_s,
+            "ssl_shutdown_timeout": GOODBYE_TIMEOUT_S if self._ssl_context else None,
         }
         if self._host in EVERYWHERE:
             options["sock"] = everywhere_socket(self._port)
