@@ -190,6 +190,8 @@ def _state_of(pool: PoolState, pod: PodState) -> str:
         return "its AdapterPool does not exist"
     if pod.held > pod.capacity:
         return "overcommitted"
+    if pod.condemned:
+        return "not of its StatefulSet"
     if pod.leaving:
         return "draining" if pod.draining else "given up"
     if not pod.schedulable:

@@ -141,6 +141,8 @@ class World:
                 "uid": raw["name"],
                 "labels": {POOL_LABEL: self.stateful_set},
                 "annotations": annotations,
+                # The cases' pods have no owner: Knative goes by their names.
+                "ownerReferences": [{"kind": "StatefulSet", "name": self.stateful_set, "controller": True}],
             },
             "spec": {"nodeName": raw["node"]},
         }

@@ -35,11 +35,13 @@ TOOL: Final = "part of a command, which is not the service and holds nothing tha
 NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/kube/access.py": WIRE,
     "extender/kube/bodies.py": LISTENER,
+    "extender/kube/browsers.py": LISTENER,
     "extender/kube/budget.py": WIRE,
     "extender/kube/client.py": WIRE,
     "extender/kube/connection.py": WIRE,
     "extender/kube/ratelimit.py": WIRE,
     "extender/kube/read_only.py": "its reads are the Api's own; nothing is read through it where something is written",
+    "extender/kube/readers.py": ASKED,
     "extender/kube/replica.py": TOOL,
     "extender/kube/serving.py": LISTENER,
     "extender/kube/serving_tls.py": "looks at files of certificates beside everything else",

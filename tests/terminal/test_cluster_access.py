@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.kube import connection
+from extender.kube import access as access_module
 from extender.kube.api import PODS, ConnectError
 from extender.kube.read_only import WriteRefused
 from extender.terminal.cluster_access import ClusterAccess, access_of, add_cluster_options, open_cluster
@@ -65,8 +65,8 @@ async def test_in_a_pod_it_is_the_service_accounts(kubeconfig: Path, monkeypatch
     token = kubeconfig.with_name("token")
     token.write_text("secret")
     kubeconfig.with_name("namespace").write_text("team-c\n")
-    monkeypatch.setattr(connection, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(connection, "_in_cluster", _in_cluster)
+    monkeypatch.setattr(access_module, "SERVICE_TOKEN_FILENAME", str(token))
+    monkeypatch.setattr(access_module, "_in_cluster", _in_cluster)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
     async with open_cluster(access()) as cluster:
         assert cluster.namespace == "team-c"
