@@ -190,9 +190,7 @@ def _state_of(pool: PoolState, pod: PodState) -> str:
         return "its AdapterPool does not exist"
     if pod.held > pod.capacity:
         return "overcommitted"
-    if pod.condemned:
-        return "not of its StatefulSet"
-    if pod.leaving:
+    if pod.leaving and not pod.condemned:
         return "draining" if pod.draining else "given up"
     if not pod.schedulable:
         return pod.why_unschedulable() or "not of its StatefulSet"

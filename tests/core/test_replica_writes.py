@@ -75,6 +75,18 @@ def test_only_what_undoes_our_write_is_a_strike(write, to, strikes):
     assert known.strikes == strikes
 
 
+def test_what_a_late_watch_tells_of_the_time_before_our_write_undoes_nothing():
+    """A watch that was silent tells of hours at once: another leader's writes, too."""
+    known = ReplicaWrites()
+    known.asked(6, 7)
+    for old, new in ((2, 6), (6, 1), (1, 4), (4, 6)):
+        assert known.seen(old, new, 0.0)
+    assert known.strikes == 0
+    assert not known.seen(6, 7, 0.0)
+    assert known.seen(7, 6, 1.0)
+    assert known.strikes == 1
+
+
 def test_strikes_are_forgotten_after_an_hour():
     known = after((1, 5))
     known.seen(5, 2, 0.0)

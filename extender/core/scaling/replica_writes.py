@@ -63,7 +63,9 @@ class ReplicaWrites:
         self.foreign = new
         if now - self._struck_at > STRIKES_FORGOTTEN_S:
             self.strikes = 0
-        if self._last is not None and _undoes(*self._last, new):
+        # What comes before our own write is seen was there before it: a watch that was silent tells all of it at once.
+        last_is_seen = self._last is not None and self._last[1] not in self._unseen
+        if self._last is not None and last_is_seen and _undoes(*self._last, new):
             self.strikes = min(self.strikes + 1, STRIKES_MAX)
             self._struck_at = now
         self.back_off_until = now + self.delay_s
