@@ -154,7 +154,7 @@ class Cluster:
         options = ("--namespace", SYSTEM, "--create-namespace", "--values", file)
         place = ("--kubeconfig", self.control_plane.kubeconfig)
         said = await asyncio.to_thread(run_helm, "install", RELEASE, CHART, *options, *place, timeout_s=60.0)
-        for name in ("vreplica-scheduler", "vreplica-webhook"):
+        for name in ("vreplica-scheduler", "vreplica-webhook", "vreplica-webhook-upkeep"):
             await eventually(partial(self.is_available, name), 180.0, f"{name} is available")
         return said
 

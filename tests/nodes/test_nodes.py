@@ -48,10 +48,10 @@ async def test_the_chart_installs_our_image_and_every_pod_of_it_becomes_ready(
     said = await cluster.install()
     assert "with a kube-scheduler beside each replica" in said
     measurements.add(
-        "`helm install`, until both Deployments are available", f"{time.monotonic() - started:.1f} s"
+        "`helm install`, until its Deployments are available", f"{time.monotonic() - started:.1f} s"
     )
     pods = (await cluster.get(f"/api/v1/namespaces/{SYSTEM}/pods"))["items"]
-    assert len(pods) == 4
+    assert len(pods) == 5
     for pod in pods:
         assert pod["spec"]["securityContext"]["runAsUser"] == 65532
         assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in pod["spec"]["containers"])
