@@ -82,11 +82,11 @@ async def _in_force(there: Guarded) -> bool:
     """The API server takes up new policies once a second, and what it takes may be some of them: each is asked for."""
     forged = adapter(there, "probe", {PLACEMENTS_ANNOTATION: LEDGER}, nodeName=there.node)
     status = f"{there.pools}/{PROBE}/status"
-    elsewhere = "/api/v1/namespaces/default/pods/probe/binding"
-    plain = binding(there, "probe") | {"metadata": {"name": "probe", "namespace": "default"}}
+    strange = binding(there, "probe")
+    strange["metadata"]["annotations"] = {"example.com/x": "y"}
     for who, method, url, body, content_type in (
         (there.service, "PATCH", there.url(BYSTANDER), annotated(probe="x"), MERGE),
-        (there.service, "POST", elsewhere, plain, "application/json"),
+        (there.service, "POST", there.url("probe", "binding"), strange, "application/json"),
         (there.admin, "POST", there.pods, forged, "application/json"),
         (there.admin, "POST", there.url("probe", "binding"), binding(there, "probe", LEDGER), "application/json"),
         (there.admin, "PATCH", status, {"status": {"observedGeneration": 1}}, MERGE),

@@ -48,6 +48,7 @@ async def test_the_expressions_have_the_right_types_for_all_that_they_match(guar
     assert sorted(policy["metadata"]["name"] for policy in policies) == [
         "vreplica-ledger",
         "vreplica-ledger-in-bindings",
+        "vreplica-service-bindings",
         "vreplica-service-namespaces",
         "vreplica-service-pods",
         "vreplica-sources",

@@ -24,8 +24,10 @@ from tests.e2e.guarded import (
     stored,
 )
 from tests.e2e.objects import pod, stateful_set
+from tests.e2e.raw import Answer
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL
+from tests.e2e.waiting import NotYet, eventually
 
 
 @pytest.fixture
@@ -83,30 +85,47 @@ async def test_a_pod_without_the_pools_label_is_untouchable_for_the_service(guar
     await guarded.admin.delete(f"{pods}/victim?gracePeriodSeconds=0")
 
 
-async def test_the_service_scales_and_binds_where_there_are_pools_and_nowhere_else(
-    guarded: Guarded, real: RealBackend
-):
+async def test_the_service_scales_where_there_are_pools_and_nowhere_else(guarded: Guarded, real: RealBackend):
     elsewhere = await real.namespace("databases")
     await real.apply(
         [stateful_set(elsewhere, "db", 1, pool="db"), stateful_set(guarded.namespace, POOL, 0, pool=POOL)]
     )
-    three = {"spec": {"replicas": 3}}
-    for namespace, name, allowed in ((elsewhere, "db", False), (guarded.namespace, POOL, True)):
+
+    async def scaled(namespace: str, name: str, query: dict[str, str]) -> Answer:
         url = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/{name}/scale"
-        scale = (await guarded.service.get(url)).body | three
+        scale = (await guarded.service.get(url)).body | {"spec": {"replicas": 3}}
         del scale["metadata"]["resourceVersion"]  # its controller writes meanwhile
-        answer = await guarded.service.request("PUT", url, scale)
-        assert (answer.status == 200) is allowed, answer
-        assert allowed or "vreplica-service-namespaces" in answer.message
-    victim = pod(elsewhere, "victim", schedulerName="nobody")
-    await real.apply([victim])
-    bind = binding(guarded, "victim") | {"metadata": {"name": "victim", "namespace": elsewhere}}
-    answer = await guarded.service.post(f"/api/v1/namespaces/{elsewhere}/pods/victim/binding", bind)
-    assert "vreplica-service-namespaces" in answer.message, answer
-    assert (await guarded.tenant.post(guarded.pods, adapter(guarded, "dispatcher-8"))).status == 201
-    more = binding(guarded, "dispatcher-8")
-    more["metadata"]["annotations"] = {"example.com/x": "y"}
-    refused(
-        await guarded.service.post(guarded.url("dispatcher-8", "binding"), more),
-        "may bind pods with annotations",
-    )
+        return await guarded.service.request("PUT", url, scale, query=query)
+
+    async def in_force() -> bool:
+        answer = await scaled(elsewhere, "db", {"dryRun": "All"})
+        if answer.status == 200:
+            raise NotYet(str(answer))
+        return True
+
+    await eventually(in_force, 15.0, "the policy on scales is in force")
+    answer = await scaled(elsewhere, "db", {})
+    assert answer.status != 200
+    assert "vreplica-service-namespaces" in answer.message
+    answer = await scaled(guarded.namespace, POOL, {})
+    assert answer.status == 200, answer
+
+
+async def test_the_service_binds_any_pod_and_adds_nothing_to_it_but_what_is_ours(
+    guarded: Guarded, real: RealBackend
+):
+    """Pods that are no adapters and name our kube-scheduler are bound by us, too, wherever they are."""
+    elsewhere = await real.namespace("databases")
+    for namespace, name in ((elsewhere, "plain"), (guarded.namespace, "dispatcher-8")):
+        obj = adapter(guarded, name) if namespace == guarded.namespace else pod(namespace, name)
+        obj["spec"]["schedulerName"] = "nobody"
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        assert (await guarded.admin.post(pods, obj)).status == 201
+        bind = binding(guarded, name) | {"metadata": {"name": name, "namespace": namespace}}
+        for what in ("annotations", "labels"):
+            more = bind | {"metadata": bind["metadata"] | {what: {"example.com/x": "y"}}}
+            refused(
+                await guarded.service.post(f"{pods}/{name}/binding", more), "may bind pods with annotations"
+            )
+        answer = await guarded.service.post(f"{pods}/{name}/binding", bind)
+        assert answer.status == 201, answer
