@@ -5,7 +5,10 @@ from pathlib import Path
 from typing import Final
 
 FILE: Final = Path(__file__).parents[2] / "build" / "e2e-nodes.md"
-HEAD: Final = "| what happens | until done | until all are served | vreplica-seconds without a Ready pod |\n|---|---|---|---|\n"
+HEAD: Final = (
+    "| what happens | until done | longest time with vreplicas unserved | vreplica-seconds without a Ready pod |\n"
+    "|---|---|---|---|\n"
+)
 
 
 @dataclass(slots=True)
