@@ -43,12 +43,20 @@ def node_name(number: int) -> str:
     return f"node-{number:05}.internal.example"
 
 
+STATEFUL_SET_UID: Final = "s0000000"
+
+
+def uid_of(prefix: str) -> str:
+    """A whole UID."""
+    return f"{prefix}-4f14-425d-b198-80df05ceb394"
+
+
 def _metadata(name: str, uid: str, namespace: str = "", **more: object) -> Obj:
     fields = {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}, "f:spec": {"f:replicas": {}}}
     manager = {"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "v1"}
     metadata: Obj = {
         "name": name,
-        "uid": f"{uid}-4f14-425d-b198-80df05ceb394",
+        "uid": uid_of(uid),
         "resourceVersion": next_version(),
         "generation": 1,
         "creationTimestamp": _TIME,
@@ -99,7 +107,13 @@ def pod(ordinal: int, node: str, ledger: Mapping[str, Share] | None = None) -> O
         "statefulset.kubernetes.io/pod-name": name,
         names.POOL_LABEL: NAME,
     }
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": NAME, "controller": True}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": NAME,
+        "uid": uid_of(STATEFUL_SET_UID),
+        "controller": True,
+    }
     spec = {"containers": [_container()], **_pod_defaults(name), **({"nodeName": node} if node else {})}
     kinds = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
     status = {"phase": "Running", "podIP": "10.0.0.7", "conditions": [_condition(kind) for kind in kinds]}
@@ -183,7 +197,7 @@ def stateful_set(replicas: int) -> Obj:
     labels = {"app": NAME, names.POOL_LABEL: NAME}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [_container()]}}
     spec = {"replicas": replicas, "serviceName": NAME, "template": template}
-    return {"metadata": _metadata(NAME, "s0000000", NAMESPACE), "spec": spec}
+    return {"metadata": _metadata(NAME, STATEFUL_SET_UID, NAMESPACE), "spec": spec}
 
 
 def namespace(name: str) -> Obj:

@@ -134,7 +134,7 @@ def pending_pod(pool: Pool, ordinal: int) -> Obj:
         POOL_LABEL: pool.name,
     }
     obj["metadata"]["annotations"] = {SLOTS_ANNOTATION: str(SLOTS_PER_POD)}
-    obj["metadata"]["ownerReferences"][0] |= {"name": pool.name}
+    obj["metadata"]["ownerReferences"][0] |= {"name": pool.name, "uid": f"uid-set-{pool.name}"}
     obj["spec"]["containers"][0]["resources"] = {}
     obj["spec"] |= {"hostname": name, "subdomain": pool.name, "schedulerName": SCHEDULER_NAME}
     return obj
