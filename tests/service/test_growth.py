@@ -175,7 +175,7 @@ class Fed:
         return Namespace(name=f"tenant-{i}")
 
     def _node(self, i: int) -> Node:
-        return a_node(f"made-{i}", f"zone-{i}", ready=True, allocatable={names.SLOTS_RESOURCE: "20"})
+        return a_node(f"made-{i}", f"zone-{i}", ready=True, slots=20)
 
     def _stateful_set(self, i: int) -> StatefulSet:
         return a_stateful_set(1, name=f"set-{i}", uid=f"set-{i}")
