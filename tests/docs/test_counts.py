@@ -9,6 +9,7 @@ import pytest
 
 from extender.simulation.profile import ALL_KINDS
 from tests.docs.pages import ROOT
+from tests.e2e.build import VERSIONS, Module
 from tests.simulation.await_points import UNREACHED
 from tests.simulation.awaiting_modules import CHECKED
 from tests.simulation.exhaustive.situations import SITUATIONS
@@ -30,3 +31,12 @@ RELIABILITY = "docs/reliability.md"
 def test_the_page_says_how_many_there_are(page: str, sentence: str, number: int):
     told = re.findall(sentence, (ROOT / page).read_text())
     assert told == [str(number)]
+
+
+def test_the_table_of_versions_has_each_that_there_is_a_module_for_and_none_has_failed():
+    """``make e2e-matrix`` writes it; a module for a new version comes with its row."""
+    rows = re.findall(
+        r"^\| (1\.\d+\.\d+) \| \d+ \| (\d+) \|", (ROOT / "docs/install.md").read_text(), re.MULTILINE
+    )
+    known = [Module(version, ()).kubernetes.removeprefix("v") for version in reversed(VERSIONS)]
+    assert rows == [(version, "0") for version in known]
