@@ -1,6 +1,7 @@
 """What the page is tried on: a state of any size, served as the service serves it, and answers to what the page asks."""
 
 import asyncio
+import json
 import random
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from extender.core.ledger import Share
 from extender.core.model import AdapterPod, Condition, Node, VPod
 from extender.core.state import State
 from extender.kube.browsers import Sites, only_own_site
-from extender.kube.serving import ConnectionLimits, Listener
+from extender.kube.serving import ConnectionLimits, Listener, body_of
 from extender.metrics import Metrics
 from extender.service.config import Config, Mode
 from extender.service.page.facts import Facts, News
@@ -151,7 +152,7 @@ class Answers:
         return web.json_response(self.explain)
 
     async def _plan(self, request: web.Request) -> web.Response:
-        self.asked.append(await request.json())
+        self.asked.append(json.loads(await body_of(request).read()))
         return web.json_response(self.plan)
 
 
