@@ -20,6 +20,7 @@ from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.controlplane import ControlPlane, Settings
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.forks import Forks
+from tests.e2e.guarded import Guarded, a_guarded_cluster
 from tests.e2e.processes import Processes
 from tests.e2e.real import RealBackend
 from tests.manifests import tool
@@ -150,3 +151,10 @@ async def backend(_control_plane_if_real: ControlPlane | None, tmp_path: Path) -
     else:
         async with EmbeddedBackend(tmp_path) as embedded_backend:
             yield embedded_backend
+
+
+@pytest.fixture
+async def guarded(real: RealBackend) -> AsyncIterator[Guarded]:
+    """A real API server with the shipped policies and no webhook: it decides alone."""
+    async with a_guarded_cluster(real) as there:
+        yield there

@@ -5,7 +5,6 @@ kubelets are not hindered is what every other scenario shows, for the policies a
 """
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -22,7 +21,6 @@ from tests.e2e.guarded import (
     POLICIES,
     SOURCES,
     Guarded,
-    a_guarded_cluster,
     adapter,
     annotated,
     binding,
@@ -34,13 +32,6 @@ from tests.e2e.objects import pod, stateful_set
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL, adapter_pool
 from tests.e2e.waiting import eventually
-
-
-@pytest.fixture
-async def guarded(real: RealBackend) -> AsyncIterator[Guarded]:
-    """The cluster of these tests."""
-    async with a_guarded_cluster(real) as there:
-        yield there
 
 
 async def test_the_expressions_have_the_right_types_for_all_that_they_match(guarded: Guarded):

@@ -1,6 +1,5 @@
 """What the service's own account may not do although its role grants it: tried with its token on the real API server."""
 
-from collections.abc import AsyncIterator
 from typing import Final
 
 import pytest
@@ -15,7 +14,6 @@ from tests.e2e.guarded import (
     BYSTANDER,
     MERGE,
     Guarded,
-    a_guarded_cluster,
     adapter,
     annotated,
     binding,
@@ -28,13 +26,6 @@ from tests.e2e.raw import Answer
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import POOL
 from tests.e2e.waiting import NotYet, eventually
-
-
-@pytest.fixture
-async def guarded(real: RealBackend) -> AsyncIterator[Guarded]:
-    """The cluster of these tests."""
-    async with a_guarded_cluster(real) as there:
-        yield there
 
 
 async def test_the_service_has_a_pending_pod_looked_at_again(guarded: Guarded):

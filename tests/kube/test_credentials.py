@@ -177,6 +177,16 @@ def authority(folder: Path, name: str) -> Authority:
     return Authority(folder, name)
 
 
+def by_certificate(folder: Path, server: ApiServer, ours: Authority, cert: Path, key: Path) -> str:
+    """A kubeconfig of a user with a client certificate, at files that may change."""
+    return kubeconfig(
+        folder,
+        server.url.replace("127.0.0.1", "localhost"),
+        user={"client-certificate": str(cert), "client-key": str(key)},
+        cluster={"certificate-authority": str(write(folder / "ca.crt", ours.pem))},
+    )
+
+
 def server_tls(server: Authority, clients: Authority) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*server.issue("localhost"))
@@ -204,12 +214,7 @@ async def test_a_client_certificate_that_is_renewed_on_disk_is_used_for_new_conn
 
     put("first")
     async with serve(ApiServer([note]), server_tls(ours, ours)) as server:
-        path = kubeconfig(
-            tmp_path,
-            server.url.replace("127.0.0.1", "localhost"),
-            user={"client-certificate": str(cert), "client-key": str(key)},
-            cluster={"certificate-authority": str(write(tmp_path / "ca.crt", ours.pem))},
-        )
+        path = by_certificate(tmp_path, server, ours, cert, key)
         async with await KubeApi.connect(kubeconfig=path) as api:
             await api.get(PODS, "ns", "a")
             put("second")
@@ -227,12 +232,7 @@ async def test_a_certificate_whose_key_is_not_there_yet_leaves_the_old_pair_in_u
     cert = copy(first[0], tmp_path / "client.crt")
     key = copy(first[1], tmp_path / "client.key")
     async with serve(ApiServer([answer(OBJ)]), server_tls(ours, ours)) as server:
-        path = kubeconfig(
-            tmp_path,
-            server.url.replace("127.0.0.1", "localhost"),
-            user={"client-certificate": str(cert), "client-key": str(key)},
-            cluster={"certificate-authority": str(write(tmp_path / "ca.crt", ours.pem))},
-        )
+        path = by_certificate(tmp_path, server, ours, cert, key)
         async with await KubeApi.connect(kubeconfig=path) as api:
             await api.get(PODS, "ns", "a")
             before = api._transport._connection.credentials.access()

@@ -34,14 +34,20 @@ def scaled(world: World, replicas: int):
     return is_so
 
 
+async def a_second_pool(world: World) -> dict[int, int]:
+    """45 vreplicas of the first pool stand on three pods when another pool names their StatefulSet; what is published."""
+    await world.vpod("a", 45)
+    await until(scaled(world, 3))
+    await asyncio.sleep(5)
+    standing = await world.published()
+    await world.pool(20, name="other", scaleDownPeriodSeconds=1)
+    return standing
+
+
 async def test_the_later_of_two_pools_never_scales_and_says_why():
     world = await World.create(replicas=0, rescheduleAfterSeconds=None)
     async with world.serving() as service, world.adapters(service):
-        await world.vpod("a", 45)
-        await until(scaled(world, 3))
-        await asyncio.sleep(5)
-        standing = await world.published()
-        await world.pool(20, name="other", scaleDownPeriodSeconds=1)
+        standing = await a_second_pool(world)
         await asyncio.sleep(600)
         assert (await world.replicas(), await world.published()) == (3, standing)
         assert world.api.count("update", "statefulsets/scale") == 1
@@ -97,11 +103,7 @@ async def test_when_the_first_pool_goes_the_next_one_has_the_stateful_set():
 async def test_what_the_first_pool_has_left_behind_is_not_scaled_away_by_the_next():
     world = await World.create(replicas=0, rescheduleAfterSeconds=None)
     async with world.serving() as service, world.adapters(service):
-        await world.vpod("a", 45)
-        await until(scaled(world, 3))
-        await asyncio.sleep(5)
-        standing = await world.published()
-        await world.pool(20, name="other", scaleDownPeriodSeconds=1)
+        standing = await a_second_pool(world)
         await world.cluster.delete(ADAPTERPOOLS, NS, "dispatcher")
         await asyncio.sleep(300)
         assert (await world.replicas(), await world.published()) == (3, standing)
