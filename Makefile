@@ -119,7 +119,7 @@ export KUBERNETES
 e2e: $(VENV)/stamp-test ## The end-to-end suite on a real control plane (built with Go, cached) and on the embedded one (KUBERNETES=1.36 WORKERS=N)
 	@$(BIN)/python -m tests.e2e.build $(if $(TOOLS),,--only-control-plane)
 	@$(if $(TOOLS),$(BIN)/python -m tests.manifests.tool)
-	@$(BIN)/python -m pytest -q -m e2e tests/e2e -p no:randomly -o faulthandler_timeout=0 -o log_level=INFO \
+	@$(BIN)/python -m pytest -q -m e2e tests/e2e -p no:randomly -o log_level=INFO \
 	  -n $(WORKERS) --dist load --maxschedchunk 1 $(ARGS)
 
 .PHONY: e2e-matrix
@@ -136,7 +136,7 @@ e2e-nodes: $(VENV)/stamp-test ## Our image and chart on three real nodes: kubele
 	@$(BIN)/python -m tests.manifests.tool
 	@$(BIN)/python -m tests.nodes.image
 	@$$(unshare --net true 2>/dev/null && echo unshare --net --pid --fork --kill-child --mount --mount-proc) \
-	  $(BIN)/python -m pytest -q -m nodes tests/nodes -p no:randomly -p no:xdist -o faulthandler_timeout=0 $(ARGS)
+	  $(BIN)/python -m pytest -q -m nodes tests/nodes -p no:randomly -p no:xdist $(ARGS)
 
 .PHONY: image
 IMAGE ?= vreplica-scheduler:0.1.0

@@ -40,6 +40,8 @@ class State:
         """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
         self.node_index = NodeIndex(self.nodes, self.pods_on_node)
         self._pools_of_stateful_set: dict[str, set[str]] = {}
+        self._pods_of_stateful_set: dict[str, dict[str, AdapterPod]] = {}
+        """StatefulSet key -> pod key -> pod, for all pods that name it as their controller, whatever it says of that."""
         self._allowed: dict[tuple[str, str, int, str], bool] = {}
         """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
         self.journal: Journal | None = None
@@ -150,11 +152,10 @@ class State:
             self.stateful_sets[key] = new
         self._share_out(key)
         if old is None or new is None or old.uid != new.uid:
-            # Pods of it may run in a pool that has come to name another one.
-            for pool in [
-                pool for name, pool in self.pools.items() if name.partition("/")[0] == key.partition("/")[0]
-            ]:
-                self._count_anew(pool, known=old is not None)
+            # Pods of it may run in a pool that has come to name another one. Those that name this one are counted.
+            running_in = {pod.pool for pod in self._pods_of_stateful_set.get(key, {}).values()}
+            for name in sorted(running_in - self._pools_of_stateful_set.get(key, set())):
+                self._count_anew(self.pool(name), known=old is not None)
         if old is not None and old.fit is not None and (new is None or new.fit != old.fit):
             self.topology.forget(old.fit)
 
@@ -196,6 +197,7 @@ class State:
         """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is none, until it does."""
         if self.journal is not None:
             self.journal.changed(old, new)
+        self._index_by_owner(old, new)
         if old is not None and self.pool(old.pool).strangers.pop(old.name, None) is not None:
             self._forget(old.pool)
             old = None
@@ -204,6 +206,16 @@ class State:
             new = None
         if old is not None or new is not None:
             self._take_pod(old, new)
+
+    def _index_by_owner(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and old.owner:
+            key = object_key(old.namespace, old.owner)
+            of_it = self._pods_of_stateful_set.get(key, {})
+            of_it.pop(old.key, None)
+            if not of_it:
+                self._pods_of_stateful_set.pop(key, None)
+        if new is not None and new.owner:
+            self._pods_of_stateful_set.setdefault(object_key(new.namespace, new.owner), {})[new.key] = new
 
     def _count_anew(self, pool: PoolState, *, known: bool) -> None:
         """Another StatefulSet than before, or another of its name: which pods are its own has changed.
