@@ -41,6 +41,10 @@ from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review
 _log: Final = logging.getLogger(__name__)
 
 
+CONNECTIONS: Final = ConnectionLimits(connections_max=500, receive_bytes=16 * 1024, shutdown_timeout_s=3.0)
+"""With its buffers a TLS connection takes up to a quarter of a MiB. Three API servers with 160 reviews each fit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of one server."""
@@ -52,7 +56,7 @@ class Limits:
     bodies_bytes_max: int = 32 * 1024 * 1024
     """Of all bodies at once: the pod's memory limit is 256 MiB, and what is decoded is larger than its text."""
     arrivals: ArrivalLimits = field(default_factory=ArrivalLimits)
-    shutdown_timeout_s: float = 3.0
+    connections: ConnectionLimits = CONNECTIONS
 
 
 class WebhookServer:
@@ -73,7 +77,7 @@ class WebhookServer:
         self._tls = tls
         self._limits = limits or Limits()
         self._bodies = BodyBudget(self._limits.bodies_bytes_max, self._limits.arrivals)
-        self._listener = Listener(ConnectionLimits(shutdown_timeout_s=self._limits.shutdown_timeout_s))
+        self._listener = Listener(self._limits.connections)
         self.metrics = Metrics(caches)
         self._metrics_page = SharedAnswers[None](self._rendered_metrics)
         self._sending = Sending()

@@ -1,8 +1,9 @@
 """Request bodies on their way into memory: how many at once, how fast each, how many bytes one and all together.
 
 Bytes are counted as they arrive, not as they are announced, so that a client which announces much and sends nothing
-takes nothing from the others; and nobody waits for room: who would go beyond it is refused, since two that wait for each
-other's room would both be late. A body is whole or there is none.
+takes nothing from the others; and nobody waits for room, since two that wait for each other's room would both be late. Where
+there is none, of the bodies that are not whole yet the one furthest behind is given up for the new bytes; whoever is that
+itself is refused. A body is whole or there is none.
 
 What is not whole yet must keep coming: a sender may fall behind ``rate_min_bytes_s`` by ``lag_max_s``, and a burst earns no
 more than that. Only ``arriving_max`` bodies are waited for; over it the one furthest behind is given up for the new
@@ -19,6 +20,7 @@ from typing import Final, Protocol
 
 from extender.core.errors import VReplicaError
 
+_DUE: Final = attrgetter("due")
 STALL_S: Final = 0.1
 """A timer that rings so late says that nothing was read meanwhile."""
 
@@ -82,23 +84,30 @@ class BodyBudget:
         finally:
             self.bytes_used -= share.bytes_used
 
-    def take(self, size_bytes: int) -> None:
-        """So many more are in memory. Raises BodiesTooLarge: then they must not be kept."""
-        if self.bytes_used + size_bytes > self.bytes_max:
-            raise BodiesTooLarge(f"{self.bytes_used} bytes of request bodies are in memory already")
+    def take(self, share: "BodyShare", size_bytes: int) -> None:
+        """So many more of a share are in memory. Raises BodiesTooLarge: then they must not be kept."""
+        while self.bytes_used + size_bytes > self.bytes_max:
+            furthest_behind = min(self._arrivals, key=_DUE, default=None)
+            if furthest_behind is None or furthest_behind.share is share:
+                raise BodiesTooLarge(f"{self.bytes_used} bytes of request bodies are in memory already")
+            del self._arrivals[furthest_behind]
+            furthest_behind.share.give_up()
+            furthest_behind.give_way("its bytes were needed for other bodies, and this one was the slowest")
         self.bytes_used += size_bytes
 
     @contextmanager
-    def place(self) -> Iterator["_Arrival"]:
+    def place(self, share: "BodyShare") -> Iterator["_Arrival"]:
         """A place for one body while it arrives, which whoever is furthest behind leaves if there is no other.
 
         Its timer runs from the moment that it is entered, which must be before anything is awaited.
         """
         if len(self._arrivals) >= self._limits.arriving_max:
-            furthest_behind = min(self._arrivals, key=attrgetter("due"))
+            furthest_behind = min(self._arrivals, key=_DUE)
             del self._arrivals[furthest_behind]
-            furthest_behind.give_way()
-        arrival = _Arrival(self._limits)
+            furthest_behind.give_way(
+                f"{self._limits.arriving_max} bodies are awaited already, and this one was the slowest"
+            )
+        arrival = _Arrival(share, self._limits)
         self._arrivals[arrival] = None
         try:
             yield arrival
@@ -109,7 +118,8 @@ class BodyBudget:
 class _Arrival:
     """One body that is waited for. ``due``: when it is given up if nothing more comes, in seconds of the loop's clock."""
 
-    def __init__(self, limits: ArrivalLimits) -> None:
+    def __init__(self, share: "BodyShare", limits: ArrivalLimits) -> None:
+        self.share = share
         self._limits = limits
         self._time = asyncio.get_running_loop().time
         self.due = self._time() + limits.lag_max_s
@@ -134,12 +144,12 @@ class _Arrival:
         self.timer = asyncio.timeout_at(self.due)
         return True
 
-    def give_way(self) -> None:
+    def give_way(self, reason: str) -> None:
         """Another takes its place."""
         if self.timer.expired():  # its reader is about to leave by itself
             return
         self._gives_way = True
-        self.reason = f"{self._limits.arriving_max} bodies are awaited already, and this one was the slowest"
+        self.reason = reason
         self.timer.reschedule(self._time())
 
 
@@ -148,6 +158,8 @@ class BodyShare:
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
+        self._parts: list[bytes] = []
+        self._given_up = False
         self.bytes_used = 0
 
     async def read(self, body: BodyStream, *, bytes_max: int, announced: int | None) -> bytes:
@@ -157,42 +169,50 @@ class BodyShare:
         """
         if (announced or 0) > bytes_max:
             raise BodyTooLarge(f"the body is larger than {bytes_max} bytes")
-        parts: list[bytes] = []
         try:
             if not body.is_eof():
-                await self._wait(body, parts, bytes_max)
-            await self._collect(body, parts, bytes_max, _ignore)
-            return b"".join(parts)
+                await self._wait(body, bytes_max)
+            await self._collect(body, bytes_max, _ignore)
+            return b"".join(self._parts)
         finally:
-            parts.clear()  # what was not kept goes now, and not with the last frame of an error's traceback
+            self._parts.clear()  # what was not kept goes now, and not with the last frame of an error's traceback
 
-    async def _wait(self, body: BodyStream, parts: list[bytes], bytes_max: int) -> None:
-        """Collects until the body is whole, in ``parts`` or in the stream."""
-        with self._budget.place() as arrival:
+    def give_up(self) -> None:
+        """Nothing of it is kept from now on; whoever reads it gets BodyTooSlow."""
+        self._given_up = True
+        self._parts.clear()
+        self._budget.bytes_used -= self.bytes_used
+        self.bytes_used = 0
+
+    async def _wait(self, body: BodyStream, bytes_max: int) -> None:
+        """Collects until the body is whole, here or in the stream."""
+        with self._budget.place(self) as arrival:
             collected = False
             while not collected:
                 try:
                     async with arrival.timer:
-                        await self._collect(body, parts, bytes_max, arrival.note)
+                        await self._collect(body, bytes_max, arrival.note)
                 except TimeoutError as error:
                     if not arrival.timer.expired():
                         raise
                     # Where its end is in the stream, it came while this process was too busy to look.
-                    if not (body.is_eof() or arrival.excused()):
+                    if self._given_up or not (body.is_eof() or arrival.excused()):
                         raise BodyTooSlow(arrival.reason) from error
                     collected = body.is_eof()
                 else:
                     collected = True
+            if self._given_up:  # in the moment in which its end came
+                raise BodyTooSlow(arrival.reason)
 
-    async def _collect(
-        self, body: BodyStream, parts: list[bytes], bytes_max: int, note: Callable[[int], None]
-    ) -> None:
+    async def _collect(self, body: BodyStream, bytes_max: int, note: Callable[[int], None]) -> None:
         while part := await body.readany():
+            if self._given_up:
+                continue
             if self.bytes_used + len(part) > bytes_max:
                 raise BodyTooLarge(f"the body is larger than {bytes_max} bytes")
-            self._budget.take(len(part))
+            self._budget.take(self, len(part))
             self.bytes_used += len(part)
-            parts.append(part)
+            self._parts.append(part)
             note(len(part))
 
 

@@ -27,6 +27,8 @@ class ConnectionLimits:
     """Bounds of one listener's connections."""
 
     connections_max: int = 2000
+    receive_bytes: int | None = None
+    """Kept of one connection by the kernel; None: as much as it likes, megabytes."""
     head_timeout_s: float = 5.0
     write_timeout_s: float = 10.0
     handshake_timeout_s: float = 5.0
@@ -62,9 +64,11 @@ class Owner(Protocol):
 class Guard(asyncio.Protocol):
     """Of one connection."""
 
-    def __init__(self, listener: Owner, handler: asyncio.Protocol) -> None:
+    def __init__(self, listener: Owner, make_handler: Callable[[], asyncio.Protocol]) -> None:
         self._listener = listener
-        self.handler = handler
+        self._make_handler = make_handler
+        self.handler: asyncio.Protocol = asyncio.Protocol()
+        """aiohttp's, once the connection is made: one that ends in its handshake costs no parser."""
         self.counted = 0
         self.arrived = 0
         """Unserved bytes and those that came with a head, as the listener has counted them; its to change."""
@@ -86,6 +90,7 @@ class Guard(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol; so for the others."""
         self._transport = cast("asyncio.Transport", transport)
+        self.handler = self._make_handler()
         if not self._listener.opened(self):
             self._refused = self._ended = True
             self._transport.abort()
@@ -125,6 +130,7 @@ class Guard(asyncio.Protocol):
         self._ended = True
         self._listener.closed(self)
         self._forget()
+        self._transport = None  # it has the buffers of TLS, and refers to us
         if not self._refused:
             self.handler.connection_lost(exc)
 
@@ -170,6 +176,18 @@ class Guard(asyncio.Protocol):
         self._request = None
         self._intake = Intake()
 
+    def _has_failed(self) -> bool:
+        """Whether aiohttp could not parse what it was handed.
+
+        The traceback of that error holds the frames that hold the error, and with them all that was sent.
+        """
+        failed = False
+        for message, _body in getattr(self.handler, "_messages", ()):
+            if isinstance(error := getattr(message, "exc", None), Exception):
+                error.__traceback__ = None
+                failed = True
+        return failed
+
     def _next(self) -> None:
         """Where the answer is on its way and does not wait for its reader, the next head may follow."""
         if self._write_timer is None:
@@ -190,6 +208,7 @@ class Guard(asyncio.Protocol):
             self._hand_on_pieces(part)
         elif part:
             self.handler.data_received(part)
+            self._has_failed()
         if self._intake.stage is Stage.ANSWERED:
             self._loop.call_soon(self._next)
         self._settle()
@@ -201,7 +220,7 @@ class Guard(asyncio.Protocol):
             self.handler.data_received(part[start : start + PIECE_BYTES])
             if body.is_eof():
                 return
-            if getattr(self.handler, "_messages", None):
+            if self._has_failed():
                 # The parser's error stands in line as if it were the next request, and who reads would wait for ever.
                 body.set_exception(web.RequestPayloadError("its framing is broken"))
                 body.feed_eof()

@@ -8,12 +8,11 @@ the socket and its handler:
   ``unserved_bytes_max`` the connection that holds most is cut;
 - while a request is served nothing is read ahead, and aiohttp gets the next one when the answer before it is taken;
 - an answer must be taken: a client that reads nothing for ``write_timeout_s`` is cut;
-- a TLS handshake must be done within ``handshake_timeout_s``;
-- ``connections_max`` connections at once. Over it the one that has been idle for longest goes, so that clients that hold
-  connections keep nobody else out; with none idle the new one is refused.
-
-A host of no address in particular (``EVERYWHERE``) is all addresses of both families, as Kubernetes' own ``--bind-address`` has it:
-one socket, so that port 0 is one port, and IPv4 alone where the machine has no IPv6.
+- a TLS handshake must be done within ``handshake_timeout_s``, and only so many are on their way at once (``sockets``);
+- ``connections_max`` connections at once. Over it the oldest goes that has asked nothing yet, else the one that has been idle
+  for longest, so that clients that hold connections keep nobody else out; with none idle the new one is refused;
+- ``receive_bytes`` bounds what the kernel keeps of a connection, and so what one read brings. A TLS connection has buffers for
+  several reads, and none of them shrinks again.
 
 An ``Expect`` header is looked at here, too, before aiohttp does, which puts an unknown value into its refusal: with bytes that
 are no UTF-8 that fails, and the client would get a 500. How long a body may take, and how much of it is read, is the server's own rule (``bodies``): it knows the request. Who is
@@ -22,15 +21,13 @@ after which Go's client closes them itself: otherwise a request could meet a clo
 """
 
 import asyncio
-import errno
 import logging
 import resource
-import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from aiohttp import HttpVersion11, web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -38,22 +35,17 @@ from aiohttp.streams import StreamReader
 
 from extender.kube.guard import CUT_REASONS, GUARD, ConnectionLimits, Guard
 from extender.kube.intake import PAUSE_BYTES
+from extender.kube.sockets import PlainServer, TlsServer, host_port, listening_sockets
 
-__all__ = ["CUT_REASONS", "ConnectionLimits", "Listener", "body_of", "everywhere_socket", "host_port"]
+__all__ = ["CUT_REASONS", "ConnectionLimits", "Listener", "body_of", "host_port"]
 
 KEEPALIVE_TIMEOUT_S: Final = 130.0
 LINGERING_TIME_S: Final = 2.0
 """How long the rest of a body that was refused is thrown away, so that its sender comes to read why."""
-GOODBYE_TIMEOUT_S: Final = 1.0
-"""How long a TLS connection that we close waits for its client to agree; until then it has its buffers."""
 READ_BYTES: Final = 64 * 1024
 """Of a body that nobody takes, twice as much is kept before its connection is not read any more."""
 FILES_RESERVED: Final = 256
 """File descriptors that connections leave to the rest of the process: watches, requests to the API server, files."""
-BACKLOG: Final = 1024
-EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
-_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
-
 
 BaseHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
@@ -75,6 +67,8 @@ class Listener:
     def __init__(self, limits: ConnectionLimits | None = None) -> None:
         self.limits = limits or ConnectionLimits()
         self._guards: dict[asyncio.BaseProtocol, Guard] = {}
+        self._new: dict[Guard, None] = {}
+        """Connections that have asked nothing yet; the others that wait are ``_idle``. Both by age."""
         self._idle: dict[Guard, None] = {}
         self._runner: web.AppRunner | None = None
         self._connections_max = self.limits.connections_max
@@ -131,23 +125,24 @@ class Listener:
         """The protocol of a new connection."""
         assert self._runner is not None
         assert self._runner.server is not None
-        return Guard(self, self._runner.server())
+        return Guard(self, self._runner.server)
 
     def opened(self, guard: Guard) -> bool:
         """A connection was made; False where it may not stay."""
         if len(self._guards) >= self._connections_max:
-            longest = next(iter(self._idle), None)
+            longest = next(iter(self._new or self._idle), None)
             if longest is None:
                 self.cut["too many"] += 1
                 return False
             longest.end("too many")
         self._guards[guard.handler] = guard
-        self._idle[guard] = None
+        self._new[guard] = None
         return True
 
     def closed(self, guard: Guard) -> None:
         """A connection is gone, or going."""
         self._guards.pop(guard.handler, None)
+        self._new.pop(guard, None)
         self._idle.pop(guard, None)
         self.unserved_bytes -= guard.counted
         self.arrived_bytes -= guard.arrived
@@ -174,6 +169,7 @@ class Listener:
             guard = self._guards.get(request.protocol)
             if guard is None:  # cut while its request waited for its turn
                 return await handle(request)
+            self._new.pop(guard, None)
             self._idle.pop(guard, None)
             request[GUARD] = guard
             guard.begin_request(request)
@@ -187,6 +183,10 @@ class Listener:
                 return answer
             finally:
                 guard.end_request()
+                if (broken := request.content.exception()) is not None:
+                    # Its traceback holds the request, that its body, and that this error: all of it, until the
+                    # collector looks.
+                    broken.__traceback__ = None
                 if request.protocol in self._guards:
                     self._idle[guard] = None
 
@@ -220,7 +220,7 @@ class _Site(web.BaseSite):
     def __init__(
         self, runner: web.AppRunner, listener: Listener, host: str, port: int, tls: ssl.SSLContext | None
     ) -> None:
-        super().__init__(runner, ssl_context=tls, backlog=BACKLOG)
+        super().__init__(runner, ssl_context=tls)
         self._listener = listener
         self._host = host
         self._port = port
@@ -233,38 +233,16 @@ class _Site(web.BaseSite):
     async def start(self) -> None:
         """Raises OSError."""
         await super().start()
-        handshake_timeout_s = self._listener.limits.handshake_timeout_s if self._ssl_context else None
-        options: dict[str, Any] = {
-            "ssl": self._ssl_context,
-            "backlog": self._backlog,
-            "ssl_handshake_timeout": handshake_timeout_s,
-            "ssl_shutdown_timeout": GOODBYE_TIMEOUT_S if self._ssl_context else None,
-        }
-        if self._host in EVERYWHERE:
-            options["sock"] = everywhere_socket(self._port)
-        else:
-            options |= {"host": self._host, "port": self._port}
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._listener.connection, **options)
-
-
-def everywhere_socket(port: int) -> socket.socket:
-    """One that listens on all addresses, of both families where there are both. Raises OSError."""
-    try:
-        if socket.has_dualstack_ipv6():
-            return socket.create_server(
-                ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
-            )
-    except OSError as error:
-        if error.errno not in _NO_IPV6:
-            raise
-    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)
-
-
-def host_port(host: str, port: int) -> str:
-    """As a URL has it: an IPv6 address in brackets."""
-    bare = host.strip("[]") or "::"
-    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+        limits = self._listener.limits
+        sockets = await listening_sockets(self._host, self._port, limits.receive_bytes)
+        context = self._ssl_context
+        server = (
+            PlainServer(sockets)
+            if context is None
+            else TlsServer(sockets, context, limits.handshake_timeout_s)
+        )
+        await server.start(self._listener.connection)
+        self._server = cast("asyncio.AbstractServer", server)
 
 
 def _refused_expectation(request: web.BaseRequest) -> web.Response | None:

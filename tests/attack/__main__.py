@@ -7,6 +7,8 @@ shipped; their peak memory is held to the limits of their containers. An attack 
 
 import argparse
 import logging
+import os
+import re
 import sys
 import tempfile
 import time
@@ -17,9 +19,10 @@ from typing import Final
 
 import uvloop
 
-from tests.attack import heads, readers, rebinding
+from tests.attack import heads, impostors, names, readers, rebinding, strangers
 from tests.attack.target import QUIET_S, Target
 from tests.e2e.embedded import EmbeddedBackend
+from tests.e2e.matrix import ROOT
 from tests.e2e.scenario import System
 from tests.support.service import filter_args
 from tests.webhook.builders import a_pod, review
@@ -28,10 +31,19 @@ log = logging.getLogger(__name__)
 
 ATTACKS: Final[Mapping[str, Callable[[Target], Awaitable[list[str]]]]] = {
     "rebinding": rebinding.play,
+    "strangers": strangers.play,
+    "impostors": impostors.play,
+    "names": names.play,
     "readers": readers.play,
     "heads": heads.play,
 }
 VPODS, VPODS_SHORT = 1_500, 500
+
+
+def as_in_the_image() -> None:
+    """What the image sets for how memory is given back is set for the programs that we start."""
+    (found,) = re.findall(r"\b(MALLOC_\w+)=(\S+)", (ROOT / "Containerfile").read_text())
+    os.environ[found[0]] = found[1]
 
 
 async def run(directory: Path, *, short: bool, only: frozenset[str]) -> list[str]:
@@ -70,6 +82,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--only", default="", help=f"some of: {', '.join(ATTACKS)}")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    as_in_the_image()
     only = frozenset(filter(None, options.only.split(",")))
     if unknown := only - ATTACKS.keys():
         parser.error(f"no attack is called {', '.join(sorted(unknown))}")

@@ -52,6 +52,8 @@ FORMS: Final[Mapping[str, Callable[[], bytes]]] = {
     "metrics": lambda: (b"GET /metrics HTTP/1.1\r\n" + _HOST + b"\r\n") * 20,
 }
 """What one client sends, by its name."""
+BEFORE_TLS: Final = {"handshakes": b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc" + b"x" * 8000}
+"""The same to a TLS port, instead of a handshake: here, half of a client's first message."""
 
 
 async def _client(port: int, context: ssl.SSLContext | None, data: bytes) -> None:
@@ -83,9 +85,11 @@ async def _run(spec: Mapping[str, object]) -> None:
     os.nice(NICENESS)
     async with asyncio.timeout(float(str(spec["seconds"]))), asyncio.TaskGroup() as clients:
         for name, count in forms.items():
-            data = FORMS[name]()
+            is_before = name in BEFORE_TLS
+            data = BEFORE_TLS[name] if is_before else FORMS[name]()
             for _ in range(count):
-                clients.create_task(_client(int(str(spec["port"])), context, data))
+                tls = None if is_before else context
+                clients.create_task(_client(int(str(spec["port"])), tls, data))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ FORMS: Final[tuple[Mapping[str, Mapping[str, int]], ...]] = (
     {"extender": {"heads": 300}, "webhook": {"heads": 200}},
     {"extender": {"trailers": 60, "framing": 60}, "webhook": {"review trailers": 60, "review framing": 60}},
     {"extender": {"pipelines": 20, "plans": 600}, "webhook": {"reviews": 200}},
-    {"extender": {"states": 500, "metrics": 100}, "webhook": {"metrics": 100}},
+    {"extender": {"states": 500, "metrics": 100}, "webhook": {"metrics": 100, "handshakes": 1000}},
 )
 
 

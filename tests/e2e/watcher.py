@@ -84,11 +84,13 @@ class _World:
 
 
 class Watcher:
-    """Follows VPods, adapter pods, StatefulSets from ``start`` to ``stop``. ``slots_per_pod``: of all pools of the scenario."""
+    """Follows VPods, adapter pods, StatefulSets from ``start`` to ``stop``. ``slots_per_pod``: of pools that ``slots_of`` does not name."""
 
     def __init__(self, api: Api, *, slots_per_pod: int, watch_timeout_s: float = 300.0) -> None:
         self._api = api
         self._slots = slots_per_pod
+        self.slots_of: dict[str, int] = {}
+        """Slots of a pod by the name of its pool, where it is another number."""
         self._watch_timeout_s = watch_timeout_s
         self._forgotten = _World()
         self._forgotten_to = self._mark = 0
@@ -219,8 +221,9 @@ class Watcher:
             return
         pod = world.pods[version.key] = pod_from(version.object)
         taken = ledger_slots(pod.ledger)
-        if taken > self._slots:
-            yield f"I1: {version} has a ledger of {taken} slots over {self._slots}"
+        slots = self.slots_of.get(pod.pool.rpartition("/")[2], self._slots)
+        if taken > slots:
+            yield f"I1: {version} has a ledger of {taken} slots over {slots}"
         for vpod in world.vpods.values():
             yield from self._uncovered(world, vpod, version)
 

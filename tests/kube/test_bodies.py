@@ -154,7 +154,7 @@ async def test_a_body_whose_end_comes_in_the_moment_it_is_given_up_is_whole(give
     await turns()
     (arrival,) = budget._arrivals
     if gives_way:
-        arrival.give_way()
+        arrival.give_way("another takes its place")
     else:
         arrival.timer.reschedule(0.0)
     sender.send(b"x" * 10, end=True)
@@ -227,3 +227,65 @@ async def test_who_stops_is_given_up_all_the_same_once_the_process_is_busy_no_mo
     assert await seconds_until_done(task) == pytest.approx(2.5, abs=0.1)
     with pytest.raises(BodyTooSlow):
         await task
+
+
+async def test_where_bytes_are_short_the_body_furthest_behind_gives_way_and_its_bytes_are_back_at_once():
+    budget, first, slow = BodyBudget(1_000, LIMITS), Sender(), Sender()
+    stops, goes_on = reading(budget, slow), reading(budget, first)
+    slow.send(b"x" * 500)
+    first.send(b"y" * 400)
+    await asyncio.sleep(0.5)
+    first.send(b"y" * 100)
+    await turns()
+    with budget.share() as share:
+        taken = asyncio.create_task(share.read(_whole(b"z" * 300), bytes_max=1_000, announced=None))
+        await turns()
+        assert budget.bytes_used == 800, "of the one that goes on, and of the new one"
+        assert await taken == b"z" * 300
+    with pytest.raises(BodyTooSlow, match="needed for other bodies"):
+        await stops
+    first.send(end=True)
+    assert await goes_on == b"y" * 500
+    assert (budget.bytes_used, budget.arriving) == (0, 0)
+
+
+async def test_the_body_furthest_behind_makes_nobody_give_way():
+    budget, old, new = BodyBudget(1_000, LIMITS), Sender(), Sender()
+    too_much = reading(budget, old)
+    await asyncio.sleep(0.5)
+    kept = reading(budget, new)
+    new.send(b"y" * 600)
+    await turns()
+    old.send(b"x" * 500)
+    with pytest.raises(BodiesTooLarge, match="600 bytes"):
+        await too_much
+    new.send(end=True)
+    assert await kept == b"y" * 600
+
+
+async def test_of_bodies_that_are_whole_none_gives_way():
+    budget = BodyBudget(1_000, LIMITS)
+    with budget.share() as whole, budget.share() as new:
+        await whole.read(_whole(b"x" * 600), bytes_max=1_000, announced=None)
+        with pytest.raises(BodiesTooLarge):
+            await new.read(_whole(b"x" * 600), bytes_max=1_000, announced=None)
+        assert budget.bytes_used == 600
+
+
+async def test_a_body_that_has_given_its_bytes_up_is_none_even_if_its_end_has_come():
+    budget, slow = BodyBudget(1_000, LIMITS), Sender()
+    stops = reading(budget, slow)
+    slow.send(b"x" * 800)
+    await turns()
+    slow.send(b"x", end=True)
+    with budget.share() as share:
+        assert await share.read(_whole(b"z" * 300), bytes_max=1_000, announced=None) == b"z" * 300
+    with pytest.raises(BodyTooSlow):
+        await stops
+    assert budget.bytes_used == 0
+
+
+def _whole(body: bytes) -> Sender:
+    sender = Sender()
+    sender.send(body, end=True)
+    return sender

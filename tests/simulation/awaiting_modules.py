@@ -45,6 +45,7 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/kube/replica.py": TOOL,
     "extender/kube/serving.py": LISTENER,
     "extender/kube/serving_tls.py": "looks at files of certificates beside everything else",
+    "extender/kube/sockets.py": LISTENER,
     "extender/kube/transport.py": WIRE,
     "extender/service/decision_log.py": ASKED,
     "extender/service/first_lists.py": "tells in the log how far the first lists are, beside the service, which waits for them itself",

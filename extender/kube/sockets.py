@@ -1,0 +1,145 @@
+"""Where a server listens, and TLS handshakes on their way.
+
+A host of no address in particular (``EVERYWHERE``) is all addresses of both families, as Kubernetes' own
+``--bind-address`` has it: one socket, so that port 0 is one port, and IPv4 alone where the machine has no IPv6.
+
+asyncio's own server begins a handshake for whoever connects, however many there are, and each takes some 100 KiB.
+``TlsServer`` has at most ``HANDSHAKES_MAX`` of them: over it the oldest is given up, so that clients that connect and stay
+silent keep nobody out.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Final
+
+BACKLOG: Final = 1024
+EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+HANDSHAKES_MAX: Final = 128
+GOODBYE_TIMEOUT_S: Final = 1.0
+"""How long a TLS connection that we close waits for its client to agree; until then it has its buffers."""
+ACCEPT_AGAIN_S: Final = 1.0
+"""After what a listening socket cannot give us: no file descriptors are left, most likely."""
+_NO_IPV6: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
+
+
+async def listening_sockets(host: str, port: int, receive_bytes: int | None) -> list[socket.socket]:
+    """Of a host's addresses, one each, not yet accepted from. ``receive_bytes``: see ``ConnectionLimits``. Raises OSError."""
+    found: list[socket.socket] = []
+    try:
+        if host in EVERYWHERE:
+            found.append(everywhere_socket(port))
+        else:
+            loop = asyncio.get_running_loop()
+            kind, passive = socket.SOCK_STREAM, socket.AI_PASSIVE
+            infos = await loop.getaddrinfo(host, port, type=kind, flags=passive)
+            for family, *_, address in dict.fromkeys(infos):
+                found.append(socket.create_server(address[:2], family=family, backlog=BACKLOG))
+    except BaseException:
+        for one in found:
+            one.close()
+        raise
+    for one in found:
+        one.setblocking(False)
+        if receive_bytes is not None:  # connections inherit it
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    return found
+
+
+def everywhere_socket(port: int) -> socket.socket:
+    """One that listens on all addresses, of both families where there are both. Raises OSError."""
+    try:
+        if socket.has_dualstack_ipv6():
+            return socket.create_server(
+                ("::", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=BACKLOG
+            )
+    except OSError as error:
+        if error.errno not in _NO_IPV6:
+            raise
+    return socket.create_server(("0.0.0.0", port), backlog=BACKLOG)
+
+
+def host_port(host: str, port: int) -> str:
+    """As a URL has it: an IPv6 address in brackets."""
+    bare = host.strip("[]") or "::"
+    return f"[{bare}]:{port}" if ":" in bare else f"{bare}:{port}"
+
+
+class PlainServer:
+    """Accepts on some sockets without TLS."""
+
+    def __init__(self, sockets: Sequence[socket.socket]) -> None:
+        self.sockets = sockets
+        self._servers: list[asyncio.Server] = []
+
+    async def start(self, connection: Callable[[], asyncio.Protocol]) -> None:
+        """``connection`` makes the protocol of each connection."""
+        loop = asyncio.get_running_loop()
+        self._servers = [
+            await loop.create_server(connection, sock=one, backlog=BACKLOG) for one in self.sockets
+        ]
+
+    def close(self) -> None:
+        """Accept no more. Connections go on."""
+        for server in self._servers:
+            server.close()
+
+
+class TlsServer:
+    """Accepts on some sockets, and hands a connection on once its handshake is done."""
+
+    def __init__(
+        self, sockets: Sequence[socket.socket], context: ssl.SSLContext, handshake_timeout_s: float
+    ) -> None:
+        self.sockets = sockets
+        self._context = context
+        self._handshake_timeout_s = handshake_timeout_s
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+        """By age."""
+
+    @property
+    def handshakes(self) -> int:
+        """On their way now."""
+        return len(self._handshakes)
+
+    async def start(self, connection: Callable[[], asyncio.Protocol]) -> None:
+        """``connection`` makes the protocol of each connection."""
+        self._accepting = [asyncio.create_task(self._accept(one, connection)) for one in self.sockets]
+
+    def close(self) -> None:
+        """Accept no more, and give handshakes up. Connections go on."""
+        for task in (*self._accepting, *self._handshakes):
+            task.cancel()
+        for one in self.sockets:
+            one.close()
+
+    async def _accept(self, listening: socket.socket, connection: Callable[[], asyncio.Protocol]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError:
+                await asyncio.sleep(ACCEPT_AGAIN_S)
+                continue
+            if len(self._handshakes) >= HANDSHAKES_MAX:
+                oldest = next(iter(self._handshakes))
+                del self._handshakes[oldest]
+                oldest.cancel()
+            task = asyncio.create_task(self._shake_hands(accepted, connection))
+            self._handshakes[task] = None
+            task.add_done_callback(lambda done: self._handshakes.pop(done, None))
+
+    async def _shake_hands(self, accepted: socket.socket, connection: Callable[[], asyncio.Protocol]) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                connection,
+                accepted,
+                ssl=self._context,
+                ssl_handshake_timeout=self._handshake_timeout_s,
+                ssl_shutdown_timeout=GOODBYE_TIMEOUT_S,
+            )
+        except OSError:  # of the client, TLS or TCP, or too slow: the connection is closed
+            return

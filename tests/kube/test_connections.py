@@ -1,0 +1,183 @@
+"""What a connection of the HTTP servers holds of our memory, and who gives way to whom."""
+
+import asyncio
+import gc
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+from aiohttp import web
+
+from extender.kube import sockets
+from extender.kube.serving import ConnectionLimits, Listener, body_of
+from tests.service.authority import Authority
+from tests.support.service import until
+
+RECEIVE_BYTES = 16 * 1024
+RECEIVE_BUFFER = (socket.SOL_SOCKET, socket.SO_RCVBUF)
+
+
+class Served:
+    """A listener with one route that reads bodies and one that tells of its connection."""
+
+    def __init__(self, listener: Listener, port: int, tls: ssl.SSLContext | None) -> None:
+        self.listener, self.port, self._tls = listener, port, tls
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port, ssl=self._tls)
+
+    async def ask(
+        self, connection: tuple[asyncio.StreamReader, asyncio.StreamWriter], path: str = "/"
+    ) -> bytes:
+        reader, writer = connection
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert b" 200 " in head.partition(b"\r\n")[0], head
+        return await reader.readuntil(b".")
+
+
+@asynccontextmanager
+async def served(limits: ConnectionLimits, tls: ssl.SSLContext | None = None) -> AsyncIterator[Served]:
+    async def ok(_request: web.Request) -> web.Response:
+        return web.Response(text="ok.")
+
+    async def kept(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        size = request.transport.get_extra_info("socket").getsockopt(*RECEIVE_BUFFER)
+        return web.Response(text=f"{size}.")
+
+    async def read(request: web.Request) -> web.Response:
+        try:
+            await body_of(request).read()
+        except (web.RequestPayloadError, ConnectionError) as error:
+            return web.Response(status=400, text=f"{error}.")
+        return web.Response(text="ok.")
+
+    listener, app = Listener(limits), web.Application()
+    app.router.add_get("/", ok)
+    app.router.add_get("/kept", kept)
+    app.router.add_post("/", read)
+    port = await listener.start(app, "127.0.0.1", 0, tls=tls)
+    client = None
+    if tls is not None:
+        client = ssl.create_default_context()
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    try:
+        yield Served(listener, port, client)
+    finally:
+        await listener.stop()
+
+
+def _held() -> dict[str, int]:
+    """How many requests and servers' ends of TLS connections are in memory."""
+    found = gc.get_objects()
+    return {
+        "requests": sum(isinstance(each, web.Request) for each in found),
+        "TLS": sum(isinstance(each, ssl.SSLObject) and each.server_side for each in found),
+    }
+
+
+async def _alone(it: Served) -> bool:
+    return it.listener.connections == 0
+
+
+@pytest.mark.parametrize(("limit", "is_bounded"), [(RECEIVE_BYTES, True), (None, False)])
+async def test_what_one_read_can_bring_is_what_the_limit_says(limit: int | None, is_bounded: bool):
+    async with served(ConnectionLimits(receive_bytes=limit)) as it:
+        connection = await it.connect()
+        size = int((await it.ask(connection, "/kept")).strip(b"."))
+        # Linux doubles it, for its own records.
+        assert (size <= 2 * RECEIVE_BYTES) is is_bounded
+        connection[1].close()
+
+
+async def test_over_the_limit_who_has_asked_nothing_goes_before_who_has():
+    async with served(ConnectionLimits(connections_max=2)) as it:
+        served_before, silent = await it.connect(), await it.connect()
+        await it.ask(served_before)
+        newcomer = await it.connect()
+        await it.ask(newcomer)
+        assert await silent[0].read() == b""
+        assert await it.ask(served_before) == b"ok."
+        assert it.listener.cut == {"too many": 1}
+        for _, writer in (served_before, silent, newcomer):
+            writer.close()
+
+
+SENT = {
+    "broken framing": b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + b"z" * 100_000,
+    "half a body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"z" * 50_000,
+    "half a head": b"POST / HTTP/1.1\r\nHost: x\r\n" + b"X-1: z\r\n" * 100,
+    "no HTTP": b"\x16\x03" + b"z" * 100_000,
+    "too large a head": b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X-1: zzzzz\r\n" * 100_000,
+}
+
+
+@pytest.mark.parametrize("sent", SENT)
+async def test_a_connection_that_is_gone_leaves_nothing_to_the_collector(sent: str, tmp_path: Path):
+    """Hundreds of attempts a second would be in memory until it looks."""
+    async with served(ConnectionLimits(), _tls(tmp_path)) as it:
+        gc.collect()
+        gc.disable()
+        try:
+            before = _held()
+            for _ in range(5):
+                _, writer = await it.connect()
+                writer.write(SENT[sent])
+                await asyncio.sleep(0.05)
+                writer.transport.abort()
+            await until(lambda: _alone(it), timeout_s=15)
+            await asyncio.sleep(0.05)
+            assert _held() == before
+        finally:
+            gc.enable()
+
+
+async def test_of_handshakes_that_do_not_go_on_the_oldest_gives_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(sockets, "HANDSHAKES_MAX", 3)
+    async with served(ConnectionLimits(handshake_timeout_s=60.0), _tls(tmp_path)) as it:
+        silent = [await asyncio.open_connection("127.0.0.1", it.port) for _ in range(4)]
+        assert await silent[0][0].read() == b""
+        connection = await it.connect()
+        assert await it.ask(connection) == b"ok."
+        assert await silent[1][0].read() == b""
+        assert not silent[2][0].at_eof()
+        for _, writer in (*silent, connection):
+            writer.close()
+
+
+def test_a_client_that_gives_up_its_handshake_leaves_nothing(tmp_path: Path):
+    """On the loop that is shipped: asyncio's own leaves its failed handshakes to the collector."""
+
+    async def give_up() -> None:
+        async with served(ConnectionLimits(), _tls(tmp_path)) as it:
+            for sent in (b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"):
+                _, writer = await asyncio.open_connection("127.0.0.1", it.port)
+                writer.write(sent)
+                await asyncio.sleep(0.02)
+                writer.transport.abort()
+            await asyncio.sleep(0.1)
+            connection = await it.connect()
+            assert await it.ask(connection) == b"ok."
+            assert _held()["TLS"] == before + 1
+            connection[1].close()
+
+    gc.collect()
+    gc.disable()
+    before = _held()["TLS"]
+    try:
+        uvloop.run(give_up())
+    finally:
+        gc.enable()
+
+
+def _tls(folder: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*Authority(folder, "ours").issue("localhost"))
+    return context
