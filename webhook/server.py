@@ -30,6 +30,7 @@ from extender.kube.bodies import (
     BodyTooLarge,
     BodyTooSlow,
 )
+from extender.kube.logs import AtMost
 from extender.kube.readers import Sending, SharedAnswers
 from extender.kube.serving import ConnectionLimits, Listener, body_of
 from extender.tracing import TRACEPARENT, span
@@ -38,7 +39,10 @@ from webhook.caches import WebhookCaches
 from webhook.metrics import Metrics
 from webhook.review import AdmissionRequest, ReviewError, Verdict, decode_review, encode_review
 
+LINES_PER_S: Final = 20
+"""Of the log, about requests: who reaches the port chooses how many there are."""
 _log: Final = logging.getLogger(__name__)
+_log.addFilter(AtMost(LINES_PER_S))
 
 
 CONNECTIONS: Final = ConnectionLimits(connections_max=500, receive_bytes=16 * 1024, shutdown_timeout_s=3.0)

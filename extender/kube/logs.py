@@ -14,6 +14,8 @@ where they are too long: nobody but us begins a line, and a viewer that shows de
 import json
 import logging
 import sys
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
@@ -55,6 +57,32 @@ class JsonFormatter(OneLineFormatter):
             line["exception"] = self.formatException(record.exc_info)
         # Not orjson: half a surrogate pair, which an API server's answer may hold, is an error there.
         return json.dumps(line, separators=(",", ":"))
+
+
+class AtMost(logging.Filter):
+    """So many records a second pass; the next that does says how many did not. For what a stranger has us write."""
+
+    def __init__(self, per_second: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._per_second = per_second
+        self._now_s = now_s
+        self._second = 0
+        self._passed = 0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is written."""
+        second = int(self._now_s())
+        if second != self._second:
+            self._second, self._passed = second, 0
+        if self._passed >= self._per_second:
+            self._left_out += 1
+            return False
+        self._passed += 1
+        if self._left_out:
+            record.msg = f"{record.getMessage()} ({self._left_out} lines before it were left out)"
+            record.args, self._left_out = (), 0
+        return True
 
 
 def formatter_of(form: LogFormat) -> logging.Formatter:

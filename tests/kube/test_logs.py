@@ -10,6 +10,7 @@ import pytest
 from extender.kube.logs import (
     FIELD_CHARS_MAX,
     FIELDS,
+    AtMost,
     JsonFormatter,
     LogFormat,
     form_in_use,
@@ -105,3 +106,18 @@ def test_who_has_set_up_logging_before_us_keeps_it(monkeypatch):
 def test_text_is_what_people_read():
     record = logging.makeLogRecord({"name": "webhook", "levelname": "INFO", "msg": "serving\n"})
     assert formatter_of(LogFormat.TEXT).format(record).endswith(" INFO webhook: serving\\n")
+
+
+def test_of_what_a_stranger_has_us_write_so_many_lines_a_second_pass_and_the_rest_is_counted():
+    now = 100.5
+    filtered = AtMost(2, lambda: now)
+    first = [_passes(filtered, f"refused {number}") for number in range(5)]
+    now = 101.0
+    assert first == ["refused 0", "refused 1", None, None, None]
+    assert _passes(filtered, "refused %d", 5) == "refused 5 (3 lines before it were left out)"
+    assert _passes(filtered, "refused 6") == "refused 6"
+
+
+def _passes(filtered: AtMost, message: str, *arguments: object) -> str | None:
+    record = logging.LogRecord("any", logging.WARNING, "file", 1, message, arguments, None)
+    return record.getMessage() if filtered.filter(record) else None
