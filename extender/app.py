@@ -98,13 +98,12 @@ class Service:
             self.caches,
             clock=clock,
             now=now,
-            leads=leadership.leads,
+            leadership=leadership,
             metrics=self.metrics,
         )
         self.committer.write_status = self.informers.sources.write_status
         self.committer.status_doubts.list_again = self.informers.list_again
         self.committer.pods_behind.list_pods = self.informers.list_pods
-        self.committer.alone, self.committer.leads_since = leadership.alone, leadership.leads_since
         fenced = fenced_by_pool(api, leadership.leads)
         self.autoscaler = Autoscaler(
             api,
@@ -113,7 +112,7 @@ class Service:
             recorder=self.recorder,
             metrics=self.metrics,
             rng=rng,
-            alone=leadership.alone,
+            no_predecessor_writes=leadership.no_predecessor_writes,
         )
         narrator = Narrator(self.recorder, self.metrics)
         self.placer = Placer(

@@ -52,9 +52,9 @@ class Autoscaler:
         recorder: EventRecorder,
         metrics: Metrics,
         rng: random.Random,
-        alone: Callable[[str], bool],
+        no_predecessor_writes: Callable[[str], bool],
     ) -> None:
-        """``api``: to read through; ``fenced``: to write through; ``alone``: ``Leadership.alone``."""
+        """``api``: to read through; ``fenced``: to write through; ``no_predecessor_writes``: see ``PoolLeadership``."""
         self._caches = caches
         self.on_opened: Callable[[str], None] = lambda _pool: None
         self.on_closed: Callable[[str], None] = lambda _pool: None
@@ -67,7 +67,7 @@ class Autoscaler:
             metrics,
             rng,
             self._closed_changed,
-            alone,
+            no_predecessor_writes,
         )
         self._pools: dict[str, PoolScaler] = {}
         self._triggered: dict[str, None] = {}

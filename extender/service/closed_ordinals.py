@@ -36,7 +36,7 @@ class ClosedChanged(Protocol):
 class ClosedOrdinals:
     """Of pool ``key``. Times are ``clock``'s, in seconds.
 
-    ``alone``: whether what another leader of the pool has sent has arrived by now, or never will. Where it may not have,
+    ``no_predecessor_writes``: whether what another leader of the pool has sent has arrived by now, or never will. Where it may not have,
     what it may still remove is closed at once, before anything is placed.
     """
 
@@ -47,7 +47,7 @@ class ClosedOrdinals:
         *,
         clock: Callable[[], float],
         changed: ClosedChanged,
-        alone: Callable[[str], bool],
+        no_predecessor_writes: Callable[[str], bool],
     ) -> None:
         self.key = key
         self._caches = caches
@@ -60,7 +60,7 @@ class ClosedOrdinals:
         self._only_in_doubt = 0
         """Ordinals that are closed because they are in doubt; the pool would keep them open."""
         self._doubt = ShrinkDoubt()
-        if not alone(key):
+        if not no_predecessor_writes(key):
             self._take_over()
 
     @property

@@ -35,6 +35,7 @@ from extender.kube.api import (
 from extender.metrics import Metrics
 from extender.service.batch import Batch, Committed
 from extender.service.caches import Caches
+from extender.service.leadership import PoolLeadership
 from extender.service.ledger_patch import publishable
 from extender.service.ledger_writer import LedgerWriter
 from extender.service.status import StatusWrite, StatusWriter, vpod_status
@@ -58,19 +59,14 @@ class Committer:
         *,
         clock: Callable[[], float],
         now: Callable[[], float],
-        leads: Callable[[str], bool],
+        leadership: PoolLeadership,
         metrics: Metrics,
     ) -> None:
         self._api = api
         self._caches = caches
         self._clock = clock
         self._now = now
-        self.leads = leads
-        """Whether we may act for a pool, now."""
-        self.alone: Callable[[str], bool] = lambda _pool: True
-        """Whether nothing that another leader of a pool has sent can still be under way."""
-        self.leads_since: Callable[[str], float] = lambda _pool: float("-inf")
-        """The event loop's time at which our leadership of a pool has begun, seconds."""
+        self.leadership = leadership
         self.write_status: StatusWriter = vpod_status
         """How statuses are written; replaced where there are other kinds than VPods."""
         self.on_status_written: Callable[[VPod, VPod], None] = _tell_nobody
@@ -112,7 +108,7 @@ class Committer:
             batch.published[key] = self._published(key, pool)
         try:
             for step in (self._write_ups, self._write_statuses, self._write_downs):
-                if not self.leads(pool):
+                if not self.leadership.leads(pool):
                     # Paused for longer than the lease lasts: somebody else decides by now.
                     batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
                     break
@@ -221,13 +217,21 @@ class Committer:
         It would be for a version of the vpod that was there when its sender led: our own status has ended that one.
         """
         pool = batch.decisions[key].pool
-        return self.alone(pool) or key in batch.written or self._caches.vpods.latest(key) is None
+        return (
+            self.leadership.no_predecessor_writes(pool)
+            or key in batch.written
+            or self._caches.vpods.latest(key) is None
+        )
 
     def _is_unproved(self, pool: str, pod: AdapterPod | None) -> bool:
         """Whether only the watch has told of a ledger; by such a one nothing new is published (I2)."""
         if pod is None:
             return False
-        since = float("-inf") if self.alone(pool) else self.leads_since(pool)
+        since = (
+            float("-inf")
+            if self.leadership.no_predecessor_writes(pool)
+            else self.leadership.leads_since(pool)
+        )
         return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
 
     # -- statuses -----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from extender.core.bucket import WHOLE, Bucket, bucket_of, bucket_to_ask_for, may_give, weights_of
 from extender.kube.api import Api, ApiError
@@ -38,6 +38,22 @@ SHARE_AFTER_S: Final = 15.0
 """... and none sooner after the start: while replicas are replaced, shares change with each."""
 
 Lead = Callable[[Bucket], Awaitable[None]]
+
+
+class PoolLeadership(Protocol):
+    """Of ``Leadership``, what whoever writes for a pool asks before each write. None of it has a safe default."""
+
+    def leads(self, pool: str) -> bool:
+        """Whether we may act for a pool, now."""
+        ...
+
+    def leads_since(self, pool: str) -> float:
+        """The event loop's time at which our leadership of a pool has begun, seconds."""
+        ...
+
+    def no_predecessor_writes(self, pool: str) -> bool:
+        """Whether nothing that another leader of a pool has sent can still be under way."""
+        ...
 
 
 class Leadership:
@@ -150,7 +166,7 @@ class Leadership:
         """Who leads a pool, as far as we know; "" for nobody."""
         return self.electors[self._index(pool)].leader_identity if self.electors else self.identity
 
-    def alone(self, pool: str) -> bool:
+    def no_predecessor_writes(self, pool: str) -> bool:
         """Whether what another leader has sent has arrived by now, or never will: only then may ledgers be lowered."""
         if not self.electors:
             return True

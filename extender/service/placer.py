@@ -242,7 +242,7 @@ class Placer:
         The vpod counts for its pool from now on; one that wants nothing and publishes nothing is forgotten. Raises
         NotCommitted: with nothing written, or a part that the next call finds.
         """
-        since = self._committer.leads_since(vpod.pool)
+        since = self._committer.leadership.leads_since(vpod.pool)
         async with self._lock(vpod.pool):
             self._know(vpod, since)
             pool = self._caches.state.pool(vpod.pool)
@@ -266,7 +266,10 @@ class Placer:
 
     def _know(self, vpod: VPod, since: float) -> None:
         """``since``: as which leader it was asked of us; in between the caller may have asked another one."""
-        if not self._committer.leads(vpod.pool) or self._committer.leads_since(vpod.pool) != since:
+        if (
+            not self._committer.leadership.leads(vpod.pool)
+            or self._committer.leadership.leads_since(vpod.pool) != since
+        ):
             raise NotCommitted(f"vpod {vpod.key} was not decided: this replica no longer leads")
         if vpod.key not in self.callers and len(self.callers) >= CALLERS_VPODS_MAX:
             raise NotCommitted(f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known")

@@ -46,7 +46,7 @@ RETRY_MAX_S: Final = 60.0
 class Surroundings:
     """What all pools share.
 
-    ``closed_changed``: told of a pool that pods were opened again, or that others were closed. ``alone``: whether what
+    ``closed_changed``: told of a pool that pods were opened again, or that others were closed. ``no_predecessor_writes``: whether what
     another leader of a pool has sent has arrived by now, or never will.
     """
 
@@ -57,7 +57,7 @@ class Surroundings:
     metrics: Metrics
     rng: random.Random
     closed_changed: ClosedChanged
-    alone: Callable[[str], bool]
+    no_predecessor_writes: Callable[[str], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,11 @@ class PoolScaler:
         self.limited_at = 0
         """Pods that are needed where maxPods allows fewer; else 0."""
         self.closed = ClosedOrdinals(
-            key, around.caches, clock=now, changed=around.closed_changed, alone=around.alone
+            key,
+            around.caches,
+            clock=now,
+            changed=around.closed_changed,
+            no_predecessor_writes=around.no_predecessor_writes,
         )
 
     @property

@@ -41,6 +41,20 @@ class _NoAutoscaler:
         """Pools have the size they have."""
 
 
+class _Leader:
+    def leads(self, _pool: str) -> bool:
+        """Of every pool."""
+        return True
+
+    def leads_since(self, _pool: str) -> float:
+        """Since ever."""
+        return float("-inf")
+
+    def no_predecessor_writes(self, _pool: str) -> bool:
+        """There was none."""
+        return True
+
+
 class Shipped:
     """One pool's placing. Reservations last for longer than any bench."""
 
@@ -50,7 +64,7 @@ class Shipped:
         clock = time.monotonic
         self.caches = caches
         self.committer = UnwrittenCommitter(
-            _NO_API, caches, clock=clock, now=time.time, leads=lambda _: True, metrics=metrics
+            _NO_API, caches, clock=clock, now=time.time, leadership=_Leader(), metrics=metrics
         )
         recorder = EventRecorder(_NO_API, reporting_instance="bench", now=time.time)
         self.placer = Placer(

@@ -548,7 +548,7 @@ SCALE_DOWN = (
     Mutant(
         "a new leader trusts that nothing is under way",
         _CLOSED,
-        "if not alone(key):",
+        "if not no_predecessor_writes(key):",
         "if False:",
         "late write of the leader before",
         (f"{_DOUBTS}what_the_leader_before_may_have_removed_is_closed_before_anything_is_placed",),

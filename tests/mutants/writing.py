@@ -59,7 +59,7 @@ COMMITTER = (
     Mutant(
         "writes without leading",
         _COMMITTER,
-        "if not self.leads(pool):",
+        "if not self.leadership.leads(pool):",
         "if not batch.decisions:",
         "a process that was paused for longer than its lease goes on writing",
         (f"{_TEST}test_who_no_longer_leads_writes_nothing_more",),
@@ -158,8 +158,8 @@ COMMITTER = (
     Mutant(
         "a new leader lowers ledgers at once",
         _COMMITTER,
-        "return self.alone(pool) or key in batch.written or self._caches.vpods.latest(key) is None",
-        "return True",
+        "            self.leadership.no_predecessor_writes(pool)\n            or key",
+        "            True\n            or key",
         "I2: a status of the leader before may still be under way",
         (f"{_ORDER}test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way",),
     ),

@@ -325,11 +325,11 @@ async def test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_b
     await world.edit_ledger(0, {"tenant/a": 3})
     await world.sync()
     committer, decision = world.committer(), made_now(world, a_decision("a", {0: 1}))
-    committer.alone = lambda _: False
+    world.no_predecessor_writes = False
     committer.reserve(OWNER, decision)
     assert set((await committer.commit(OWNER, POOL, [decision])).failed) == {"tenant/a"}
     assert await world.ledger(0) == {"tenant/a": 3}
-    committer.alone = lambda _: True
+    world.no_predecessor_writes = True
     committer.reserve(OWNER, decision)
     assert (await committer.commit(OWNER, POOL, [decision])).failed == {}
     assert await world.ledger(0) == {"tenant/a": 1}

@@ -15,7 +15,6 @@ from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.metrics import Metrics
 from extender.service.caches import Caches
-from extender.service.committer import Committer
 from extender.service.evictor import Evictor
 from extender.service.narrator import Narrator
 from extender.service.placer import Placer
@@ -423,9 +422,7 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
     await world.sync()
     clock = asyncio.get_running_loop().time
     scaler, recorder = Scaler(), Recorder()
-    committer = Committer(
-        world.api, world.caches, clock=clock, now=wall, leads=lambda _: True, metrics=world.metrics
-    )
+    committer = world.committer()
     placer = Placer(
         world.caches,
         committer,

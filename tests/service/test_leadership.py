@@ -324,7 +324,7 @@ async def test_who_led_by_another_number_may_have_something_under_way_for_as_lon
     for _ in range(600):
         await asyncio.sleep(0.1)
         led_until = loop.time() if second.pools() else led_until
-        if any(third.leadership.alone(pool) for pool in third.pools()):
+        if any(third.leadership.no_predecessor_writes(pool) for pool in third.pools()):
             alone_from = min(alone_from, loop.time())
     assert led_until + UNDER_WAY_S <= alone_from < float("inf")
 
@@ -420,6 +420,6 @@ async def test_of_a_later_bucket_nobody_can_say_that_it_was_never_led():
     founded = {bucket_of(pool, 2) for pool in POOLS if one.leadership.founded(pool)}
     assert founded == {0}
     later = next(pool for pool in POOLS if bucket_of(pool, 2) == 1)
-    assert not one.leadership.alone(later)
+    assert not one.leadership.no_predecessor_writes(later)
     await asyncio.sleep(20)
-    assert one.leadership.alone(later)
+    assert one.leadership.no_predecessor_writes(later)

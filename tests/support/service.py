@@ -219,6 +219,22 @@ def wall() -> float:
     return EPOCH_S + asyncio.get_running_loop().time()
 
 
+class Led:
+    """All pools, for as long as ``World.leads`` says so, and since ever."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def leads(self, _pool: str) -> bool:
+        return self._world.leads
+
+    def leads_since(self, _pool: str) -> float:
+        return float("-inf")
+
+    def no_predecessor_writes(self, _pool: str) -> bool:
+        return self._world.no_predecessor_writes
+
+
 class World:
     """A cluster with the CRDs, one pool ``dispatcher`` of ``replicas`` pods to be, and nodes in their own zones."""
 
@@ -226,7 +242,7 @@ class World:
         self.cluster = Cluster(now=wall, rng=random.Random(1))
         self.api = FaultApi(self.cluster)
         self.caches = Caches()
-        self.leads = True
+        self.leads = self.no_predecessor_writes = True
         self.metrics = Metrics()
 
     @classmethod
@@ -438,8 +454,11 @@ class World:
     def committer(self) -> Committer:
         clock = asyncio.get_running_loop().time
         return Committer(
-            self.api, self.caches, clock=clock, now=wall, leads=lambda _: self.leads, metrics=self.metrics
+            self.api, self.caches, clock=clock, now=wall, leadership=self.leadership(), metrics=self.metrics
         )
+
+    def leadership(self) -> "Led":
+        return Led(self)
 
     def recorder(self) -> EventRecorder:
         return EventRecorder(self.api, reporting_instance="test", now=wall)
