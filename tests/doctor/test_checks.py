@@ -132,6 +132,7 @@ ROWS = [
     pytest.param(set_on_first("leases", "spec", "renewTime", value=stamp(100)), "leader", E, "renewed 100 s ago", id="a dead leader"),
     pytest.param(set_on_first("leases", "spec", "renewTime", value=stamp(-100)), "leader", W, "in the future", id="a wrong clock"),
     pytest.param(scheduler_image("v1.37.0"), "version-skew", E, "newer than the API server", id="a newer kube-scheduler"),
+    pytest.param(scheduler_image(f"v1.37.0@sha256:{'ab' * 32}"), "version-skew", E, "newer than the API server", id="a newer kube-scheduler by digest"),
     pytest.param(scheduler_image("v1.34.1"), "version-skew", W, "older than the API server", id="an older kube-scheduler"),
     pytest.param(lambda s: s.items("validatingadmissionpolicybindings").pop(0), "admission-policies", W, "is bound by nothing", id="a policy without its binding"),
     pytest.param(empty("mutatingwebhookconfigurations"), "webhook-registration", E, "no MutatingWebhookConfiguration", id="no webhook"),

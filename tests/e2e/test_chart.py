@@ -20,6 +20,7 @@ from tests.manifests.kustomize import comparable, kustomized
 from tests.manifests.tool import kubectl
 from tests.monitoring.dashboards import DASHBOARDS
 from tests.monitoring.files import groups
+from tests.supply.pins import images_in
 from webhook.settings import parser, settings_from
 
 NAMESPACE = "vreplica-chart"
@@ -106,6 +107,37 @@ class TestGenerated:
         assert by_kustomize == by_helm
 
 
+class TestImages:
+    """Ours is the user's to name; kube-scheduler's tag is named with the digest that is known of it."""
+
+    NAME = "registry.k8s.io/kube-scheduler"
+    KNOWN = yaml.safe_load((CHART / "values.yaml").read_text())["kubeScheduler"]["image"]["digests"]
+    DIGEST = f"sha256:{'ab' * 32}"
+
+    @pytest.mark.parametrize(
+        ("image", "expected"),
+        [
+            pytest.param({}, f"{NAME}:v1.36.3@{KNOWN['v1.36.3']}", id="the cluster's"),
+            pytest.param({"tag": "v1.36.5"}, f"{NAME}:v1.36.5@{KNOWN['v1.36.5']}", id="another"),
+            pytest.param({"tag": "v1.30.1"}, f"{NAME}:v1.30.1", id="unknown"),
+            pytest.param({"tag": "v1", "digests": {"v1": DIGEST}}, f"{NAME}:v1@{DIGEST}", id="added"),
+            pytest.param({"digests": None}, f"{NAME}:v1.36.3", id="none"),
+            pytest.param({"digest": DIGEST}, f"{NAME}@{DIGEST}", id="chosen"),
+            pytest.param({"repository": "r.example/s"}, "r.example/s:v1.36.3", id="another registry's"),
+        ],
+    )
+    def test_kube_scheduler(self, image: Values, expected: str):
+        assert self.images({"kubeScheduler": {"image": image}}) == {"vreplica-scheduler:0.1.0", expected}
+
+    def test_ours(self):
+        image = {"repository": "r.example/v", "digest": self.DIGEST}
+        assert f"r.example/v@{self.DIGEST}" in self.images({"image": image})
+
+    def images(self, values: Values) -> set[str]:
+        rendered = objects(render(values, hooks=True))
+        return {image for obj in rendered for image in images_in(obj)}
+
+
 class TestValues:
     """What the schema lets through."""
 
@@ -125,6 +157,12 @@ class TestValues:
             pytest.param({"kubeScheduler": {"mode": "side"}}, "kubeScheduler/mode", id="no such place"),
             pytest.param({"extender": {"replicas": 0}}, "extender/replicas", id="none"),
             pytest.param({"image": {"digest": "latest"}}, "image/digest", id="no digest"),
+            pytest.param(
+                {"kubeScheduler": {"image": {"digests": {"v1.36.3": "latest"}}}},
+                "digests/v1.36.3",
+                id="no digest of a tag",
+            ),
+            pytest.param({"image": {"digests": {}}}, "digests", id="our tags have no digests"),
             pytest.param(
                 {"metrics": {"serviceMonitor": {"enabled": True}}}, "metrics/enabled", id="nothing to scrape"
             ),
@@ -234,7 +272,7 @@ class TestValues:
 
     def test_the_second_kube_scheduler_is_as_old_as_the_cluster(self):
         (found,) = [line for line in render({})["scheduler.yaml"].splitlines() if "/kube-scheduler:" in line]
-        assert found.endswith(":v1.36.3")
+        assert found.partition("@")[0].endswith(":v1.36.3")
 
     def test_alerts_and_dashboards_are_those_of_the_monitoring_folder(self):
         found = objects(render(MONITORED))

@@ -33,7 +33,12 @@ SYSTEM: Final = "vreplica-system"
 NODES: Final = 3
 GRACE_S: Final = 16
 """After that much silence a node is NotReady; 50 s in Kubernetes' own configuration."""
-VALUES: Final[Obj] = {"extender": {"hostNetwork": True}, "webhook": {"hostNetwork": True}}
+VALUES: Final[Obj] = {
+    "extender": {"hostNetwork": True},
+    "webhook": {"hostNetwork": True},
+    # The nodes have a kube-scheduler that was built here, under the name of the published one.
+    "kubeScheduler": {"image": {"digests": None}},
+}
 BUSYBOX: Final = Path("/bin/busybox")
 PROGRAMS: Final = ("containerd", "runc", "ctr", "mmdebstrap", "busybox", "unshare", "ip")
 _WAITS: Final = "trap exit TERM; while :; do sleep 3600 & wait $!; done"

@@ -251,7 +251,7 @@ def _skew(facts: Facts) -> Outcome:
             continue
         for container in mappings(deployment, "spec", "template", "spec", "containers"):
             image = text(container, "image")
-            path, _, tag = image.rpartition(":")
+            path, _, tag = image.partition("@")[0].rpartition(":")
             minor = minor_of(tag)
             if not path.endswith("/kube-scheduler") or minor is None:
                 continue

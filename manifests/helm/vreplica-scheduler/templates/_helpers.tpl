@@ -47,10 +47,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") 
 {{- end -}}
 {{- end -}}
 
-{{/* kube-scheduler as old as the cluster: v1.33.4 of v1.33.4-eks-1234 or v1.33.4-gke.100. */}}
+{{/* kube-scheduler as old as the cluster: v1.33.4 of v1.33.4-eks-1234 or v1.33.4-gke.100. With its digest where we know it: the tag
+     stays, for people and for `vreplica doctor`; who pulls goes by the digest. */}}
 {{- define "vreplica.kubeSchedulerImage" -}}
-{{- $tag := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version -}}
-{{- include "vreplica.image" (dict "image" .Values.kubeScheduler.image "tag" $tag) -}}
+{{- $image := .Values.kubeScheduler.image -}}
+{{- $tag := $image.tag | default (regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version) -}}
+{{- include "vreplica.image" (dict "image" $image "tag" $tag) -}}
+{{- if and (not $image.digest) (eq $image.repository "registry.k8s.io/kube-scheduler") -}}
+{{- with get ($image.digests | default dict) $tag }}@{{ . }}{{ end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* The whole VReplicaSchedulerConfiguration: the user's part, and what follows from the rest of the values. */}}
