@@ -12,9 +12,10 @@ COMPILED := build/compiled
 CASES ?= $(wildcard ../shared/cases)
 
 # One stamp a lock file: `run` needs no test tools, `test` no linters.
-$(VENV)/stamp-%: requirements/%.txt pyproject.toml
+$(VENV)/stamp-%: requirements/%.txt requirements/pip.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing requirements/$*.txt (locked, hashes checked)" >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/pip.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/$*.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -150,14 +151,18 @@ image: ## The container image that the Deployments name (IMAGE=NAME ENGINE=podma
 manifests: $(VENV)/stamp-test ## The kustomize base and components, generated from the Helm chart (ARGS=--check; needs Go once)
 	@$(BIN)/python -m tests.manifests $(ARGS)
 
+.PHONY: sbom
+sbom: $(VENV)/stamp-test ## The CycloneDX list of what the image has, from the locks (requirements/image.cdx.json)
+	@$(BIN)/python -m tests.supply.sbom
+
 .PHONY: lock
-lock: ## Resolve dependencies anew into requirements/ (needs uv)
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header
+lock: ## Resolve dependencies anew into requirements/ (needs uv; ARGS=--upgrade takes the newest)
 	@for what in "image:" "run:--group build" "test:--group build --group test" "dev:--group build --group test --group lint --group compile" \
-	  "browser:--group build --group test --group browser"; do \
-	  uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	    --no-header pyproject.toml $${what#*:} -o requirements/$${what%%:*}.txt; done
-	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
-	  --no-header --constraints requirements/dev.txt --group build --group compile -o requirements/image-build.txt
+	  "browser:--group build --group test --group browser" "image-otel:--constraints requirements/image.txt --extra otel"; do \
+	  $(LOCK) $(ARGS) pyproject.toml $${what#*:} -o requirements/$${what%%:*}.txt; done
+	@$(LOCK) $(ARGS) --constraints requirements/dev.txt --group build --group compile -o requirements/image-build.txt
+	@$(LOCK) $(ARGS) --group pip -o requirements/pip.txt
 
 .PHONY: clean
 clean: ## Remove the environment and caches

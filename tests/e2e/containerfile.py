@@ -3,7 +3,7 @@
 Theory of operation. There is no engine where the tests run, but what a stage does is COPY and RUN, and those can be done anywhere:
 ``Build`` reads the file, keeps an empty root folder a stage, copies what COPY names, and runs each RUN with ``/bin/sh`` in the working
 folder, the absolute paths below ``MOVED`` moved into that root. What an engine adds (the base image, layers, labels, the user) is not
-seen; ``apt-get`` is left out, as this machine has the compiler that it would install. An instruction that is not known is an error.
+seen: the compiler is this machine's. An instruction that is not known is an error.
 """
 
 import os
@@ -66,9 +66,6 @@ class Build:
         programs = directory / "bin"
         programs.mkdir(parents=True)
         (programs / "python").symlink_to(python)
-        apt = programs / "apt-get"
-        apt.write_text("#!/bin/sh\n")
-        apt.chmod(0o755)
         self._path = f"{programs}:/usr/bin:/bin"
         self._stage = Stage(directory / "none")
         for keyword, rest in instructions(file.read_text()):

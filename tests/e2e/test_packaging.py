@@ -1,5 +1,6 @@
 """What is shipped works where nothing else is: the image's steps, the wheel and the sdist, each in an environment of its own."""
 
+import importlib.metadata
 import json
 import os
 import platform
@@ -14,6 +15,7 @@ import pytest
 
 from extender import __version__
 from tests.e2e.containerfile import Build, StepFailed, instructions
+from tests.supply.locks import canonical
 
 ROOT = Path(__file__).parents[2]
 CONTAINERFILE = ROOT / "Containerfile"
@@ -173,13 +175,23 @@ def test_the_images_steps_make_an_environment_that_works(
     assert list(packages.glob("extender/core/__pycache__/*.pyc")), "nothing can be written there later"
     assert last.user == "65532:65532"
     assert last.env["PATH"].startswith("/opt/vreplica/bin:")
+    shipped = last.root / "usr/share/vreplica-scheduler/image.cdx.json"
+    assert json.loads(shipped.read_text())["bomFormat"] == "CycloneDX"
+    components = {each["name"]: each for each in json.loads(shipped.read_text())["components"]}
+    installed_here = {
+        canonical(each.name) for each in importlib.metadata.distributions(path=[str(packages)])
+    } - {"vreplica-scheduler"}
+    assert installed_here <= set(components)
+    required = {name for name, each in components.items() if each["scope"] == "required"}
+    assert (installed_here > required) if extra else (installed_here <= required)
 
 
 def test_the_image_starts_from_one_base_is_labelled_and_names_its_program():
     told = list(instructions(CONTAINERFILE.read_text()))
     bases = [rest.partition(" AS ")[0] for keyword, rest in told if keyword == "FROM"]
+    names = [base.partition("@")[0] for base in bases]
     assert len(bases) == 2
-    assert bases[0] == bases[1], "byte code and extensions are of one Python"
+    assert names[0] == names[1].replace("-slim", ""), "byte code and extensions are of one Python"
     (labels,) = [rest for keyword, rest in told if keyword == "LABEL"]
     for name in ("title", "description", "licenses", "version", "revision"):
         assert f"org.opencontainers.image.{name}=" in labels

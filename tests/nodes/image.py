@@ -4,7 +4,7 @@ Theory of operation. ``ChrootBuild`` runs the Containerfile in root file systems
 the same Debian with Python, COPY copies, RUN runs in a chroot with the file's own paths. The last stage's tree is packed as one layer of
 an OCI archive, with the entry point, variables and user that the file names. containerd imports such an archive as it is.
 
-Differs from an engine's: the base is Debian's Python (3.11) instead of ``python:3.12-slim``, and there is one layer. A built image is kept
+Differs from an engine's: the base is Debian's Python (3.11) instead of ``python:3.12.14-slim-trixie``, and there is one layer. A built image is kept
 in the cache under a hash of all that goes into it.
 """
 
@@ -73,9 +73,10 @@ class ChrootBuild(Build):
     def _begin(self, stage: Stage) -> None:
         subprocess.run(["cp", "-a", self._base, stage.root], check=True, timeout=STEP_TIMEOUT_S)
         if stage.root.name.endswith("build"):
-            # What python:slim has and Debian keeps apart.
+            # What the image python has and Debian keeps apart.
             self._stage = stage
-            self._run("apt-get update -qq && apt-get install -qq --no-install-recommends python3-dev")
+            packages = "python3-dev gcc libc6-dev"
+            self._run(f"apt-get update -qq && apt-get install -qq --no-install-recommends {packages}")
 
     def _run(self, command: str) -> None:
         stage = self._stage
