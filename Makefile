@@ -155,6 +155,10 @@ manifests: $(VENV)/stamp-test ## The kustomize base and components, generated fr
 sbom: $(VENV)/stamp-test ## The CycloneDX list of what the image has, from the locks (requirements/image.cdx.json)
 	@$(BIN)/python -m tests.supply.sbom
 
+.PHONY: audit
+audit: $(VENV)/stamp-audit ## Known vulnerabilities of what is locked, by pip-audit (left out by name where nothing answers)
+	@$(BIN)/python -m tests.supply.audit $(ARGS)
+
 .PHONY: lock
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links --no-header
 lock: ## Resolve dependencies anew into requirements/ (needs uv; ARGS=--upgrade takes the newest)
@@ -163,6 +167,7 @@ lock: ## Resolve dependencies anew into requirements/ (needs uv; ARGS=--upgrade 
 	  $(LOCK) $(ARGS) pyproject.toml $${what#*:} -o requirements/$${what%%:*}.txt; done
 	@$(LOCK) $(ARGS) --constraints requirements/dev.txt --group build --group compile -o requirements/image-build.txt
 	@$(LOCK) $(ARGS) --group pip -o requirements/pip.txt
+	@$(LOCK) $(ARGS) --constraints requirements/dev.txt --constraints requirements/pip.txt --group audit -o requirements/audit.txt
 
 .PHONY: clean
 clean: ## Remove the environment and caches

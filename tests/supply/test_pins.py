@@ -78,6 +78,8 @@ class TestTheRepository:
 
     def test_pip_is_one_locked_package(self):
         assert [each.name for each in locked("pip")] == ["pip"]
+        # pip-audit brings pip, too: installing it must not change it.
+        assert {each.version for each in locked("audit") if each.name == "pip"} == {locked("pip")[0].version}
 
 
 class TestWhatIsFound:
