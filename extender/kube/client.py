@@ -14,6 +14,7 @@ from extender.core.names import COMPONENT
 from extender.kube.api import (
     EVERYWHERE,
     PODS,
+    SERVICE_ACCOUNTS,
     Binding,
     Invalid,
     ListOptions,
@@ -239,6 +240,13 @@ class KubeApi:
         }
         path = path_of(PODS, binding.namespace, binding.name, "binding")
         await self._transport.exchange(Request("POST", path, Lane.WRITES, _WRITER, orjson.dumps(body)))
+
+    async def token(self, namespace: str, account: str, lifetime_s: int) -> Obj:
+        """POST serviceaccounts/NAME/token: the TokenRequest, answered. Raises ApiError."""
+        spec = {"expirationSeconds": lifetime_s}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        path = path_of(SERVICE_ACCOUNTS, namespace, account, "token")
+        return await self._object(Request("POST", path, Lane.WRITES, _WRITER, orjson.dumps(body)))
 
     async def _object(self, request: Request) -> Obj:
         return decode(request, await self._transport.exchange(request))

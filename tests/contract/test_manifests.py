@@ -9,6 +9,8 @@ import yaml
 
 from extender.core import names
 from extender.core.decode import pod_from, pool_from, vpod_from
+from extender.kube import tokens
+from extender.kube.tokens import Target
 from extender.service.config import load_config
 from extender.sim.scheduler.config_file import load_configuration
 from tests.webhook.builders import a_namespace, caches, patched, request
@@ -197,10 +199,15 @@ class TestAdmission:
 
 def container(deployment: str, name: str) -> Any:
     pod = find("Deployment", deployment)["spec"]["template"]["spec"]
-    [found] = [each for each in pod["containers"] if each["name"] == name]
+    [found] = [each for each in all_containers(pod) if each["name"] == name]
     return found
 
 
+def all_containers(pod: Any) -> list[Any]:
+    return [*pod.get("initContainers", ()), *pod["containers"]]
+
+
+CREDENTIALS = {"pod-token", "service-token", "kube-scheduler-token"}
 UPKEEP = "vreplica-webhook-upkeep"
 SERVING = [obj for obj in of_kind("Deployment") if obj["metadata"]["name"] != UPKEEP]
 
@@ -223,8 +230,8 @@ class TestDeployments:
         assert settings.port == container("vreplica-webhook", "webhook")["ports"][0]["containerPort"]
         assert find("Service", settings.service[1])["metadata"]["namespace"] == settings.service[0]
         assert settings.rules.writers == DEFAULT_WRITERS
-        account = find("Deployment", "vreplica-scheduler")["spec"]["template"]["spec"]["serviceAccountName"]
-        assert settings.rules.writers == {f"system:serviceaccount:{NAMESPACE}:{account}"}
+        service, _ = self.tokens()
+        assert settings.rules.writers == {f"system:serviceaccount:{NAMESPACE}:{service.account}"}
         rules = find("Role", "vreplica-webhook")["rules"]
         assert settings.secret == (NAMESPACE, rules[0]["resourceNames"][0])
         assert settings.kubeconfig == ""
@@ -270,7 +277,7 @@ class TestDeployments:
         pod = deployment["spec"]["template"]["spec"]
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        for each in pod["containers"]:
+        for each in all_containers(pod):
             assert each["securityContext"] == {
                 "allowPrivilegeEscalation": False,
                 "readOnlyRootFilesystem": True,
@@ -278,11 +285,16 @@ class TestDeployments:
             }
             assert {"requests", "limits"} <= set(each["resources"])
             # There is nothing to ask of who listens on no port.
-            assert deployment["metadata"]["name"] == UPKEEP or {
-                "startupProbe",
-                "livenessProbe",
-                "readinessProbe",
-            } <= set(each)
+            assert (
+                deployment["metadata"]["name"] == UPKEEP
+                or each["name"] == "tokens"
+                or {
+                    "startupProbe",
+                    "livenessProbe",
+                    "readinessProbe",
+                }
+                <= set(each)
+            )
 
     @pytest.mark.parametrize("deployment", SERVING, ids=lambda obj: obj["metadata"]["name"])
     def test_two_replicas_of_which_one_always_stays(self, deployment):
@@ -295,23 +307,81 @@ class TestDeployments:
     def test_mounted_volumes_and_the_account_exist(self, deployment):
         pod = deployment["spec"]["template"]["spec"]
         volumes = {volume["name"] for volume in pod["volumes"]}
-        for each in pod["containers"]:
+        for each in all_containers(pod):
             assert {mount["name"] for mount in each["volumeMounts"]} <= volumes
         assert find("ServiceAccount", pod["serviceAccountName"])
 
-    def test_the_two_processes_of_a_pod_do_not_see_each_others_credentials(self):
-        extender = {mount["name"] for mount in container("vreplica-scheduler", "extender")["volumeMounts"]}
-        scheduler = {
-            mount["name"] for mount in container("vreplica-scheduler", "kube-scheduler")["volumeMounts"]
+    @staticmethod
+    def tokens() -> tuple[Target, Target]:
+        """Whose tokens the third process of the scheduler's pod makes, and where it puts them: the service's, kube-scheduler's."""
+        command = container("vreplica-scheduler", "tokens")["command"]
+        assert command[:4] == ["python3", "-I", "-m", tokens.__name__]
+        service, kube_scheduler = tokens.parser().parse_args(command[4:]).token
+        return service, kube_scheduler
+
+    def test_the_processes_of_a_pod_do_not_see_each_others_credentials(self):
+        pod = find("Deployment", "vreplica-scheduler")["spec"]["template"]["spec"]
+        assert pod["automountServiceAccountToken"] is False
+        seen = {
+            each["name"]: {mount["name"] for mount in each["volumeMounts"]} & CREDENTIALS
+            for each in all_containers(pod)
         }
-        assert "service-token" in extender - scheduler
-        assert "kube-scheduler-token" in scheduler - extender
-        assert (
-            find("Deployment", "vreplica-scheduler")["spec"]["template"]["spec"][
-                "automountServiceAccountToken"
-            ]
-            is False
-        )
+        assert seen == {
+            "tokens": CREDENTIALS,
+            "extender": {"service-token"},
+            "kube-scheduler": {"kube-scheduler-token"},
+        }
+        writes = [
+            each["name"]
+            for each in all_containers(pod)
+            for mount in each["volumeMounts"]
+            if mount["name"] in CREDENTIALS and not mount.get("readOnly")
+        ]
+        assert writes == ["tokens"] * 2, "and who uses a token cannot write it"
+
+    def test_tokens_are_made_where_they_are_looked_for_before_anybody_looks(self):
+        maker = container("vreplica-scheduler", "tokens")
+        assert maker["restartPolicy"] == "Always", "a sidecar: it runs on, and the others wait for its probe"
+        mounts = {mount["mountPath"]: mount["name"] for mount in maker["volumeMounts"]}
+        service, kube_scheduler = self.tokens()
+        assert mounts[str(service.folder)] == "service-token"
+        assert mounts[str(kube_scheduler.folder)] == "kube-scheduler-token"
+        probe = maker["startupProbe"]["exec"]["command"]
+        assert {str(target.folder / "token") for target in (service, kube_scheduler)} <= set(probe)
+        [user] = documents(MANIFESTS / "kube-scheduler" / "kubeconfig.yaml")[0]["users"]
+        read = {
+            mount["name"]: mount["mountPath"]
+            for mount in container("vreplica-scheduler", "kube-scheduler")["volumeMounts"]
+        }
+        assert user["user"]["tokenFile"] == f"{read['kube-scheduler-token']}/token"
+
+    def test_who_makes_them_may_do_nothing_else(self):
+        pod = find("Deployment", "vreplica-scheduler")["spec"]["template"]["spec"]
+        account = pod["serviceAccountName"]
+        bound = [
+            obj["roleRef"]["name"]
+            for obj in of_kind("ClusterRoleBinding", "RoleBinding")
+            for subject in obj["subjects"]
+            if subject["name"] == account
+        ]
+        assert bound == [account]
+        assert find("Role", account)["rules"] == [
+            {
+                "apiGroups": [""],
+                "resources": ["serviceaccounts/token"],
+                "resourceNames": sorted(target.account for target in self.tokens()),
+                "verbs": ["create"],
+            }
+        ]
+
+    def test_no_token_lives_for_ever(self):
+        assert [obj for obj in of_kind("Secret") if "service-account-token" in obj.get("type", "")] == []
+        assert tokens.LIFETIME_S <= 3607
+        for deployment in of_kind("Deployment"):
+            for volume in deployment["spec"]["template"]["spec"]["volumes"]:
+                for source in volume.get("projected", {}).get("sources", ()):
+                    if "serviceAccountToken" in source:
+                        assert source["serviceAccountToken"]["expirationSeconds"] <= 3607
 
 
 class TestRoles:

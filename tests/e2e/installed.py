@@ -8,7 +8,6 @@ API server, and the address in place of a Service's name (its certificate is che
 """
 
 import asyncio
-import base64
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ import yaml
 
 from extender.kube.api import (
     ADAPTERPOOLS,
-    SECRETS,
     VPODS,
     NotFound,
     Obj,
@@ -30,7 +28,7 @@ from tests.e2e.objects import extender_at, write_json
 from tests.e2e.processes import VENV_BIN, Probe, free_port
 from tests.e2e.real import RealBackend
 from tests.e2e.replica import Replica
-from tests.e2e.scenario import Setup, System
+from tests.e2e.scenario import SCHEDULER_ACCOUNT, Setup, System, python_of
 from tests.e2e.waiting import NotYet, eventually
 from tests.manifests.chart import CHART, RELEASE, Values, run_helm
 from tests.service.authority import Authority, client_context
@@ -154,7 +152,8 @@ class ChartSystem(System):
                 raise NotYet(str(error)) from error
 
         stored = await eventually(read, 45.0, f"Deployment {deployment} is read")
-        containers: list[Obj] = stored["spec"]["template"]["spec"]["containers"]
+        pod: Obj = stored["spec"]["template"]["spec"]
+        containers: list[Obj] = [*pod.get("initContainers", ()), *pod["containers"]]
         return next(each for each in containers if each["name"] == name)
 
     async def file(self, config_map: str, name: str) -> Obj:
@@ -188,18 +187,15 @@ class ChartSystem(System):
         return command[1:]
 
     async def scheduler_kubeconfig(self) -> Path:
-        """In the extender's pod with the token of the Secret that is mounted there, in its own with its ServiceAccount's."""
-        if self.https:
-            return await super().scheduler_kubeconfig()
+        """In the extender's pod with a token that is made there, in its own with its ServiceAccount's."""
+        return (
+            await self.kubeconfig_for(SCHEDULER_ACCOUNT)
+            if self.https
+            else await super().scheduler_kubeconfig()
+        )
 
-        async def filled() -> str:
-            secret = await self.real.api.get(SECRETS, self.system_namespace, "vreplica-kube-scheduler-token")
-            if "token" not in secret.get("data", {}):
-                raise NotYet("no token in it")
-            return base64.b64decode(secret["data"]["token"]).decode()
-
-        token = await eventually(filled, 10.0, "Kubernetes has filled in the token's Secret")
-        return self.real.control_plane.write_kubeconfig(self._directory / "scheduler-token.kubeconfig", token)
+    async def tokens_command(self) -> Sequence[str]:
+        return python_of(await self.container("vreplica-scheduler", "tokens"))
 
     async def replica(self, url: str = "") -> Replica:
         replica = await super().replica(url)

@@ -38,6 +38,8 @@ LOOPBACK: Final = "127.0.0.1"
 
 SYSTEM_NAMESPACE: Final = "vreplica-system"
 SERVICE_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-scheduler"
+TOKENS_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-tokens"
+"""That of the pod in which service and kube-scheduler are."""
 SCHEDULER_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-kube-scheduler"
 WEBHOOK_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook"
 UPKEEP_ACCOUNT: Final = f"{SYSTEM_NAMESPACE}/vreplica-webhook-upkeep"
@@ -229,8 +231,28 @@ class System:
         return await self.backend.token_for(f"{self.system_namespace}/{account.partition('/')[2]}")
 
     async def scheduler_kubeconfig(self) -> Path:
-        """With what the second kube-scheduler reaches it."""
-        return await self.backend.token_for(f"{self.system_namespace}/{SCHEDULER_ACCOUNT.partition('/')[2]}")
+        """With what the second kube-scheduler reaches it: beside the extender, a token that the pod's third process makes."""
+        assert isinstance(self.backend, RealBackend)
+        mounted, folder = "/run/tokens", self._directory / "tokens"
+        for name in ("service", "kube-scheduler"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        arguments = [word.replace(mounted, str(folder)) for word in await self.tokens_command()]
+        kubeconfig = await self.kubeconfig_for(TOKENS_ACCOUNT)
+        process = self.backend.processes.start("tokens", [*arguments, f"--kubeconfig={kubeconfig}"])
+
+        async def made() -> str:
+            assert process.returncode is None, process.log_tail()
+            file = folder / "kube-scheduler" / "token"
+            if not file.exists():
+                raise NotYet("no token")
+            return file.read_text()
+
+        token = await eventually(made, 20.0, "kube-scheduler's token is made")
+        return self.backend.control_plane.write_kubeconfig(folder / "scheduler.kubeconfig", token)
+
+    async def tokens_command(self) -> Sequence[str]:
+        """The command that makes the tokens as installed, by our Python."""
+        return python_of(_pod_of("scheduler.yaml")["initContainers"][0])
 
     async def replica(self, url: str = "") -> Replica:
         """A replica of the service with the shipped configuration, not started."""
@@ -487,9 +509,21 @@ class System:
 
 def _deployed(manifest: str) -> Sequence[str]:
     """The arguments of the first container of a manifest's Deployment, without its program."""
-    (deployment,) = (obj for obj in load(MANIFESTS / "base" / manifest) if obj["kind"] == "Deployment")
-    command: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["command"]
+    command: list[str] = _pod_of(manifest)["containers"][0]["command"]
     return command[1:]
+
+
+def _pod_of(manifest: str) -> Obj:
+    (deployment,) = (obj for obj in load(MANIFESTS / "base" / manifest) if obj["kind"] == "Deployment")
+    pod: Obj = deployment["spec"]["template"]["spec"]
+    return pod
+
+
+def python_of(container: Obj) -> Sequence[str]:
+    """A container's command, which is the image's Python's, by ours. Not isolated: the checkout is not installed."""
+    program, isolated, *rest = container["command"]
+    assert (program, isolated) == ("python3", "-I")
+    return [str(VENV_BIN / "python"), *rest]
 
 
 def is_placed(vpod: VPod) -> bool:

@@ -86,7 +86,7 @@ async def test_the_rights_that_are_used_are_the_rights_that_are_granted(real: Re
         assert system.service.process is not None
         await system.service.process.terminate()
         events = system.audit()
-    for account in ("vreplica-scheduler", "vreplica-webhook", "vreplica-webhook-upkeep"):
+    for account in ("vreplica-scheduler", "vreplica-tokens", "vreplica-webhook", "vreplica-webhook-upkeep"):
         assert used(events, account) == granted(account), account
     # The kube-scheduler binds adapter pods through us: its own right to bind is for others. What it is granted beyond its
     # lease are Kubernetes' own roles, which are for all that a scheduler may ever do.

@@ -13,6 +13,7 @@ Obj = dict[str, Any]
 
 MERGE_KEYS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
     ("Deployment", "containers"): ("name",),
+    ("Deployment", "initContainers"): ("name",),
     ("Deployment", "volumes"): ("name",),
     ("Deployment", "volumeMounts"): ("mountPath",),
     ("Deployment", "ports"): ("containerPort", "protocol"),

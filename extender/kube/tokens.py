@@ -1,0 +1,190 @@
+"""``python3 -m extender.kube.tokens``: tokens of other ServiceAccounts in files, renewed for as long as it runs.
+
+A pod has one ServiceAccount, and a token that the kubelet projects is of that one. Two processes with different rights in one pod
+therefore get theirs from a third, whose account may make the tokens of those two and do nothing else:
+
+    the pod's account ──► TokenRequest ──► DIR/token, of an hour, renewed after half of it
+                                           DIR/ca.crt, DIR/namespace: as the kubelet would put them there
+
+Each DIR is memory that one container mounts. Nothing is stored in the cluster, and who reads a token has it for an hour at the most.
+A file is replaced as a whole, and clients read it anew within a minute. When a token cannot be renewed, it is tried again every few
+seconds; the old one is good for half an hour more.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from extender.core.errors import VReplicaError
+from extender.kube.api import ApiError, Obj
+from extender.kube.client import KubeApi
+from extender.kube.first_errors import told
+from extender.kube.logs import LogFormat, set_up
+
+_log: Final = logging.getLogger("tokens")
+LIFETIME_S: Final = 3607
+"""What is asked for, as by the kubelet. An API server may grant another one, which then counts."""
+RENEWED_FRACTION: Final = 0.5
+"""Of the lifetime after which a token is renewed, less a tenth by chance."""
+RETRY_PERIOD_S: Final = 5.0
+POD_FILES: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_FILE_MODE: Final = 0o440
+
+
+class Issuer(Protocol):
+    """Who makes tokens: ``KubeApi``."""
+
+    async def token(self, namespace: str, account: str, lifetime_s: int) -> Obj:
+        """A TokenRequest, answered. Raises ApiError."""
+        ...
+
+
+@dataclass(slots=True)
+class Target:
+    """Whose token goes where."""
+
+    namespace: str
+    account: str
+    folder: Path
+    due_s: float = 0.0
+    """Monotonic time of the next request."""
+    trouble: str = ""
+
+
+class Tokens:
+    """Keeps the tokens of ``targets``. ``monotonic`` in seconds."""
+
+    def __init__(
+        self, issuer: Issuer, targets: Sequence[Target], *, rng: random.Random, monotonic: Callable[[], float]
+    ) -> None:
+        self._issuer = issuer
+        self._targets = targets
+        self._rng = rng
+        self._monotonic = monotonic
+
+    async def run(self) -> None:
+        """Round after round, for ever."""
+        while True:
+            wait_s = await self.round()
+            await asyncio.sleep(wait_s)
+
+    async def round(self) -> float:
+        """Renew what is due; the seconds until something is."""
+        for target in self._targets:
+            if target.due_s <= self._monotonic():
+                await self._renew(target)
+        return max(0.0, min(target.due_s for target in self._targets) - self._monotonic())
+
+    async def _renew(self, target: Target) -> None:
+        try:
+            answer = await self._issuer.token(target.namespace, target.account, LIFETIME_S)
+            token, granted_s = _granted(answer)
+            _copy_surroundings(target)
+            _replace(target.folder / "token", token.encode())
+        except (ApiError, OSError, ValueError) as error:
+            period_s, trouble = RETRY_PERIOD_S, told(error)
+        else:
+            period_s, trouble = granted_s * RENEWED_FRACTION * self._rng.uniform(0.9, 1.0), ""
+        if trouble != target.trouble:
+            _log.log(
+                logging.WARNING if trouble else logging.INFO,
+                "token of %s/%s: %s",
+                target.namespace,
+                target.account,
+                trouble or "renewed again",
+            )
+        target.trouble = trouble
+        target.due_s = self._monotonic() + period_s
+
+
+def _granted(answer: Obj) -> tuple[str, float]:
+    """Token and lifetime, seconds. Raises ValueError."""
+    try:
+        token, granted = answer["status"]["token"], answer["spec"]["expirationSeconds"]
+    except (KeyError, TypeError):
+        raise ValueError("the API server's answer has no token") from None
+    if not isinstance(token, str) or not token or not isinstance(granted, int) or granted <= 0:
+        raise ValueError("the API server's answer has no token")
+    return token, float(granted)
+
+
+def _copy_surroundings(target: Target) -> None:
+    """What lies beside a token in a pod. Raises OSError."""
+    authority = POD_FILES / "ca.crt"
+    if authority.exists():
+        _replace(target.folder / "ca.crt", authority.read_bytes())
+    _replace(target.folder / "namespace", target.namespace.encode())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Whole or not at all. Raises OSError."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).chmod(_FILE_MODE)
+        Path(temporary).replace(path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _target(value: str) -> Target:
+    account, _, folder = value.partition("=")
+    namespace, _, name = account.partition("/")
+    if not (namespace and name and folder):
+        raise argparse.ArgumentTypeError(f"{value}: expected NAMESPACE/NAME=DIR")
+    return Target(namespace, name, Path(folder))
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    result = argparse.ArgumentParser(
+        prog="extender.kube.tokens", description="Tokens of ServiceAccounts in files."
+    )
+    result.add_argument("--token", metavar="NAMESPACE/NAME=DIR", type=_target, action="append", required=True,
+        help="keep a token of that ServiceAccount in that directory")  # fmt: skip
+    result.add_argument("--kubeconfig", metavar="FILE", default="", help="default: the pod's ServiceAccount")
+    return result
+
+
+async def serve(targets: Sequence[Target], kubeconfig: str) -> None:
+    """Until SIGTERM or SIGINT. Raises VReplicaError."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with await KubeApi.connect(kubeconfig=kubeconfig, user_agent="vreplica-tokens") as api:
+        tokens = Tokens(api, targets, rng=random.Random(), monotonic=time.monotonic)
+        task = asyncio.create_task(tokens.run(), name="tokens")
+        stopped = asyncio.create_task(stop.wait(), name="stop")
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        for each in (task, stopped):
+            each.cancel()
+        if task.done():
+            task.result()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0: stopped on request; 1: could not go on."""
+    options = parser().parse_args(arguments)
+    set_up("INFO", LogFormat.TEXT)
+    try:
+        asyncio.run(serve(options.token, options.kubeconfig))
+    except VReplicaError as error:
+        sys.stderr.write(f"tokens: {told(error)}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
