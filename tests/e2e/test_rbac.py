@@ -23,7 +23,7 @@ from extender.kube.api import (
 from tests.e2e.objects import MANIFESTS, load, without
 from tests.e2e.raw import RawHttp
 from tests.e2e.real import RealBackend
-from tests.e2e.scenario import POOL, SYSTEM_NAMESPACE, WEBHOOK_ACCOUNT, Setup, System
+from tests.e2e.scenario import POOL, SYSTEM_NAMESPACE, TOKENS_ACCOUNT, WEBHOOK_ACCOUNT, Setup, System
 from tests.e2e.waiting import NotYet, eventually
 
 Right = tuple[str, str, str]
@@ -248,7 +248,28 @@ async def test_the_webhooks_own_account_registers_nothing(real: RealBackend, res
             assert answer.status == 403, f"{method}: {answer}"
 
 
-@pytest.mark.parametrize("account", ["vreplica-scheduler", "vreplica-webhook", "vreplica-webhook-upkeep"])
+async def test_who_makes_tokens_makes_those_of_its_pod_and_reads_nothing(real: RealBackend):
+    await real.apply([MANIFESTS / "base"], without("Deployment"))
+    accounts = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts"
+    wanted = {"spec": {"expirationSeconds": 3600}}
+    async with RawHttp(await real.token_for(TOKENS_ACCOUNT)) as they:
+        for name, made in {
+            "vreplica-scheduler": 201,
+            "vreplica-kube-scheduler": 201,
+            "vreplica-tokens": 403,
+            "vreplica-webhook": 403,
+            "vreplica-webhook-upkeep": 403,
+            "default": 403,
+        }.items():
+            answer = await they.post(f"{accounts}/{name}/token", wanted)
+            assert answer.status == made, f"{name}: {answer}"
+        for path in (accounts, f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/secrets", "/api/v1/pods"):
+            assert (await they.get(path)).status == 403
+
+
+@pytest.mark.parametrize(
+    "account", ["vreplica-scheduler", "vreplica-tokens", "vreplica-webhook", "vreplica-webhook-upkeep"]
+)
 def test_no_role_of_ours_grants_a_wildcard_or_a_way_to_more_rights(account: str):
     rights = granted(account)
     assert rights
