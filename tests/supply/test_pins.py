@@ -54,6 +54,11 @@ class TestTheRepository:
         assert list(pins.packages(runs(CONTAINERFILE))) == []
         assert list(pins.first_pip(runs(CONTAINERFILE))) == []
 
+    def test_no_script_of_a_package_runs_as_the_image_is_made(self):
+        fetching = [command for command in runs(CONTAINERFILE) if "--require-hashes" in command]
+        assert len(fetching) == 4
+        assert [command for command in fetching if "--only-binary :all:" not in command] == []
+
     def test_so_is_the_environment_of_a_checkout(self):
         assert sum("pip" in command for command in stamp_rule()) == 3
         assert list(pins.packages(stamp_rule())) == []
