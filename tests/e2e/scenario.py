@@ -12,6 +12,7 @@ import base64
 import contextlib
 import logging
 import ssl
+import tempfile
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -233,9 +234,10 @@ class System:
     async def scheduler_kubeconfig(self) -> Path:
         """With what the second kube-scheduler reaches it: beside the extender, a token that the pod's third process makes."""
         assert isinstance(self.backend, RealBackend)
-        mounted, folder = "/run/tokens", self._directory / "tokens"
+        # A new pod has new memory.
+        mounted, folder = "/run/tokens", Path(tempfile.mkdtemp(prefix="tokens-", dir=self._directory))
         for name in ("service", "kube-scheduler"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+            (folder / name).mkdir()
         arguments = [word.replace(mounted, str(folder)) for word in await self.tokens_command()]
         kubeconfig = await self.kubeconfig_for(TOKENS_ACCOUNT)
         process = self.backend.processes.start("tokens", [*arguments, f"--kubeconfig={kubeconfig}"])

@@ -17,6 +17,7 @@ from extender.kube.api import (
     CRDS,
     LEASES,
     MUTATING_WEBHOOKS,
+    SECRETS,
     VALIDATING_WEBHOOKS,
     NotFound,
     PatchType,
@@ -33,6 +34,7 @@ from tests.manifests.chart import CHART, RELEASE, RenderFailed, Values, run_helm
 from tests.manifests.generate import OWN
 from tests.manifests.tool import kubectl
 
+OLD_TOKEN = "vreplica-kube-scheduler-token"
 CLUSTERROLES = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
 POLICIES = Resource(
     "admissionregistration.k8s.io",
@@ -84,6 +86,8 @@ async def test_an_upgrade_leaves_alone_what_others_have_filled_in_and_an_uninsta
         await _called_by_service(system)
         before = await _filled_in(system)
         assert before["holder"]
+        old_token = await real.api.get(SECRETS, system.system_namespace, OLD_TOKEN)
+        assert old_token["data"]["token"]
         await system.watcher.check()
         await system.watcher.stop()
         system.chart = CHART
@@ -93,6 +97,8 @@ async def test_an_upgrade_leaves_alone_what_others_have_filled_in_and_an_uninsta
         )
         assert "helm uninstall" in said
         assert await _filled_in(system) == before
+        with pytest.raises(NotFound):
+            await real.api.get(SECRETS, system.system_namespace, OLD_TOKEN)
         assert "Age" in await _columns(system)
         await eventually(lambda: _may_read_knative(system), 15.0, "the rights to Knative's kinds are added")
         config = await system.service_config()
@@ -231,13 +237,24 @@ async def test_the_charts_own_test_asks_and_tells(real: RealBackend, tmp_path: P
 
 
 def _older_chart(folder: Path) -> Path:
-    """The chart of a version whose VPods had a printer column less."""
+    """The chart of a version whose VPods had a printer column less, and kube-scheduler a token that never expires."""
     chart = Path(shutil.copytree(CHART, folder / CHART.name))
     file = chart / "files" / "crds" / "vpods.yaml"
     definition = yaml.safe_load(file.read_text())
     columns = definition["spec"]["versions"][0]["additionalPrinterColumns"]
     definition["spec"]["versions"][0]["additionalPrinterColumns"] = [c for c in columns if c["name"] != "Age"]
     file.write_text(yaml.safe_dump(definition))
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": OLD_TOKEN,
+            "namespace": "{{ .Release.Namespace }}",
+            "annotations": {"kubernetes.io/service-account.name": "vreplica-kube-scheduler"},
+        },
+        "type": "kubernetes.io/service-account-token",
+    }
+    (chart / "templates" / "old-token.yaml").write_text(yaml.safe_dump(secret))
     return chart
 
 
@@ -247,7 +264,7 @@ async def _columns(system: ChartSystem) -> list[str]:
 
 
 async def _filled_in(system: ChartSystem) -> dict[str, Any]:
-    """What is in the chart's objects and not of the chart: holder of the Lease, caBundles, the token."""
+    """What is in the chart's objects and not of the chart: holder of the Lease, caBundles."""
     api, namespace = system.real.api, system.system_namespace
     lease = await api.get(LEASES, namespace, LEASE_NAME)
     bundles = {
@@ -255,8 +272,7 @@ async def _filled_in(system: ChartSystem) -> dict[str, Any]:
         for resource in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
         for webhook in (await api.get(resource, "", "vreplica-scheduler"))["webhooks"]
     }
-    token = await system.scheduler_kubeconfig()
-    return {"holder": lease["spec"]["holderIdentity"], "bundles": bundles, "token": token.read_text()}
+    return {"holder": lease["spec"]["holderIdentity"], "bundles": bundles}
 
 
 async def _called_by_service(system: ChartSystem) -> None:
