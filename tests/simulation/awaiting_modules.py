@@ -45,4 +45,31 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/kube/replica.py": TOOL,
     "extender/kube/serving.py": LISTENER,
     "extender/kube/serving_tls.py": "looks at files of certificates beside everything else",
+    "extender/kube/sockets.py": LISTENER,
     "extender/kube/tokens.py": "a program of its own; its writes are files, and a token that is lost is made anew",
+    "extender/kube/transport.py": WIRE,
+    "extender/service/decision_log.py": ASKED,
+    "extender/service/first_lists.py": "tells in the log how far the first lists are, beside the service, which waits for them itself",
+    "extender/service/journal_ring.py": ASKED,
+    "extender/service/overload.py": "reads a body before its verb begins, and waits for the last verb at a stop; no verb waits in it",
+    "extender/service/overview.py": ASKED,
+    "extender/service/page/facts.py": ASKED,
+    "extender/service/page/history.py": "samples for a page, in memory only",
+    "extender/service/page/routes.py": ASKED,
+    "extender/service/page/stream.py": ASKED,
+    "extender/service/process_metrics.py": "measures the event loop beside everything else",
+    "extender/service/questions.py": ASKED,
+    "extender/service/recorder.py": TOOL,
+    "extender/service/reloading.py": "looks at files of settings beside everything else; new ones are taken without an await",
+    "extender/service/server.py": LISTENER,
+    "extender/service/shadow.py": "shadow mode, which writes nothing",
+    "extender/service/watching.py": TOOL,
+}  # fmt: skip
+"""Module -> why nobody has to be killed at its awaits."""
+
+
+def watched() -> Iterator[str]:
+    """Every module whose suspensions are watched, as a path from the root."""
+    for start in WATCHED:
+        for path in [ROOT / start] if start.endswith(".py") else sorted((ROOT / start).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix()
