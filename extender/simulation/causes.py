@@ -113,11 +113,13 @@ class Causes:
             self._stored.labels[name] = labels
             self._trace(f"    {name} has labels {labels}")
 
-    def lease_changed(self, before: Obj | None, after: Obj | None) -> None:
-        """A Lease: another leads, or the same one anew, after which its moves count from the beginning."""
-        if _term(before) != _term(after):
+    def lease_changed(self, before: Obj | None, after: Obj | None) -> bool:
+        """A Lease: whether another leads, or the same one anew, after which its moves count from the beginning."""
+        changed = _term(before) != _term(after)
+        if changed:
             self._budgets.leader_changed()
             self._callers.leader_changed()
+        return changed
 
 
 def _term(lease: Obj | None) -> tuple[object, ...]:

@@ -6,7 +6,7 @@
     I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that the store knows of
     I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and ``replica_state.state_problems``: no reservation is left
 
-and of what statuses say (``HonestyChecker``) and callers publish (``CallerChecks``). ``Checkers`` tells them of the writes.
+and of what statuses say (``HonestyChecker``), callers publish (``CallerChecks``) and events tell (``TellingChecker``). ``Checkers`` tells them of the writes.
 
 They need no help from the engine but for ``state_problems``, which reads what replicas keep in memory, once all is at rest. They
 read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too
@@ -37,6 +37,7 @@ from extender.simulation.overcommit import OvercommitChecker
 from extender.simulation.scale_down import ScaleDownChecker
 from extender.simulation.settled import Stored
 from extender.simulation.streams import read_stream
+from extender.simulation.telling import TellingChecker
 from extender.simulation.uncovering import Uncovering
 
 VIOLATIONS_MAX: Final = 200
@@ -78,6 +79,7 @@ class Checkers:
         self._scale_down = ScaleDownChecker(known)
         self._honesty = HonestyChecker(known)
         self._moves = MoveChecker(known, self._budgets)
+        self._telling = TellingChecker(known)
         self.moves = self._moves.made
         self.callers = CallerChecks(known, self._moves)
         self._causes = Causes(known, self._budgets, self._moves.presence, self.callers)
@@ -90,7 +92,8 @@ class Checkers:
             "statefulsets": self._stateful_set_changed,
             "nodes": self._causes.node_changed,
             "namespaces": self._causes.namespace_changed,
-            "leases": self._causes.lease_changed,
+            "leases": self._lease_changed,
+            "events": self._telling.event_changed,
         }
 
     def on_change(self, kind: tuple[str, str], change: Change) -> None:
@@ -106,6 +109,7 @@ class Checkers:
             self._pod_changed(before, after)
         elif kind[1] in self._handlers:
             self._handlers[kind[1]](before, after)
+        self._telling.look()
 
     def _count_write(self, second: int) -> None:
         count = self._writes_in[1] + 1 if self._writes_in[0] == second else 1
@@ -113,6 +117,10 @@ class Checkers:
         if count == WRITES_MAX:
             self._violated(f"{count} writes in one second, and no end of it")
             self.give_up()
+
+    def _lease_changed(self, before: Obj | None, after: Obj | None) -> None:
+        if self._causes.lease_changed(before, after):
+            self._telling.leader_changed()
 
     def _stateful_set_changed(self, _before: Obj | None, after: Obj | None) -> None:
         if after is not None:
@@ -187,6 +195,7 @@ class Checkers:
         if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
             if by_service() and not self._two_lead():
                 self._check_status(old, new)
+                self._telling.status_written(old, new)
             else:
                 self._broken.status_edited(new)
         self._coverage.check_vpod(new)

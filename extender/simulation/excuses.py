@@ -29,6 +29,10 @@ class Circumstances:
     """The loop's time at which an actor last listed pods."""
     ledger_failed_at: Callable[[str, str], float] = lambda _actor, _pod: -inf
     """The loop's time at which a write of a pod last failed for an actor."""
+    failed_at: Callable[[str, str, str], float] = lambda _actor, _plural, _name: -inf
+    """The same of any kind; of events by their namespace."""
+    runs_since: Callable[[str], float] = lambda _actor: -inf
+    """The loop's time since which a process has run without a break; inf where it does not run."""
 
 
 @dataclass

@@ -72,6 +72,11 @@ ACT_KINDS: Final = tuple(
             0.02,
             "a second AdapterPool names a pool's StatefulSet, or goes again; or the first goes beside it, for up to 20 s",
         ),
+        (
+            "eventsRefused",
+            0.03,
+            "events of one namespace, or of all, are refused (403 or 500) for up to 60 s: those of others are written",
+        ),
     )
 )
 PARTS: Final = {
@@ -97,6 +102,7 @@ DRAWN_LAST: Final = frozenset(
         "nodeClockJump",
         "probeFails",
         "secondPool",
+        "eventsRefused",
     }
 )
 """Kinds that have come later: drawn after all else, so that seeds from before are what they were."""

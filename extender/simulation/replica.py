@@ -5,6 +5,7 @@ import random
 from collections.abc import Coroutine
 from contextvars import copy_context
 from functools import partial
+from math import inf
 from typing import Any, Final, TypeVar
 
 from extender.app import Service
@@ -32,6 +33,7 @@ class Replica:
         self.rival = lease != LEASE
         """Whether it competes for a Lease of its own, and so leads whoever else does."""
         self.api = api
+        self._resumed_at_s = asyncio.get_running_loop().time()
         self.clock_ahead_s = 0.0
         """Of its wall clock. Its monotonic clock is right."""
         self._context = copy_context()
@@ -63,6 +65,12 @@ class Replica:
         self.api.crash()
 
     @property
+    def runs_since_s(self) -> float:
+        """The loop's time since which it has run without a break; inf where it does not run."""
+        stands = self.api.crashed or self.task.done() or self.paused
+        return inf if stands else self._resumed_at_s
+
+    @property
     def paused(self) -> bool:
         """Whether it is stopped now."""
         return _loop().is_paused(self.name)
@@ -76,6 +84,7 @@ class Replica:
         """SIGCONT."""
         if self.paused:
             _loop().resume(self.name)
+            self._resumed_at_s = _loop().time()
 
     def _crashed(self) -> None:
         self.resume()  # SIGKILL ends a stopped process, too, also one that comes with an answer on its way

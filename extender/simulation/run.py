@@ -233,6 +233,8 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
         unsure=lambda: sum(world.faults.counts[kind] for kind in UNANSWERED),
         listed_at=world.listed_at,
         ledger_failed_at=world.ledger_failed_at,
+        failed_at=world.failed_at,
+        runs_since=world.runs_since,
     )
     checkers = Checkers(world.trace, circumstances)
     world.cluster.server.store.subscribers.append(checkers.on_change)
@@ -253,6 +255,7 @@ async def _run(trial: Trial, outcome: Outcome, *, keep_trace: bool) -> None:
             changed = world.cluster.server.store.changed_by_readers()
             outcome.problems += [f"the event of {name} was changed by who has read it" for _, name in changed]
             outcome.problems += [line for replica in world.replicas for line in state_problems(replica)]
+            outcome.problems += await untold(world)
     except asyncio.CancelledError:
         if not given_up.cancelled:
             raise
@@ -333,6 +336,15 @@ async def wait_settled(world: World, checkers: Checkers) -> list[str]:
         world.callers.release_again(max(checkers.callers.led_since, world.leadership.led_since()))
         await asyncio.sleep(0.5)
     return []
+
+
+async def untold(world: World) -> list[str]:
+    """Replicas that still have events to write, long after the last one was refused."""
+    return [
+        f"{replica.name} has not written all its events"
+        for replica in world.replicas
+        if not await replica.service.recorder.drain(LAST_ANSWERS_S)
+    ]
 
 
 def unanswered(world: World) -> list[str]:

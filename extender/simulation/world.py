@@ -176,8 +176,17 @@ class World:
 
     def ledger_failed_at(self, actor: str, pod_name: str) -> float:
         """The loop's time at which a write of this pod last failed for a process; -inf where none has."""
+        return self.failed_at(actor, "pods", pod_name)
+
+    def failed_at(self, actor: str, plural: str, name: str) -> float:
+        """The same of an object of any kind; of events by their namespace."""
         api = self._apis.get(actor)
-        return api.failed_at_s.get(("pods", pod_name), -inf) if api is not None else -inf
+        return api.failed_at_s.get((plural, name), -inf) if api is not None else -inf
+
+    def runs_since(self, actor: str) -> float:
+        """The loop's time since which a process has run without a break; inf where it does not run, or is told to end."""
+        replica = next((one for one in self.replicas if one.name == actor), None)
+        return replica.runs_since_s if replica is not None else inf
 
     def listed_at(self, actor: str) -> float:
         """The loop's time at which a process last listed pods; -inf where it never has."""

@@ -1,12 +1,14 @@
 """``FaultyApi``: an ``Api`` as one process sees it, with everything that may go wrong on the way there and back."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from contextvars import Context, ContextVar
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from extender.kube.api import (
+    EVENTS,
     EVERYWHERE,
     Api,
     ApiError,
@@ -69,7 +71,10 @@ class FaultyApi:
         self.listed_at_s: dict[str, float] = {}
         """Plural -> the loop's time at which this process was last told the first page of a list."""
         self.failed_at_s: dict[tuple[str, str], float] = {}
-        """(Plural, name) -> the loop's time at which a patch of it last failed, as far as this process was told."""
+        """(Plural, name) -> the loop's time at which a patch of it last failed, as far as this process was told.
+
+        Of events (plural, namespace): of any write there.
+        """
 
     def crash(self) -> None:
         """SIGKILL, now."""
@@ -94,9 +99,17 @@ class FaultyApi:
             raise Crashed(self._actor)
 
     async def _call(
-        self, what: str, served: Coroutine[Any, Any, T], *, write: bool = True, lost: str = "reply_lost"
+        self,
+        what: str,
+        served: Coroutine[Any, Any, T],
+        *,
+        write: bool = True,
+        lost: str = "reply_lost",
+        events_in: str | None = None,
     ) -> T:
         """``served``, with whatever happens to it on the way there and back; ``lost``: how losing its answer is called.
+
+        ``events_in``: the namespace of the event that is written; None where it is none.
 
         What is on its way is no part of the process: it arrives also where that is stopped, or has given up waiting.
         """
@@ -104,7 +117,9 @@ class FaultyApi:
             served.close()
             raise Crashed(self._actor)
         way = asyncio.get_running_loop().create_task(
-            self._there_and_back(what, served, write=write, lost=lost), name=what, context=Context()
+            self._there_and_back(what, served, write=write, lost=lost, events_in=events_in),
+            name=what,
+            context=Context(),
         )
         self._under_way.add(way)
         way.add_done_callback(partial(self._arrived, served))
@@ -120,10 +135,10 @@ class FaultyApi:
             way.exception()  # whoever waited for it has been told; nobody may be left
 
     async def _there_and_back(
-        self, what: str, served: Coroutine[Any, Any, T], *, write: bool, lost: str
+        self, what: str, served: Coroutine[Any, Any, T], *, write: bool, lost: str, events_in: str | None
     ) -> T:
         try:
-            number = await self._send(what, write=write)
+            number = await self._send(what, write=write, events_in=events_in)
         except BaseException:
             served.close()
             raise
@@ -139,13 +154,15 @@ class FaultyApi:
             raise OutcomeUnknown(0, "Timeout", "injected: the answer was lost")
         return reply
 
-    async def _send(self, what: str, *, write: bool) -> int:
+    async def _send(self, what: str, *, write: bool, events_in: str | None) -> int:
         """The way there: the call's number, once it has arrived. Raises Crashed, and ApiError where it is not served."""
         self.calls += 1
         number = self.calls
         await self._faults.delay()
         self._crash_if_due(number, after_effect=False)
         refusal = self._faults.refusal(self._actor, write=write)
+        if refusal is None and events_in is not None:
+            refusal = self._faults.events_refusal(events_in)
         if refusal is not None:
             self._record(f"{self._actor} {what} {refusal.reason}, injected")
             raise refusal
@@ -265,7 +282,11 @@ class FaultyApi:
 
     async def create(self, resource: Resource, namespace: str, obj: Obj) -> Obj:
         """``Api.create``."""
-        return await self._call(f"create {resource.plural}", self._api.create(resource, namespace, obj))
+        served = self._api.create(resource, namespace, obj)
+        with self._failures_noted(resource, namespace, ""):
+            return await self._call(
+                f"create {resource.plural}", served, events_in=_events_in(resource, namespace)
+            )
 
     async def update(
         self, resource: Resource, namespace: str, name: str, obj: Obj, *, subresource: str = ""
@@ -289,11 +310,20 @@ class FaultyApi:
         served = self._api.patch(
             resource, namespace, name, patch, patch_type=patch_type, subresource=subresource
         )
-        what = _what("patch", resource, name, subresource)
+        what, lost = (
+            _what("patch", resource, name, subresource),
+            _lost(resource, subresource, "patch_reply_lost"),
+        )
+        with self._failures_noted(resource, namespace, name):
+            return await self._call(what, served, lost=lost, events_in=_events_in(resource, namespace))
+
+    @contextmanager
+    def _failures_noted(self, resource: Resource, namespace: str, name: str) -> Iterator[None]:
         try:
-            return await self._call(what, served, lost=_lost(resource, subresource, "patch_reply_lost"))
+            yield
         except ApiError:
-            self.failed_at_s[resource.plural, name] = asyncio.get_running_loop().time()
+            about = namespace if resource == EVENTS else name
+            self.failed_at_s[resource.plural, about] = asyncio.get_running_loop().time()
             raise
 
     async def delete(
@@ -327,6 +357,11 @@ def _bookmark(resource: Resource, reached: str) -> WatchEvent:
 
 def _what(verb: str, resource: Resource, name: str, subresource: str) -> str:
     return f"{verb} {resource.plural}/{name}" + (f"/{subresource}" if subresource else "")
+
+
+def _events_in(resource: Resource, namespace: str) -> str | None:
+    """The namespace of an event that is written, None of anything else."""
+    return namespace if resource == EVENTS else None
 
 
 def _lost(resource: Resource, subresource: str, otherwise: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Final
 
-from extender.kube.api import ApiError, Conflict, Invalid, OutcomeUnknown, TooManyRequests
+from extender.kube.api import ApiError, Conflict, Forbidden, Invalid, OutcomeUnknown, TooManyRequests
 from extender.sim.faults.rates import CALM, FaultRates
 
 PARTITION_MAX_S: Final = 20.0
@@ -26,6 +26,8 @@ class Faults:
         """One for each kind: where one kind is left out, the others fall as before."""
         self.counts: Counter[str] = Counter()
         self._cut_off: dict[str, float] = {}
+        self._no_events: dict[str, tuple[float, ApiError]] = {}
+        """Namespace, or "" for all -> until when its events are refused, and how."""
 
     @property
     def rates(self) -> FaultRates:
@@ -78,6 +80,23 @@ class Faults:
             self.cut_off(actor)
             return True
         return False
+
+    def refuse_events(self, namespace: str, lasts_s: float, *, forbidden: bool) -> None:
+        """No event is written into a namespace, "" for any, for so long: by its quota or a webhook, or for want of a role."""
+        error = (
+            Forbidden(403, "Forbidden", "injected: events are forbidden here")
+            if forbidden
+            else ApiError(500, "InternalError", "injected: a webhook refuses events")
+        )
+        self._no_events[namespace] = (asyncio.get_running_loop().time() + lasts_s, error)
+
+    def events_refusal(self, namespace: str) -> ApiError | None:
+        """The error that the write of an event gets, if any."""
+        if self.rates is CALM:
+            return None
+        now = asyncio.get_running_loop().time()
+        refused = (self._no_events.get(name, (0.0, None)) for name in (namespace, ""))
+        return next((error for until, error in refused if now < until), None)
 
     def refusal(self, actor: str, *, write: bool) -> ApiError | None:
         """The error that a call gets instead of being served, if any."""

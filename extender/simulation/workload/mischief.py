@@ -15,6 +15,7 @@ from extender.simulation.installation import install_lease
 from extender.simulation.replica import Replica
 from extender.simulation.scale import LEASE, NS, ZONES
 from extender.simulation.workload.acts import Scene
+from extender.simulation.workload.api_server import ApiServerActs
 from extender.simulation.workload.edits import Edits
 
 REPLICAS_MAX: Final = 3
@@ -58,6 +59,7 @@ class Mischief:
             "leaseEmptied": self._empty_lease,
             "leaseReapplied": self._reapply_lease,
             **Edits(scene).acts,
+            **ApiServerActs(scene).acts,
         }
 
     async def calm_down(self) -> None:

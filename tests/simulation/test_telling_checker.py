@@ -1,0 +1,144 @@
+"""What is decided is told: who places a vpod for the first time has an event written, unless something of its own is in the way."""
+
+import asyncio
+import random
+from math import inf
+
+import pytest
+
+from extender.kube.api import EVENTS, PODS, ApiError, Forbidden
+from extender.sim.clock import wall_clock
+from extender.sim.cluster import Cluster
+from extender.sim.faults import CALM, FaultRates, Faults, FaultyApi
+from extender.simulation.profile import FaultProfile
+from extender.simulation.run import Trial, simulate
+from extender.simulation.telling import TOLD_WITHIN_S
+from tests.simulation.checker_scene import PERSON, REPLICA, CheckerScene, in_virtual_time, later
+
+pytestmark = pytest.mark.sim
+
+
+def event(scene: CheckerScene, name: str, *, actor: str = REPLICA, number: int = 1) -> None:
+    """An event about the vpod of that name."""
+    obj = {"metadata": {"name": f"{name}.{number}", "namespace": "t"}, "regarding": {"uid": name}}
+    scene.write("events", f"{name}.{number}", obj, actor)
+
+
+async def places(scene: CheckerScene) -> None:
+    """A vpod comes and is placed."""
+    scene.pool()
+    scene.pod("a-0", {"t/v": 2})
+    obj = {
+        "metadata": {"namespace": "t", "name": "v", "uid": "v", "generation": 1},
+        "spec": {"poolRef": {"name": "a"}, "vreplicas": 2},
+    }
+    scene.write("vpods", "v", obj, PERSON)
+    await later(30.0)
+    scene.vpod("v", 2, {"a-0": 2})
+
+
+async def found_later(scene: CheckerScene) -> list[str]:
+    """What is found once it should have been told."""
+    await later(TOLD_WITHIN_S + 1.0)
+    scene.node("n", "z")
+    return [line for line in scene.found if line.startswith("events")]
+
+
+@in_virtual_time
+async def test_a_vpod_that_was_placed_and_never_told_is_found():
+    scene = CheckerScene()
+    await places(scene)
+    assert await found_later(scene) == [f"events: {REPLICA} placed t/v at 30.000 s, and told nobody"]
+
+
+@in_virtual_time
+async def test_one_that_was_told_is_not():
+    scene = CheckerScene()
+    await places(scene)
+    event(scene, "v")
+    assert await found_later(scene) == []
+
+
+@in_virtual_time
+async def test_an_event_of_somebody_else_tells_nothing():
+    scene = CheckerScene()
+    await places(scene)
+    event(scene, "v", actor="replica-2")
+    assert len(await found_later(scene)) == 1
+
+
+@pytest.mark.parametrize(
+    ("excuse", "excused"),
+    [
+        pytest.param({"failed_at": lambda _, plural, name: 31.0 if (plural, name) == ("vpods", "v") else -inf},
+                     True, id="its status may not have been answered"),
+        pytest.param({"failed_at": lambda _, plural, name: 31.0 if (plural, name) == ("events", "t") else -inf},
+                     True, id="events into its namespace fail"),
+        pytest.param({"failed_at": lambda _, plural, name: 31.0 if (plural, name) == ("events", "u") else -inf},
+                     False, id="events into another namespace fail"),
+        pytest.param({"runs_since": lambda _: 31.0}, True, id="it was stopped"),
+        pytest.param({"runs_since": lambda _: inf}, True, id="it is dead"),
+        pytest.param({"runs_since": lambda _: 29.0}, False, id="it was stopped before"),
+    ],
+)  # fmt: skip
+def test_what_excuses_silence(excuse, excused: bool):
+    @in_virtual_time
+    async def play() -> None:
+        scene = CheckerScene(**excuse)
+        await places(scene)
+        assert await found_later(scene) == (
+            [] if excused else [f"events: {REPLICA} placed t/v at 30.000 s, and told nobody"]
+        )
+
+    play()
+
+
+async def a_process(faults: Faults) -> FaultyApi:
+    return FaultyApi(Cluster(now=wall_clock, rng=random.Random(1)), faults, actor=REPLICA)
+
+
+async def refused(api: FaultyApi, namespace: str) -> int:
+    """The status by which an event is refused; 0 where it is not, but for what the event itself lacks."""
+    try:
+        await api.create(EVENTS, namespace, {"metadata": {"name": "e"}})
+    except ApiError as error:
+        return error.status if "injected" in str(error) else 0
+    return 0
+
+
+@in_virtual_time
+async def test_events_of_one_namespace_are_refused_for_a_time_and_nothing_else_is():
+    faults = Faults(random.Random(1), FaultRates())
+    # CALM itself ends all faults; rates that are as low do not.
+    assert faults.rates is not CALM
+    api = await a_process(faults)
+    faults.refuse_events("kube-system", 10.0, forbidden=False)
+    assert [await refused(api, name) for name in ("kube-system", "default")] == [500, 0]
+    assert api.failed_at_s["events", "kube-system"] == pytest.approx(0.0, abs=1.0)
+    await api.list_page(PODS)
+    await asyncio.sleep(10.0)
+    assert await refused(api, "kube-system") == 0
+
+
+@in_virtual_time
+async def test_all_may_be_forbidden_and_calm_ends_it():
+    faults = Faults(random.Random(1), FaultRates())
+    api = await a_process(faults)
+    faults.refuse_events("", 10.0, forbidden=True)
+    with pytest.raises(Forbidden):
+        await api.create(EVENTS, "default", {"metadata": {"name": "e"}})
+    faults.rates = CALM
+    assert await refused(api, "default") == 0
+
+
+REFUSED = [
+    Trial(seed, events=60, profile=FaultProfile({"eventsRefused": 0.06}, others="none"))
+    for seed in range(1, 9)
+]
+
+
+@pytest.mark.timeout(120)
+def test_events_are_refused_and_all_else_goes_on():
+    outcomes = [simulate(trial) for trial in REFUSED]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(REFUSED)
+    assert sum(outcome.faults["eventsRefused"] for outcome in outcomes) >= len(REFUSED)
