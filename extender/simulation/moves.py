@@ -11,6 +11,7 @@ from extender.simulation.evenness import is_better
 from extender.simulation.facts import TOLD_CHARS_MAX, Pod, Pool, Told, VPod, in_force, ordinal_of
 from extender.simulation.known import Known
 from extender.simulation.presence import ROUNDED_S, Presence
+from extender.simulation.scale import pool_of, second_name
 
 SPREADING: Final = frozenset({"spread", "ha", "pack"})
 """Profiles that may prefer another pod to the one where a vreplica is."""
@@ -22,11 +23,6 @@ OF_CALLERS: Final = ("Drain", "OrdinalGone", "Overcommit", "Reschedule", "Compac
 """Reasons for which a caller is answered to leave a pod; nobody else may move what a caller keeps."""
 
 
-def _pool_name_of(pod_name: str) -> str:
-    """Of the pool that has the pod: the vpod's own may be another one by now."""
-    return pod_name.rpartition("-")[0]
-
-
 class MoveChecker:
     """Looks at statuses as they are written. ``made`` counts vreplicas by reason."""
 
@@ -36,6 +32,8 @@ class MoveChecker:
         self.presence = Presence(known.excuses.clock)
         self._nodes: dict[str, tuple[str, float]] = {}
         """Pod name -> (the node where it stands or last stood, since when it has not been another one)."""
+        self._seen: dict[str, tuple[str, float]] = {}
+        """Pod name -> (UID of the last bound pod of that name, since when it is bound)."""
         self._stored = known.stored
         self._excuses = known.excuses
         self._broken = known.broken
@@ -88,6 +86,8 @@ class MoveChecker:
         self.made[move.reason] = self.made.get(move.reason, 0) + vreplicas
         if not self._holds(move, vpod, was_edited=was_edited):
             self._violated(f"I4: {vpod.key} was moved, and {move} is not why")
+        if self._gave_up_what_runs(move, vpod):
+            self._violated(f"I4: {move} has {vpod.key} nowhere, and {move.from_pod} still runs")
         if move.reason in UNASKED and self._ends_service(move):
             self._violated(f"I4: {move} has {vpod.key} served by nobody: {move.to_pod} was not Ready")
 
@@ -103,7 +103,7 @@ class MoveChecker:
                 self._broken.was_ledger_wrong(name)
                 or was_edited
                 or holds(f"weight {vpod.key}")
-                or holds(f"slots {_pool_name_of(name)}")
+                or holds(f"slots {pool_of(name)}")
             ),
             "Reschedule": self._was_absent(name, pool),
             "Compaction": moving and ordinal_of(move.to_pod) < ordinal_of(name),
@@ -136,6 +136,9 @@ class MoveChecker:
     def pod_seen(self, pod: Pod) -> None:
         """It was written."""
         self.presence.pod_seen(pod)
+        uid, _ = self._seen.get(pod.name, ("", inf))
+        if pod.node and pod.uid != uid:
+            self._seen[pod.name] = (pod.uid, self._clock())
         node, _ = self._nodes.get(pod.name, ("", -inf))
         if pod.node and pod.node != node:
             self._nodes[pod.name] = (pod.node, self._clock() if node else -inf)
@@ -152,6 +155,20 @@ class MoveChecker:
         since = self._clock() - self._late_s
         return self.presence.was_there(move.from_pod, since) and self.presence.is_down(
             move.to_pod, since - EXCUSED_S - ROUNDED_S
+        )
+
+    def _gave_up_what_runs(self, move: Told, vpod: VPod) -> bool:
+        """Whether vreplicas without another place have left a pod that has lost its ordinal and runs: they wait there, as with a drain.
+
+        Whose ordinals they are is for one pool to say: where two name the StatefulSet, or the vpod has just come, nothing is asked.
+        """
+        pod = self._stored.pods.get(move.from_pod)
+        if move.reason != "OrdinalGone" or move.to_pod or vpod.total >= vpod.wanted or pod is None:
+            return False
+        two = second_name(pod.pool) in self._stored.pools
+        came = pod.pool != vpod.pool or self._excuses.holds(f"pool {vpod.key}")
+        return (
+            bool(pod.node) and not two and not came and self._seen[pod.name][1] < self._clock() - self._late_s
         )
 
     def _check_better(self, old: VPod, new: VPod, made: list[Told]) -> None:

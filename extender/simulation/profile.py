@@ -77,6 +77,16 @@ ACT_KINDS: Final = tuple(
             0.03,
             "events of one namespace, or of all, are refused (403 or 500) for up to 60 s: those of others are written",
         ),
+        (
+            "ordinalsMoved",
+            0.02,
+            "`spec.ordinals.start` of a StatefulSet changes, there or back; its pods take up to 20 s to end",
+        ),
+        (
+            "podNotReady",
+            0.03,
+            "a pod on a node that is fine is not Ready, for up to 300 s or until another has its name",
+        ),
     )
 )
 PARTS: Final = {
@@ -103,6 +113,8 @@ DRAWN_LAST: Final = frozenset(
         "probeFails",
         "secondPool",
         "eventsRefused",
+        "ordinalsMoved",
+        "podNotReady",
     }
 )
 """Kinds that have come later: drawn after all else, so that seeds from before are what they were."""

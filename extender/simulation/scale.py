@@ -27,6 +27,11 @@ def second_name(pool: str) -> str:
     return f"{pool}{SECOND}"
 
 
+def pool_of(pod_name: str) -> str:
+    """The StatefulSet, and so the pool, that a pod is of by its name."""
+    return pod_name.rpartition("-")[0]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Scale:
     """How large the world is at its beginning. ``pools``: more of the spec of each pool, of which there are so many."""

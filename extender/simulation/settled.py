@@ -72,9 +72,11 @@ class Stored:
             )
             rest = [self.pods.get(f"{pool.name}-{ordinal}") for ordinal in pool.ordinals[:-1]]
             # A pod has the slots that it was created with, whatever its pool says by now.
-            room = sum(self._slots(pod) for pod in rest if pod is not None and not pod.marked)
-            # A marked pod is made up for by another, until somebody takes the mark away.
-            lost = self._slots(top) if top.marked else 0
+            room = sum(
+                self._slots(pod) for pod in rest if pod is not None and not self._must_go(pool, pod.name)
+            )
+            # A marked pod is made up for by another, until somebody takes the mark away; so is one that was given up.
+            lost = self._slots(top) if self._must_go(pool, top.name) else 0
             if len(rest) >= pool.min_pods and room >= expected + lost:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
 
@@ -206,11 +208,13 @@ class Stored:
         return []
 
     def _must_go(self, pool: Pool, name: str) -> bool:
-        """Whether what is on a pod shall be elsewhere: it is marked, or waits for a node for too long."""
+        """Whether what is on a pod shall be elsewhere: it is marked, or has not been Ready for too long."""
         pod = self.pods.get(name)
-        return (pod is not None and pod.marked) or (
-            pool.reschedule_after_s is not None and (pod is None or not pod.node)
-        )
+        return (pod is not None and pod.marked) or self._is_given_up(pool, pod)
+
+    def _is_given_up(self, pool: Pool, pod: Pod | None) -> bool:
+        """Whether a pod is not there to be counted on: once all is at rest, it has not been for longer than its pool waits."""
+        return pool.reschedule_after_s is not None and not self._serves(pod)
 
     def _free(self, vpod: VPod) -> dict[str, int]:
         pool = self.pool_of(vpod)
@@ -221,7 +225,7 @@ class Stored:
             # What is beyond maxPods takes nothing new: a person has ordered that it goes.
             if pod.pool == pool.name
             and pod.node
-            and not pod.marked
+            and not self._must_go(pool, pod.name)
             and not pod.deleting
             and pod.ordinal < last
         }

@@ -30,7 +30,7 @@ from extender.simulation.leadership import Leadership
 from extender.simulation.ledgers import Overseen
 from extender.simulation.old_lists import OldLists
 from extender.simulation.replica import Replica, is_crash
-from extender.simulation.scale import LEASE, Scale
+from extender.simulation.scale import LEASE, Scale, pool_of
 from extender.simulation.trace import Trace
 
 SYNC_TIMEOUT_S: Final = 60.0
@@ -71,9 +71,13 @@ class World:
         self._stack = AsyncExitStack()
         self._tasks: list[asyncio.Task[None]] = []
         kubelet = self.rng("kubelet")
+        self.ends_slowly_s: dict[str, float] = {}
+        """StatefulSet -> seconds that its pods take longer to end."""
         settings = ControllerSettings(
             pod_start_delay_s=lambda _: kubelet.uniform(0.1, 1.0),
-            pod_stop_delay_s=lambda _: kubelet.uniform(0.05, 0.5),
+            pod_stop_delay_s=lambda pod: (
+                kubelet.uniform(0.05, 0.5) + self.ends_slowly_s.get(pool_of(pod["metadata"]["name"]), 0.0)
+            ),
             controller_api=lambda api, component: FaultyApi(
                 api, self.calm, actor=component, record=self.trace
             ),

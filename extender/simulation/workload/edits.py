@@ -1,4 +1,4 @@
-"""What nobody should do by hand: scales, ledgers and statuses edited, pods bound by another scheduler, a StatefulSet named twice."""
+"""What nobody should do by hand: scales, ordinals, ledgers and statuses edited, pods bound by another scheduler, a StatefulSet named twice."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -12,6 +12,8 @@ from extender.simulation.scale import NS, TENANTS, second_name
 from extender.simulation.workload.acts import Scene
 
 FIRST_GONE_MAX_S: Final = 20.0
+STARTS: Final = (0, 0, 1, 2, 5)
+ENDS_SLOWLY_MAX_S: Final = 20.0
 PODS_MAX: Final = 12
 """What somebody else may set the replicas to."""
 
@@ -27,6 +29,7 @@ class Edits:
             "statusEdited": self._edit_status,
             "boundElsewhere": self._bind_elsewhere,
             "secondPool": self._second_pool,
+            "ordinalsMoved": self._move_ordinals,
         }
 
     async def _edit_replicas(self) -> bool:
@@ -106,6 +109,17 @@ class Edits:
             await world.cluster.delete(ADAPTERPOOLS, NS, pool)
             await asyncio.sleep(rng.uniform(0.0, FIRST_GONE_MAX_S))
             await world.cluster.create(ADAPTERPOOLS, NS, again)
+        return True
+
+    async def _move_ordinals(self) -> bool:
+        """Pods outside of the new range are deleted, and end at once or slowly; what they hold waits there for room."""
+        rng, world = self._scene.rng, self._scene.world
+        pool = self._scene.pool_name()
+        spec = world.stored(STATEFULSETS)[NS, pool]["spec"]
+        before = (spec.get("ordinals") or {}).get("start", 0)
+        start = rng.choice([start for start in STARTS if start != before])
+        world.ends_slowly_s[pool] = rng.choice((0.0, ENDS_SLOWLY_MAX_S)) * rng.random()
+        await self._scene.merge(STATEFULSETS, NS, pool, {"spec": {"ordinals": {"start": start}}})
         return True
 
     async def _bind_elsewhere(self) -> bool:

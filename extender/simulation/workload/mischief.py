@@ -20,6 +20,7 @@ from extender.simulation.workload.edits import Edits
 
 REPLICAS_MAX: Final = 3
 PROBE_FAILS_MAX_S: Final = 60.0
+NOT_READY_MAX_S: Final = 300.0
 PAUSE_MAX_S: Final = 40.0
 """A lease lasts 15 s."""
 RIVALS_LEASE: Final = "vreplica-scheduler-rival"
@@ -32,8 +33,8 @@ class Mischief:
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._failed: set[str] = set()
-        self._unready: dict[str, None] = {}
-        """Names of pods whose readiness probes fail."""
+        self._unready: dict[str, bool] = {}
+        """Names of pods whose readiness probes fail, and whether that ends by itself, or with the faults."""
         self._later: set[asyncio.Task[None]] = set()
         self.acts: dict[str, Callable[[], Awaitable[bool]]] = {
             "killReplica": self._kill_replica,
@@ -52,6 +53,7 @@ class Mischief:
             "nodesRecover": self._recover_nodes,
             "nodeClockJump": self._node_clock_jump,
             "probeFails": self._fail_probe,
+            "podNotReady": self._pod_not_ready,
             "podForceDeleted": self._force_delete,
             "podsForceDeleted": self._force_delete_all,
             "leaseDeleted": self._delete_lease,
@@ -65,8 +67,9 @@ class Mischief:
     async def calm_down(self) -> None:
         """Nodes are well, processes run; leases are nobody else's business any more."""
         await self._recover_nodes()
-        for name in list(self._unready):
-            self._probe(name, ready=True)
+        for name, ends in list(self._unready.items()):
+            if ends:
+                self._probe(name, ready=True)
         for task in list(self._later):
             task.cancel()
         await asyncio.gather(*self._later, return_exceptions=True)
@@ -275,23 +278,33 @@ class Mischief:
 
     async def _fail_probe(self) -> bool:
         pod = self._scene.pod(lambda pod: bool(pod["spec"].get("nodeName")))
+        return self._unready_for(pod, self._scene.rng.uniform(1.0, PROBE_FAILS_MAX_S))
+
+    async def _pod_not_ready(self) -> bool:
+        """For longer than any pool waits, or for as long as it is there: the calm at the end, too."""
+        rng, failed = self._scene.rng, self._failed
+        pod = self._scene.pod(lambda pod: pod["spec"].get("nodeName", "") not in {"", *failed})
+        return self._unready_for(pod, rng.choice((None, rng.uniform(PROBE_FAILS_MAX_S, NOT_READY_MAX_S))))
+
+    def _unready_for(self, pod: Obj | None, lasts_s: float | None) -> bool:
+        """``lasts_s`` None: for as long as the pod is there."""
         if pod is None or pod["metadata"]["name"] in self._unready:
             return False
         name = pod["metadata"]["name"]
+        self._unready[name] = lasts_s is not None
         self._probe(name, ready=False)
 
         async def succeed() -> None:
             self._probe(name, ready=True)
 
-        self._soon(self._scene.rng.uniform(1.0, PROBE_FAILS_MAX_S), succeed)
+        if lasts_s is not None:
+            self._soon(lasts_s, succeed)
         return True
 
     def _probe(self, name: str, *, ready: bool) -> None:
         """Of the pod of that name, whichever it is by now; its node looks at it when it knows of it."""
         if ready:
             self._unready.pop(name, None)
-        else:
-            self._unready[name] = None
         with suppress(KeyError):
             self._scene.world.embedded.set_ready(NS, name, ready=ready)
 

@@ -1,0 +1,159 @@
+"""Pods that lose their ordinal, and pods that are not Ready: what the checkers ask for then, and whole runs with such acts."""
+
+import asyncio
+
+import pytest
+
+from extender.kube.api import PODS, STATEFULSETS, ApiError
+from extender.simulation.facts import Pod, Pool, VPod
+from extender.simulation.profile import FaultProfile
+from extender.simulation.run import Trial, simulate
+from extender.simulation.scale import NAME, NS
+from extender.simulation.settled import Stored
+from extender.simulation.workload.acts import Scene
+from extender.simulation.workload.edits import STARTS
+from extender.simulation.workload.mischief import Mischief
+from extender.simulation.world import World
+from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later, stamp
+
+pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
+
+LATE_S = 5.0
+WAITS = "1 vreplica moved from a-0 (OrdinalGone)"
+
+
+def starts_at(scene: CheckerScene, start: int) -> None:
+    spec = {"replicas": 2, "ordinals": {"start": start}}
+    scene.write("statefulsets", "a", {"metadata": {"name": "a"}, "spec": spec}, PERSON)
+
+
+async def without_its_ordinal() -> CheckerScene:
+    """A vpod on a pod that has lost its ordinal a while ago, and runs."""
+    scene = CheckerScene(late_s=LATE_S)
+    scene.pool()
+    scene.pod("a-0", {"t/v": 1})
+    scene.vpod("v", 1, {"a-0": 1})
+    await later(2 * LATE_S)
+    starts_at(scene, 5)
+    return scene
+
+
+@in_virtual_time
+async def test_what_runs_without_its_ordinal_may_not_be_given_up_for_nothing():
+    scene = await without_its_ordinal()
+    scene.vpod("v", 1, {}, moved=(WAITS, stamp(2 * LATE_S)))
+    assert [line.partition(" has ")[2] for line in scene.found] == ["t/v nowhere, and a-0 still runs"]
+
+
+@in_virtual_time
+async def test_it_may_leave_for_another_pod():
+    scene = await without_its_ordinal()
+    scene.pod("a-5", {"t/v": 1})
+    moved = "1 vreplica moved from a-0 to a-5 (OrdinalGone)"
+    scene.vpod("v", 1, {"a-5": 1}, moved=(moved, stamp(2 * LATE_S)))
+    assert scene.found == []
+
+
+@in_virtual_time
+async def test_it_is_nowhere_once_its_pod_has_ended():
+    scene = await without_its_ordinal()
+    scene.write("pods", "a-0", None, PERSON)
+    scene.vpod("v", 1, {}, moved=(WAITS, stamp(2 * LATE_S)))
+    assert scene.found == []
+
+
+@in_virtual_time
+async def test_a_pod_that_was_bound_a_moment_ago_may_not_be_known_yet():
+    scene = await without_its_ordinal()
+    scene.pod("a-0", {"t/v": 1}, uid="2")
+    scene.vpod("v", 1, {}, moved=(WAITS, stamp(2 * LATE_S)))
+    assert scene.found == []
+
+
+def settled_with(limit_s: float | None, *, ready: bool) -> list[str]:
+    """A vpod on the first of two pods, the second with room, once all is at rest."""
+    pool = Pool("a", slots=2, max_pods=2, reschedule_after_s=limit_s, ordinals=range(2))
+    stored = Stored(pools={"a": pool}, ready_nodes={"n"})
+    for name, ledger, is_ready in (("a-0", {"t/v": (2, 1)}, ready), ("a-1", {}, True)):
+        stored.pods[name] = Pod(name, "a", name, "n", 2, ledger, "{}", False, False, is_ready)
+    available = (2, "True", "AllReady") if ready else (0, "False", "PodNotReady")
+    stored.vpods["t/v"] = VPod(
+        "t/v", "v", "a", 1, 2, 1, 1, {"a-0": 2}, 2, ("True", "AllPlaced"), ("", "", ""), available
+    )
+    return [line for line in stored.differences() if line.startswith("I3")]
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "ready", "stays"), [(None, False, True), (5.0, True, True), (5.0, False, False)]
+)
+def test_what_is_on_a_pod_that_is_not_ready_for_longer_than_its_pool_waits_is_elsewhere_in_the_end(
+    limit_s: float | None, ready: bool, stays: bool
+):
+    found = settled_with(limit_s, ready=ready)
+    assert (found == []) is stays
+    assert stays or "still on ['a-0'], to be emptied" in found[0]
+
+
+def with_alone(kind: str, seeds: range) -> list[Trial]:
+    return [Trial(seed, events=60, profile=FaultProfile({kind: 0.06}, others="none")) for seed in seeds]
+
+
+@pytest.mark.parametrize("kind", ["ordinalsMoved", "podNotReady"])
+def test_the_invariants_hold_with_this_act_alone(kind: str):
+    outcomes = [simulate(trial) for trial in with_alone(kind, range(1, 9))]
+    assert [outcome.problems for outcome in outcomes] == [[]] * len(outcomes)
+    assert sum(outcome.faults[kind] for outcome in outcomes) >= len(outcomes)
+
+
+async def ready_pods(world: World, wanted: int) -> list[str]:
+    def there() -> list[str]:
+        return sorted(
+            name
+            for (_, name), pod in world.stored(PODS).items()
+            if any(
+                c["type"] == "Ready" and c["status"] == "True" for c in pod["status"].get("conditions", ())
+            )
+        )
+
+    await world.until(lambda: len(there()) >= wanted, f"{wanted} pods are Ready")
+    return there()
+
+
+@in_virtual_time
+async def test_ordinals_move_the_controller_makes_the_pods_anew_and_they_move_back():
+    async with World(1) as world:
+        scene = Scene(world)
+        act = Mischief(scene).acts["ordinalsMoved"]
+        await scene.merge(STATEFULSETS, NS, NAME, {"spec": {"replicas": 2}})
+        assert await ready_pods(world, 2) == [f"{NAME}-0", f"{NAME}-1"]
+        seen = set()
+        for _ in range(6):
+            assert await act()
+            start = world.stored(STATEFULSETS)[NS, NAME]["spec"]["ordinals"]["start"]
+            seen.add(start)
+            await asyncio.sleep(60.0)
+            names = {name for _, name in world.stored(PODS)}
+            replicas = world.stored(STATEFULSETS)[NS, NAME]["spec"]["replicas"]
+            assert names == {f"{NAME}-{ordinal}" for ordinal in range(start, start + replicas)}
+        assert len(seen) > 1
+        assert seen <= set(STARTS)
+
+
+@in_virtual_time
+async def test_a_pod_that_is_not_ready_stands_on_a_node_that_is_and_stays_so_through_the_calm_or_not():
+    async with World(2) as world:
+        scene = Scene(world)
+        mischief = Mischief(scene)
+        await scene.merge(STATEFULSETS, NS, NAME, {"spec": {"replicas": 6}})
+        await ready_pods(world, 6)
+        for _ in range(6):
+            try:
+                await mischief.acts["podNotReady"]()
+            except ApiError:
+                continue
+        await asyncio.sleep(5.0)
+        down = 6 - len(await ready_pods(world, 0))
+        await mischief.calm_down()
+        await asyncio.sleep(5.0)
+        for_good = 6 - len(await ready_pods(world, 0))
+        assert down > for_good > 0
