@@ -100,6 +100,11 @@ class EmbeddedCluster:
         """The node is back, with the pods it had."""
         self.heartbeats.resume(name)
 
+    def begin_anew(self) -> None:
+        """All controllers restart, as after an API server that was restored from a backup."""
+        for informer in self._informers:
+            informer.begin_anew()
+
     def node_time(self, name: str) -> float:
         """What a node's clock says, epoch seconds."""
         return self.cluster.server.now() + self.clock_ahead_s.get(name, 0.0)

@@ -23,17 +23,21 @@ class Admission:
         self._network = network
         self._faults = faults
         self._caches = WebhookCaches()
+        self._tasks: list[asyncio.Task[None]] = []
 
     def start(
         self,
         api: Api,
         rng: Callable[[str], Random],
-        spawn: Callable[[Coroutine[Any, Any, None], str], object],
+        spawn: Callable[[Coroutine[Any, Any, None], str], "asyncio.Task[None]"],
     ) -> None:
-        """Watch what it has to know. ``spawn`` runs a task of a name."""
+        """Watch what it has to know, from the beginning. ``spawn`` runs a task of a name."""
+        for task in self._tasks:
+            task.cancel()
+        self._tasks, self._caches = [], WebhookCaches()
         for resource, sink in self._caches.sinks.items():
             name = f"webhook {resource.plural}"
-            spawn(Reflector(api, resource, sink, rng=rng(name)).run(), name)
+            self._tasks.append(spawn(Reflector(api, resource, sink, rng=rng(name)).run(), name))
 
     async def call(self, call: WebhookCall) -> Obj:
         """The AdmissionReview that answers. Raises WebhookCallError."""

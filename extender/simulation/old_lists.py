@@ -28,6 +28,10 @@ class OldLists:
         if len(self._versions) > 2 * VERSIONS_KEPT:
             del self._versions[:VERSIONS_KEPT]
 
+    def forget(self) -> None:
+        """etcd has another history from now on."""
+        self._versions.clear()
+
     async def page(self, overseen: Overseen, resource: Resource, options: ListOptions) -> ListPage | None:
         """A kind as it was some seconds ago, told to a process; None where that is not kept."""
         since = asyncio.get_running_loop().time() - self._rng.uniform(0.0, CACHE_AGE_MAX_S)

@@ -87,6 +87,11 @@ ACT_KINDS: Final = tuple(
             0.03,
             "a pod on a node that is fine is not Ready, for up to 300 s or until another has its name",
         ),
+        (
+            "etcdRestored",
+            0.01,
+            "etcd goes back to a backup seconds old, and versions with it or not: what was written since has never been",
+        ),
     )
 )
 PARTS: Final = {
@@ -115,6 +120,7 @@ DRAWN_LAST: Final = frozenset(
         "eventsRefused",
         "ordinalsMoved",
         "podNotReady",
+        "etcdRestored",
     }
 )
 """Kinds that have come later: drawn after all else, so that seeds from before are what they were."""

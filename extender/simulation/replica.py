@@ -9,7 +9,7 @@ from math import inf
 from typing import Any, Final, TypeVar
 
 from extender.app import Service
-from extender.core.errors import WireError
+from extender.core.errors import HistoryReplaced, WireError
 from extender.core.names import OWN_NAMESPACE
 from extender.service.config import Config, LeaderElectionConfig
 from extender.service.verbs import ERROR
@@ -63,6 +63,14 @@ class Replica:
     def crash(self) -> None:
         """SIGKILL."""
         self.api.crash()
+
+    @property
+    def lease_versions(self) -> list[int]:
+        """The newest version of each Lease that it has been told of; 0: of none."""
+        electors = self.service.leadership.electors
+        return [
+            int(elector.seen.record.get("metadata", {}).get("resourceVersion", 0)) for elector in electors
+        ]
 
     @property
     def runs_since_s(self) -> float:
@@ -167,3 +175,10 @@ def is_crash(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
         return all(is_crash(inner) for inner in error.exceptions)
     return isinstance(error, Crashed | asyncio.CancelledError)
+
+
+def is_replaced(error: BaseException) -> bool:
+    """Whether a process ends because etcd has another history than it knows."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_replaced(inner) for inner in error.exceptions)
+    return isinstance(error, HistoryReplaced)

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Final, Self
 
 from extender.kube.api import Obj, Resource
-from extender.sim.apiserver.store import Change
+from extender.sim.apiserver.store import Change, Snapshot
 from extender.sim.clock import wall_clock
 from extender.sim.cluster import Cluster
 from extender.sim.embedded import ControllerSettings, EmbeddedCluster
@@ -29,11 +29,15 @@ from extender.simulation.kube_scheduler import CLUSTERS_OWN, ExtenderService, sc
 from extender.simulation.leadership import Leadership
 from extender.simulation.ledgers import Overseen
 from extender.simulation.old_lists import OldLists
-from extender.simulation.replica import Replica, is_crash
+from extender.simulation.replica import Replica, is_crash, is_replaced
 from extender.simulation.scale import LEASE, Scale, pool_of
 from extender.simulation.trace import Trace
 
 SYNC_TIMEOUT_S: Final = 60.0
+RESTART_S: Final = 2.0
+"""Of a container that has ended."""
+TOLD_FIRST: Final = ("namespaces", "nodes", "adapterpools", "statefulsets")
+"""Of what is restored: what the rest is looked at by."""
 
 
 class World:
@@ -64,6 +68,8 @@ class World:
         self.leadership = Leadership(lambda: self.replicas, self.scale.pool_names, self.problems)
         self.callers = Callers(Network(self.leadership.candidates, self.faults, self.trace, self.problems))
         self._started = 0
+        self._outdated: set[str] = set()
+        """Names of the replicas that ran when etcd was restored: each may end by it."""
         self._schedulers: dict[str, asyncio.Task[None]] = {}
         self._old_lists = OldLists(self.cluster, self.faults)
         self._binds = BindChecker(self.cluster.server.store, self.problems)
@@ -100,9 +106,7 @@ class World:
         asyncio.get_running_loop().set_exception_handler(self._loop_problem)
         await install(self.cluster, self.scale)
         await self._stack.enter_async_context(self.embedded)
-        self._admission.start(self.api("webhook", self.calm), self.rng, self._run)
-        self.restart_scheduler()
-        self._start_scheduler("default-scheduler", CLUSTERS_OWN)
+        self._start_cluster()
         for _ in range(self.scale.replicas):
             self.start_replica()
         return self
@@ -115,6 +119,12 @@ class World:
             task.cancel()
         await asyncio.gather(*self._tasks, *self._processes, return_exceptions=True)
         await self._stack.aclose()
+
+    def _start_cluster(self) -> None:
+        """What reads the API server beside the service and the controllers."""
+        self._admission.start(self.api("webhook", self.calm), self.rng, self._run)
+        self.restart_scheduler()
+        self._start_scheduler("default-scheduler", CLUSTERS_OWN)
 
     def restart_scheduler(self) -> None:
         """A new process of our kube-scheduler, which knows nothing of what the one before has assumed."""
@@ -167,12 +177,56 @@ class World:
         if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.counts_otherwise:
             buckets = 1 if buckets == 2 else 2
         replica = Replica(name, api, rng, lease=lease, scale=replace(self.scale, buckets=buckets))
-        replica.task.add_done_callback(self._ended)
+        replica.task.add_done_callback(partial(self._replica_ended, replica))
         self.replicas.append(replica)
         self._clocks[name] = replica.now
         self._processes.append(replica.task)
         self.trace(f"{name} started{' as a rival' if replica.rival else ''}")
         return replica
+
+    def _replica_ended(self, replica: Replica, task: "asyncio.Task[None]") -> None:
+        """One that ends because the history that it knows is gone is started again, as its kubelet does; once for each restore."""
+        error = None if task.cancelled() else task.exception()
+        if error is None or not is_replaced(error) or replica.name not in self._outdated:
+            self._ended(task)
+            return
+        self.trace(f"{replica.name} ends: etcd has been restored")
+        self._outdated.discard(replica.name)
+        replica.crash()
+        if replica in self.replicas:
+            self.replicas.remove(replica)
+            _ = self._run(self._start_again(), "container restart")
+
+    async def _start_again(self) -> None:
+        await asyncio.sleep(RESTART_S)
+        self.start_replica()
+
+    def restore(self, backup: Snapshot, *, bump: int) -> None:
+        """Go back to a backup; all that reads the API server begins anew, but for replicas, which have to see it themselves.
+
+        Who looks at writes is told of all that is other than before as of a person's writes: so checkers excuse what goes with
+        those objects, and nothing else.
+        """
+        store = self.cluster.server.store
+        before = {kind: dict(collection.entries) for kind, collection in store.collections()}
+        self.cluster.restore(backup, bump=bump)
+        self._old_lists.forget()
+        self._outdated = {replica.name for replica in self.replicas}
+        self.trace(f"etcd restored to version {backup.version}, goes on at {store.version}")
+        order = {plural: place for place, plural in enumerate(TOLD_FIRST)}
+        for kind in sorted(before, key=lambda kind: (order.get(kind[1], len(order)), kind)):
+            now = store.collection(*kind).entries
+            for key in sorted({*before[kind], *now}):
+                old, new = before[kind].get(key), now.get(key)
+                if old is not new:
+                    for subscriber in store.subscribers:
+                        subscriber(kind, Change(store.version, old, new))
+        self.embedded.begin_anew()
+        self._start_cluster()
+
+    def outdated(self) -> list[str]:
+        """Names of the replicas that ran when etcd was restored, and run still."""
+        return [replica.name for replica in self.replicas if replica.name in self._outdated]
 
     def now_of(self, actor: str) -> float:
         """Its wall clock, epoch seconds."""

@@ -38,6 +38,11 @@ class Informer:
         self._resource = resource
         self._options = options
         self._handlers: list[Handler] = []
+        self._anew = False
+
+    def begin_anew(self) -> None:
+        """As a process that has just started, with its next list: of another history, versions say nothing of what changed."""
+        self._anew = True
 
     def on_change(self, handler: Handler) -> None:
         """Tell ``handler`` of every change from now on, and of what is there already."""
@@ -50,7 +55,7 @@ class Informer:
         while True:
             try:
                 version = await self._list()
-                while True:
+                while not self._anew:
                     version = await self._watch(version)
             except Expired:
                 continue
@@ -60,6 +65,10 @@ class Informer:
     async def _list(self) -> str:
         listed: dict[ObjectKey, Obj] = {}
         token = ""
+        if self._anew:
+            self._anew = False
+            for key in list(self.objects):
+                self._change(key, None)
         while True:
             page = await self._api.list_page(self._resource, self._options, continue_token=token)
             listed.update((key_of(obj), obj) for obj in page.items)

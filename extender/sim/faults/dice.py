@@ -66,10 +66,11 @@ class Faults:
             return self.seconds()
         return self.rng.expovariate(1.0 / self.rates.delay_mean_s)
 
-    def cut_off(self, actor: str) -> None:
-        """The process reaches no API server for a while."""
-        until = asyncio.get_running_loop().time() + self.rng.uniform(1.0, PARTITION_MAX_S)
-        self._cut_off[actor] = until
+    def cut_off(self, actor: str, lasts_s: float | None = None) -> None:
+        """The process reaches no API server for so long, None: for a while."""
+        if lasts_s is None:
+            lasts_s = self.rng.uniform(1.0, PARTITION_MAX_S)
+        self._cut_off[actor] = asyncio.get_running_loop().time() + lasts_s
 
     def is_cut_off(self, actor: str) -> bool:
         """Whether it is now, or is from now on."""

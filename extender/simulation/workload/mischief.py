@@ -61,7 +61,7 @@ class Mischief:
             "leaseEmptied": self._empty_lease,
             "leaseReapplied": self._reapply_lease,
             **Edits(scene).acts,
-            **ApiServerActs(scene).acts,
+            **ApiServerActs(scene, self._forget_probes).acts,
         }
 
     async def calm_down(self) -> None:
@@ -300,6 +300,10 @@ class Mischief:
         if lasts_s is not None:
             self._soon(lasts_s, succeed)
         return True
+
+    def _forget_probes(self) -> None:
+        """The kubelets have started again, and look at all pods anew."""
+        self._unready.clear()
 
     def _probe(self, name: str, *, ready: bool) -> None:
         """Of the pod of that name, whichever it is by now; its node looks at it when it knows of it."""
