@@ -11,6 +11,7 @@ from math import inf
 from typing import Final
 
 from extender.kube.api import Obj
+from extender.service.config import LeaderElectionConfig
 from extender.sim.faults import ACTOR
 from extender.simulation.facts import VPod
 from extender.simulation.known import Known, by_service
@@ -18,6 +19,8 @@ from extender.simulation.scale import CROWD
 
 TOLD_WITHIN_S: Final = 13.0
 """As long as a namespace waits by itself after a write of its own has failed, and no other does."""
+
+LEASE_S: Final = LeaderElectionConfig().lease_duration_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,9 @@ class TellingChecker:
         return (
             now is None
             or (now.uid, now.pool) != (vpod.uid, vpod.pool)
-            or max(self._led_since, self._circumstances.runs_since(actor)) >= since
+            or self._circumstances.runs_since(actor) >= since
+            # Who has lost its Lease finds out with its next try, and stops between a status and its event.
+            or self._led_since >= since - LEASE_S
             or failed_at(actor, "vpods", name) >= since
             or failed_at(actor, "events", vpod.namespace) >= since - TOLD_WITHIN_S
             # It is behind there, and goes on.

@@ -142,3 +142,24 @@ def test_events_are_refused_and_all_else_goes_on():
     outcomes = [simulate(trial) for trial in REFUSED]
     assert [outcome.problems for outcome in outcomes] == [[]] * len(REFUSED)
     assert sum(outcome.faults["eventsRefused"] for outcome in outcomes) >= len(REFUSED)
+
+
+@pytest.mark.parametrize(("before_s", "excused"), [(2.0, True), (20.0, False)])
+def test_who_has_lost_its_lease_a_moment_before_may_stop_before_it_tells(before_s: float, excused: bool):
+    @in_virtual_time
+    async def play() -> None:
+        scene = CheckerScene()
+        await later(30.0 - before_s)
+        scene.write("leases", "l", {"metadata": {"name": "l"}, "spec": {"holderIdentity": "x"}}, PERSON)
+        came = {
+            "metadata": {"namespace": "t", "name": "v", "uid": "v", "generation": 1},
+            "spec": {"poolRef": {"name": "a"}, "vreplicas": 2},
+        }
+        scene.pool()
+        scene.pod("a-0", {"t/v": 2})
+        scene.write("vpods", "v", came, PERSON)
+        await later(before_s)
+        scene.vpod("v", 2, {"a-0": 2})
+        assert (await found_later(scene) == []) is excused
+
+    play()
