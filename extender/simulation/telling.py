@@ -40,7 +40,8 @@ class TellingChecker:
         self._stored = known.stored
         self._circumstances = known.circumstances
         self._violated = known.violated
-        self._led_since = -inf
+        self._taken_at: dict[str, float] = {}
+        """Who has given a Lease another holder -> when it last did."""
         self._due: deque[_Placed] = deque()
         self._told: set[tuple[str, str]] = set()
         """(Who has written an event, the UID of what it is about)."""
@@ -48,8 +49,11 @@ class TellingChecker:
         """(Who, namespace) -> when it has last written an event there."""
 
     def leader_changed(self) -> None:
-        """Who has decided may have been stopped before it told anything."""
-        self._led_since = self._clock()
+        """Who has decided may have been stopped before it told anything, unless it has taken the Lease itself."""
+        self._taken_at[ACTOR.get()] = self._clock()
+
+    def _lost_at(self, actor: str) -> float:
+        return max((at for who, at in self._taken_at.items() if who != actor), default=-inf)
 
     def event_changed(self, _before: Obj | None, after: Obj | None) -> None:
         """An event is written, or is gone."""
@@ -85,7 +89,7 @@ class TellingChecker:
             or (now.uid, now.pool) != (vpod.uid, vpod.pool)
             or self._circumstances.runs_since(actor) >= since
             # Who has lost its Lease finds out with its next try, and stops between a status and its event.
-            or self._led_since >= since - LEASE_S
+            or self._lost_at(actor) >= since - LEASE_S
             or failed_at(actor, "vpods", name) >= since
             or failed_at(actor, "events", vpod.namespace) >= since - TOLD_WITHIN_S
             # It is behind there, and goes on.
