@@ -67,7 +67,8 @@ class TellingChecker:
         """A status, by whomever."""
         # A crowd's events take longer than its statuses.
         crowd = new.key.partition("/")[2].startswith(CROWD)
-        first = not old.total and not old.observed and new.total
+        # What is placed in part, for a ledger was not written, is told with the rest.
+        first = not old.total and not old.observed and new.total and new.condition[0] == "True"
         if by_service() and first and not new.foreign and not crowd:
             self._due.append(_Placed(ACTOR.get(), new, self._clock()))
 
