@@ -31,6 +31,7 @@ from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.config import Config, Mode
+from extender.service.decision_history import DecisionHistory
 from extender.service.describe import StateQuery, describe_state, state_steps
 from extender.service.evictor import Evictor
 from extender.service.first_lists import wait_synced
@@ -40,7 +41,7 @@ from extender.service.informers import Informers
 from extender.service.kept import add_kept_gauge
 from extender.service.leadership import Leadership
 from extender.service.narrator import Narrator
-from extender.service.placer import Placer
+from extender.service.placer import Placer, Reporting
 from extender.service.pod_binder import PodBinder
 from extender.service.pool_status import PoolStatusWriter
 from extender.service.predecessors import Predecessors
@@ -119,8 +120,7 @@ class Service:
             self.caches,
             self.committer,
             self.autoscaler,
-            narrator=narrator,
-            metrics=self.metrics,
+            reporting=Reporting(narrator, DecisionHistory(self.identity, now), self.metrics),
             clock=clock,
         )
         self.evictor = Evictor(
@@ -218,7 +218,7 @@ class Service:
             Gauged(
                 caches=self.caches,
                 queues=self.placer.queues,
-                explanations=self.placer.explanations,
+                history=self.placer.history,
                 informers=self.informers,
                 recorder=self.recorder,
                 leadership=self.leadership,
@@ -325,12 +325,14 @@ class Service:
     def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
         """``/state.json``, narrowed by the query's parameters."""
         return self._describe(
-            describe_state(self.caches.state, self.placer.explanations, StateQuery.of(parameters))
+            describe_state(self.caches.state, self.placer.history.explanation, StateQuery.of(parameters))
         )
 
     def _state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
         """The same, in steps."""
-        return self._describe((yield from state_steps(self.caches.state, self.placer.explanations, query)))
+        return self._describe(
+            (yield from state_steps(self.caches.state, self.placer.history.explanation, query))
+        )
 
     def _describe(self, state: dict[str, object]) -> dict[str, object]:
         return {

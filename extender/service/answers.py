@@ -10,7 +10,6 @@ from extender.metrics import Metrics
 from extender.service.caches import Caches
 from extender.service.config import Config, Mode
 from extender.service.leadership import Leadership
-from extender.service.memory import DecisionMemory
 from extender.service.page.routes import Page
 from extender.service.placer import Placer
 from extender.service.questions import Questions
@@ -38,10 +37,9 @@ class Answers:
     def __init__(self, asked: Asked, config: Config, *, now: Callable[[], float]) -> None:
         caches, leadership, health = asked.caches, asked.leadership, asked.health
         identity, shadow = leadership.identity, config.mode is Mode.SHADOW
-        memory = asked.placer.memory = DecisionMemory(identity, now)
         questions = Questions(
             caches,
-            memory=memory,
+            history=asked.placer.history,
             refusal=health.refusal,
             who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
         )

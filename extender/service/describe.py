@@ -18,7 +18,7 @@ Bounded: so many pools, pods, vpods and nodes are listed altogether, and ``pools
 """
 
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -65,11 +65,14 @@ class StateQuery:
         return not self.vpod or self.vpod in pod.claims
 
 
+ExplanationOf = Callable[[str], Explanation | None]
+
+
 def describe_state(
-    state: State, explanations: Mapping[str, Explanation], query: StateQuery | None = None
+    state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> dict[str, object]:
-    """Pools with their pods and vpods, and nodes. ``explanations``: of the last decisions, by vpod key."""
-    steps = state_steps(state, explanations, query)
+    """Pools with their pods and vpods, and nodes. ``explanation_of``: of a vpod's last decision, by its key."""
+    steps = state_steps(state, explanation_of, query)
     while True:
         try:
             next(steps)
@@ -79,12 +82,12 @@ def describe_state(
 
 
 def state_steps(
-    state: State, explanations: Mapping[str, Explanation], query: StateQuery | None = None
+    state: State, explanation_of: ExplanationOf, query: StateQuery | None = None
 ) -> Generator[None, None, dict[str, object]]:
     """The same, in steps between which the state may change: each object is as it is when its turn comes."""
     query = query or StateQuery()
     pools = [pool for _, pool in sorted(state.pools.items()) if query.wants_pool(pool)]
-    page = _Page(explanations, query)
+    page = _Page(explanation_of, query)
     listed = []
     for pool in pools[:POOLS_LISTED_MAX]:
         listed.append((yield from page.pool(pool)))
@@ -103,8 +106,8 @@ def state_steps(
 class _Page:
     """One answer, and what may still be listed in it."""
 
-    def __init__(self, explanations: Mapping[str, Explanation], query: StateQuery) -> None:
-        self._explanations = explanations
+    def __init__(self, explanation_of: ExplanationOf, query: StateQuery) -> None:
+        self._explanation_of = explanation_of
         self._query = query
         self._pods_left = PODS_LISTED_MAX
         self._vpods_left = VPODS_LISTED_MAX
@@ -148,7 +151,7 @@ class _Page:
 
     def _vpod(self, pool: PoolState, key: str) -> dict[str, object]:
         vpod, found = pool.vpods[key], collect_vpod(pool, key)
-        explanation = self._explanations.get(key)
+        explanation = self._explanation_of(key)
         return {
             "name": key,
             "vreplicas": vpod.vreplicas,

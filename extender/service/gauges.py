@@ -6,11 +6,10 @@ over all replicas is right. Pools have gauges of their own (``pool_gauges``).
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from extender.core.explain import Explanation
 from extender.core.reasons import ConflictReason
 from extender.exposition import Family, Kind, Label, Stability
 from extender.kube.events import EventRecorder
@@ -18,6 +17,7 @@ from extender.kube.reflector import Reflector
 from extender.metrics import QUEUE_VALUES, Metrics
 from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
+from extender.service.decision_history import DecisionHistory
 from extender.service.informers import Informers
 from extender.service.leadership import Leadership
 from extender.service.pool_gauges import add_pool_gauges
@@ -33,7 +33,7 @@ class Gauged:
 
     caches: Caches
     queues: VPodQueues
-    explanations: Mapping[str, Explanation]
+    history: DecisionHistory
     informers: Informers
     recorder: EventRecorder
     leadership: Leadership
@@ -88,7 +88,7 @@ def _add_queues(metrics: Metrics, parts: Gauged) -> None:
         "unschedulable_vpods",
         "vpods that wait for room or for a change, by reason, of the pools that this replica leads",
         Label("reason", tuple(map(str, ConflictReason))),
-        lambda: _unschedulable(queues, leads, parts.explanations),
+        lambda: _unschedulable(queues, leads, parts.history),
         stability=Stability.BETA,
         like="scheduler_unschedulable_pods",
     )
@@ -112,13 +112,13 @@ def _oldest_s(queues: VPodQueues, leads: Callable[[str], bool]) -> float:
 
 
 def _unschedulable(
-    queues: VPodQueues, leads: Callable[[str], bool], explanations: Mapping[str, Explanation]
+    queues: VPodQueues, leads: Callable[[str], bool], history: DecisionHistory
 ) -> dict[str, float]:
     found: Counter[str] = Counter()
     for pool in queues:
         if leads(pool):
             for key in queues.of(pool).parked:
-                explanation = explanations.get(key)
+                explanation = history.explanation(key)
                 # Parked without a reason: it is placed, and its pods' binds are still to be confirmed.
                 if explanation is not None and explanation.reason is not None:
                     found[str(explanation.reason)] += 1

@@ -10,8 +10,8 @@ evictor (``move``), and callers that keep their own status (``schedule``).
 
 import asyncio
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
@@ -31,7 +31,7 @@ from extender.service.batch import Committed
 from extender.service.caches import Caches
 from extender.service.callers import Callers
 from extender.service.committer import Committer
-from extender.service.memory import ASKED, EVICTOR, DecisionMemory
+from extender.service.decision_history import ASKED, EVICTOR, DecisionHistory
 from extender.service.narrator import Narrator, has_grown
 from extender.service.queue import VPodQueues
 from extender.service.status import SCHEDULED
@@ -40,7 +40,6 @@ from extender.tracing import span
 log: Final = logging.getLogger(__name__)
 
 BATCH_VPODS_MAX: Final = 256
-EXPLANATIONS_MAX: Final = 10_000
 CALLERS_VPODS_MAX: Final = 100_000
 """vpods whose callers keep their status: beyond, a new one is refused until others are released."""
 PLACER: Final = "placer"
@@ -71,6 +70,15 @@ def _tell_nobody(_cause: Cause, _decision: Decision, _asked: Sequence[Move] = ()
     pass
 
 
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Who is told of decisions."""
+
+    narrator: Narrator
+    history: DecisionHistory
+    metrics: Metrics
+
+
 class Placer:
     """Decides the vpods of all pools while we lead."""
 
@@ -80,15 +88,15 @@ class Placer:
         committer: Committer,
         autoscaler: ScaleTrigger,
         *,
-        narrator: Narrator,
-        metrics: Metrics,
+        reporting: Reporting,
         clock: Callable[[], float],
     ) -> None:
         self._caches = caches
         self._committer = committer
         self._autoscaler = autoscaler
-        self._narrator = narrator
-        self._metrics = metrics
+        self._narrator = reporting.narrator
+        self.history = reporting.history
+        self._metrics = reporting.metrics
         self._clock = clock
         self.on_decided: OnDecided = _tell_nobody
         self._batches = 0
@@ -97,10 +105,6 @@ class Placer:
         self.callers = Callers(caches, forgotten=self._forget_vpod)
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
-        self.explanations: OrderedDict[str, Explanation] = OrderedDict()
-        """The last decision's explanation by vpod key; the oldest go first."""
-        self.memory = DecisionMemory("", clock)
-        """Who decided what, when and why; the service gives it its name and its clock."""
         caches.vpods.add_event_handler(self._vpod_changed)
 
     # -- the loop -----------------------------------------------------------------------------------------------
@@ -231,8 +235,7 @@ class Placer:
                 if (told := committed.told.get(key)) is not None:
                     done += decision.moves
                     if key in state.vpods:
-                        self._remember(key, decision.explanation)
-                        self.memory.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
+                        self.history.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
                     self._narrator.moved(state, told)
         return done
 
@@ -257,8 +260,7 @@ class Placer:
             self._count_refusal(decision.explanation)
             if decision.left:
                 self._autoscaler.trigger(vpod.pool)
-            self._remember(vpod.key, decision.explanation)
-            self.memory.note(vpod.key, decision.explanation, why=ASKED)
+            self.history.note(vpod.key, decision.explanation, why=ASKED)
             self._narrator.moved(pool, decision)
             self.callers.note_answer(vpod, covered)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
@@ -286,8 +288,7 @@ class Placer:
             self._forget_vpod(old.key)
 
     def _forget_vpod(self, key: str) -> None:
-        self.explanations.pop(key, None)
-        self.memory.forget(key)
+        self.history.forget(key)
 
     def forget(self, bucket: Bucket) -> None:
         """Another has led a bucket: what callers have asked of us says nothing now, nor what we may or may not have written.
@@ -313,7 +314,6 @@ class Placer:
         key, queue = decision.vpod, self.queues.of(decision.pool)
         error = committed.failed.get(key)
         pool = self._caches.state.pool(decision.pool)
-        self._remember(key, decision.explanation if key in pool.vpods else None)
         self._note(pool, decision, error)
         self._count_refusal(decision.explanation)
         result = "error" if error else "scheduled" if decision.explanation.is_satisfied else "unschedulable"
@@ -343,10 +343,10 @@ class Placer:
         key, explanation = decision.vpod, decision.explanation
         vpod = pool.vpods.get(key)
         if vpod is None:
-            self.memory.forget(key)
+            self.history.forget(key)
             return
-        why = self.memory.why(key, vpod, explanation)
-        self.memory.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
+        why = self.history.why(key, vpod, explanation)
+        self.history.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
 
     def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
         """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""
@@ -356,15 +356,6 @@ class Placer:
     def _count_refusal(self, explanation: Explanation) -> None:
         if explanation.reason is ConflictReason.LEDGER_TOO_LARGE:
             self._metrics.refused(str(explanation.reason))
-
-    def _remember(self, key: str, explanation: Explanation | None) -> None:
-        known = self.explanations.pop(key, None)
-        if known is not None and explanation is not None and _says_nothing_new(known, explanation):
-            explanation = known
-        if explanation is not None:
-            self.explanations[key] = explanation
-            while len(self.explanations) > EXPLANATIONS_MAX:
-                self.explanations.popitem(last=False)
 
 
 def _agrees(pool: PoolState, decision: Decision) -> bool:
@@ -378,8 +369,3 @@ def _agrees(pool: PoolState, decision: Decision) -> bool:
         if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
             return False
     return True
-
-
-def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
-    """Whether all stays where ``known`` has told how it came there, which is worth more."""
-    return new.is_satisfied and known.is_satisfied and not new.steps and known.wanted == new.wanted

@@ -49,7 +49,7 @@ from extender.kube.bodies import (
 )
 from extender.kube.serving import body_of
 from extender.service.caches import Caches
-from extender.service.memory import DecisionMemory
+from extender.service.decision_history import DecisionHistory
 
 DEADLINE_S: Final = 10.0
 """A person waits so long."""
@@ -88,14 +88,14 @@ class Questions:
         self,
         caches: Caches,
         *,
-        memory: DecisionMemory,
+        history: DecisionHistory,
         refusal: Callable[[], str],
         who: Callable[[str], dict[str, object]],
         deadline_s: float = DEADLINE_S,
     ) -> None:
         """``who``: who answers, and who leads the pool whose key it is given, as fields of the answer."""
         self._caches = caches
-        self._memory = memory
+        self._history = history
         self._refusal = refusal
         self._who = who
         self._deadline_s = deadline_s
@@ -168,7 +168,7 @@ class Questions:
             if pool.pool is None:
                 keys += [one.key for one in nearest_pools(self._caches.pools.list(), pool.key)[:POOLS_BESIDE]]
             snapshot = Snapshot.of(self._caches.state, keys)
-            history = self._memory.history(key) or told_by_status(pool.vpods[key])
+            history = self._history.history(key) or told_by_status(pool.vpods[key])
             who = self._who(pool.key)
 
             def work(expired: Expired) -> Answer:

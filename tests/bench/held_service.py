@@ -71,7 +71,7 @@ async def settled(service: Service) -> None:
     """Wait until everything is listed and decided."""
     await service.informers.wait_synced()
     # The service tells nobody that it is at rest.
-    while any(service.placer.queues.sizes().values()) or not service.placer.explanations:  # noqa: ASYNC110
+    while any(service.placer.queues.sizes().values()) or not service.placer.history:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_PERIOD_S)
 
 

@@ -16,7 +16,7 @@ import uvloop
 
 from extender.core.model import VPod
 from extender.service.caches import Caches
-from extender.service.memory import DecisionMemory
+from extender.service.decision_history import DecisionHistory
 from extender.service.questions import Questions
 from tests.bench import objects
 from tests.bench.clusters import SLOTS_PER_VPOD, VPODS_PER_POD, Cluster, filled_caches, raw_cluster
@@ -79,7 +79,7 @@ async def _measured(caches: Caches, case: tuple[int, str, str], question: Questi
     pods, profile, name = case
     questions = Questions(
         caches,
-        memory=DecisionMemory("bench", time.time),
+        history=DecisionHistory("bench", time.time),
         refusal=lambda: "",
         who=lambda _pool: {"leader": "bench"},
         deadline_s=60.0,

@@ -17,8 +17,9 @@ from extender.metrics import Metrics
 from extender.service.batch import Committed
 from extender.service.caches import Caches
 from extender.service.committer import Committer
+from extender.service.decision_history import NEW, DecisionHistory
 from extender.service.narrator import Narrator
-from extender.service.placer import BATCH_VPODS_MAX, Placer
+from extender.service.placer import BATCH_VPODS_MAX, Placer, Reporting
 from tests.bench import objects
 from tests.bench.clusters import Cluster
 
@@ -71,19 +72,18 @@ class Shipped:
             caches,
             self.committer,
             _NoAutoscaler(),
-            narrator=Narrator(recorder, metrics),
-            metrics=metrics,
+            reporting=Reporting(Narrator(recorder, metrics), DecisionHistory("bench", time.time), metrics),
             clock=clock,
         )
 
     def decide(self, keys: Iterable[str]) -> list[Decision]:
         """Decide these vpods one after the other, each on the state as the one before has left it."""
-        decide, reserve, remember = self.placer._decide, self.committer.reserve, self.placer._remember
+        decide, reserve, remember = self.placer._decide, self.committer.reserve, self.placer.history.note
         made = []
         for key in keys:
             decision = decide(objects.POOL, key)
             reserve(OWNER, decision)
-            remember(key, decision.explanation)
+            remember(key, decision.explanation, why=NEW)
             made.append(decision)
         return made
 

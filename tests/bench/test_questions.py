@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from extender.service.memory import DecisionMemory
+from extender.service.decision_history import DecisionHistory
 from extender.service.questions import Questions
 from tests.bench.options import Options
 from tests.bench.questions import QUESTIONS, bench, crowded_caches
@@ -15,7 +15,7 @@ def test_every_question_is_answered_and_one_vpod_waits():
     async def answers() -> dict[str, Any]:
         questions = Questions(
             crowded_caches(20, "default"),
-            memory=DecisionMemory("test", lambda: 0.0),
+            history=DecisionHistory("test", lambda: 0.0),
             refusal=lambda: "",
             who=lambda _pool: {"leader": "test"},
         )

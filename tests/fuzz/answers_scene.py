@@ -12,6 +12,7 @@ from extender.core.recording.entries import Cause
 from extender.service import decision_log
 from extender.service.answers import Answers, Asked
 from extender.service.config import Config
+from extender.service.decision_history import DecisionHistory
 from extender.service.journal_ring import ENTRIES_MAX
 from extender.service.server import Health
 from tests.fuzz.extender_scene import VerbTarget
@@ -38,7 +39,7 @@ class AnswersScene:
     """``Answers`` over the caches of a target, which has no placer. Until ``close``, nobody waits long for decisions."""
 
     def __init__(self, target: VerbTarget) -> None:
-        placer = SimpleNamespace(memory=None, on_decided=None)
+        placer = SimpleNamespace(history=DecisionHistory("fuzz", lambda: 0.0), on_decided=None)
         world = target.world
         self.answers = Answers(
             Asked(target.caches, placer, Leader(), Health(list), world.metrics),  # type: ignore[arg-type]

@@ -24,7 +24,7 @@ from extender.service.schedule import ScheduleVerb
 from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import in_any_case, recorded
-from tests.support.builders import NS, POOL
+from tests.support.builders import NS, POOL, nothing_decided
 from tests.support.service import bind_args, filter_args
 
 VERB_STATUSES: Final = frozenset({400, 413})
@@ -270,7 +270,7 @@ class StateQueryTarget(VerbTarget):
             query = URL.build(path="/state.json", query_string=text, encoded=True).query
         except ValueError as error:
             return outcome_of(error)
-        page = describe_state(self.caches.state, {}, StateQuery.of(query))
+        page = describe_state(self.caches.state, nothing_decided, StateQuery.of(query))
         read = orjson.loads(orjson.dumps(page))
         return f"200 {len(read['pools'])} {sum(len(pool['vpodList']) for pool in read['pools'])}"
 

@@ -40,7 +40,7 @@ from extender.service.describe import describe_state
 from extender.service.informers import CacheSink
 from tests.fuzz.findings import Broken, outcome_of
 from tests.fuzz.target import Target
-from tests.support.builders import NS
+from tests.support.builders import NS, nothing_decided
 from tests.support.service import FaultApi, World
 
 SHOWN_ONE_IN: Final = 8
@@ -113,7 +113,7 @@ class ObjectTarget(Target):
         try:
             self.sink.apply(WatchEvent(WatchEventType.ADDED, obj))
             if zlib.crc32(data) % SHOWN_ONE_IN == 0:
-                orjson.dumps(describe_state(self.caches.state, {}))
+                orjson.dumps(describe_state(self.caches.state, nothing_decided))
         finally:
             self.sink.apply(WatchEvent(WatchEventType.DELETED, obj))
             original = self.originals.get(value.key)

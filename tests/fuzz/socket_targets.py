@@ -20,6 +20,7 @@ from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.extender_targets import schedule_args, schedule_verb
 from tests.fuzz.findings import Broken
 from tests.fuzz.target import Target
+from tests.support.builders import nothing_decided
 from tests.support.service import bind_args, filter_args
 from tests.webhook.builders import a_namespace, a_pod, a_pool_object, a_vpod_object, caches, review
 from webhook.server import WebhookServer
@@ -125,7 +126,7 @@ class ExtenderSocketTarget(VerbTarget):
             self.verbs,
             health=Health(list),
             metrics=self.world.metrics,
-            describe_state=lambda query: state_steps(self.caches.state, {}, query),
+            describe_state=lambda query: state_steps(self.caches.state, nothing_decided, query),
             schedule=schedule_verb(self).schedule,
         )
         self.scene = AnswersScene(self)

@@ -7,7 +7,7 @@ from extender.core.explain import Explanation, Reasoning, Step
 from extender.kube.api import Obj
 from extender.service import describe
 from extender.service.describe import StateQuery, describe_state, listed_sentences
-from tests.support.builders import NS, POOL, Scene, a_node, a_pool, a_stateful_set, a_vpod
+from tests.support.builders import NS, POOL, Scene, a_node, a_pool, a_stateful_set, a_vpod, nothing_decided
 
 
 def three_zones() -> Scene:
@@ -21,7 +21,7 @@ def three_zones() -> Scene:
 
 def page_of(scene: Scene, query: StateQuery | None = None) -> Obj:
     """As it is served: what JSON cannot say would raise."""
-    page: Obj = orjson.loads(orjson.dumps(describe_state(scene.state, {}, query)))
+    page: Obj = orjson.loads(orjson.dumps(describe_state(scene.state, nothing_decided, query)))
     return page
 
 

@@ -427,8 +427,7 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
         world.caches,
         committer,
         scaler,
-        narrator=Narrator(recorder, world.metrics),
-        metrics=world.metrics,
+        reporting=world.reporting(recorder),
         clock=clock,
     )
     evictor = Evictor(

@@ -15,7 +15,6 @@ from extender.core.explain import Explanation
 from extender.core.ledger import Share
 from extender.core.plan import Decision
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, STATEFULSETS, VPODS, ApiError, Obj, PatchType
-from extender.service.narrator import Narrator
 from extender.service.placer import Placer
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, Call, World, lost, schedule, until
@@ -400,8 +399,7 @@ async def test_what_was_being_written_when_the_lease_was_lost_is_decided_when_we
         world.caches,
         world.committer(),
         NoScaling(),
-        narrator=Narrator(world.recorder(), world.metrics),
-        metrics=world.metrics,
+        reporting=world.reporting(),
         clock=asyncio.get_running_loop().time,
     )
     pause = world.api.pause("patch", "pods")
@@ -420,8 +418,7 @@ async def test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_aga
         world.caches,
         world.committer(),
         NoScaling(),
-        narrator=Narrator(world.recorder(), world.metrics),
-        metrics=world.metrics,
+        reporting=world.reporting(),
         clock=asyncio.get_running_loop().time,
     )
     pool = world.caches.state.pool(POOL)

@@ -13,7 +13,7 @@ import pytest
 
 from extender.core.questions import explanation
 from extender.service import questions as service_questions
-from extender.service.memory import DecisionMemory
+from extender.service.decision_history import DecisionHistory
 from extender.service.questions import Questions, Refused
 from tests.support.builders import NS, POOL
 from tests.support.service import World, filter_args, until
@@ -190,7 +190,7 @@ async def test_where_nobody_leads_that_is_said():
     await world.sync()
     asked = Questions(
         world.caches,
-        memory=DecisionMemory("me", lambda: 0.0),
+        history=DecisionHistory("me", lambda: 0.0),
         refusal=lambda: "",
         who=lambda _pool: {"leader": ""},
     )
@@ -226,7 +226,7 @@ class Held:
         await world.sync()
         return Questions(
             world.caches,
-            memory=DecisionMemory("me", lambda: 0.0),
+            history=DecisionHistory("me", lambda: 0.0),
             refusal=lambda: "",
             who=lambda _pool: {"leader": "somebody"},
             **self._more,

@@ -127,3 +127,7 @@ class Scene:
     @property
     def pool(self) -> PoolState:
         return self.state.pool(POOL)
+
+
+def nothing_decided(_vpod: str) -> None:
+    """As an explanation of each vpod's last decision: there was none."""

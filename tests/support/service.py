@@ -47,7 +47,10 @@ from extender.service.binder import SchedulerVReplicaBinder
 from extender.service.caches import Caches
 from extender.service.committer import Committer
 from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
+from extender.service.decision_history import DecisionHistory
 from extender.service.informers import CacheSink
+from extender.service.narrator import Narrator
+from extender.service.placer import Reporting
 from extender.service.pod_binder import PodBinder
 from extender.sim.cluster import Cluster
 from tests.support.builders import NS
@@ -459,6 +462,10 @@ class World:
 
     def leadership(self) -> "Led":
         return Led(self)
+
+    def reporting(self, recorder: EventRecorder | None = None) -> Reporting:
+        narrator = Narrator(recorder or self.recorder(), self.metrics)
+        return Reporting(narrator, DecisionHistory("test", wall), self.metrics)
 
     def recorder(self) -> EventRecorder:
         return EventRecorder(self.api, reporting_instance="test", now=wall)

@@ -1,4 +1,4 @@
-"""``DecisionMemory``: what was decided for each vpod, when, by whom and why, as long as this replica remembers.
+"""``DecisionHistory``: what was decided for each vpod, when, by whom and why, as long as this replica remembers.
 
 A decision is remembered with its ``Explanation``; one that says what the last one said is counted there, so that a vpod that
 waits and is decided again with every change of its pool keeps the decision that placed it. What another replica decided
@@ -46,13 +46,17 @@ class _Entry:
     times: int = 1
 
 
-class DecisionMemory:
+class DecisionHistory:
     """Remembers for as many vpods as ``VPODS_MAX``, those decided last. ``now``: epoch seconds."""
 
     def __init__(self, identity: str, now: Callable[[], float]) -> None:
         self._identity = identity
         self._now = now
         self._entries: OrderedDict[str, list[_Entry]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Vpods that it remembers something of."""
+        return len(self._entries)
 
     def note(
         self, key: str, explanation: Explanation, *, why: str, generation: int = 0, error: str = ""
@@ -94,6 +98,15 @@ class DecisionMemory:
             return "the last decision could not be written"
         return POOL_CHANGED if last.explanation.is_satisfied else WAITED
 
+    def explanation(self, key: str) -> Explanation | None:
+        """Of the last decision; where that has left all in its place, of the one that told how it came there."""
+        found: Explanation | None = None
+        for entry in reversed(self._entries.get(key, ())):
+            if found is not None and not _says_nothing_new(entry.explanation, found):
+                break
+            found = entry.explanation
+        return found
+
     def history(self, key: str) -> list[Told]:
         """The decisions that are remembered of a vpod, the last one first."""
         return [self._told(entry) for entry in reversed(self._entries.get(key, ()))]
@@ -120,10 +133,12 @@ def _same(entry: _Entry, explanation: Explanation, generation: int, error: str) 
     """Whether a decision says nothing that the last one has not said; one that leaves all where it is says nothing."""
     if entry.generation != generation or entry.error != error:
         return False
-    if entry.explanation == explanation:
-        return True
-    quiet = explanation.is_satisfied and entry.explanation.is_satisfied and not explanation.steps
-    return quiet and entry.explanation.wanted == explanation.wanted
+    return entry.explanation == explanation or _says_nothing_new(entry.explanation, explanation)
+
+
+def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
+    """Whether all stays where ``known`` has told how it came there, which is worth more."""
+    return new.is_satisfied and known.is_satisfied and not new.steps and known.wanted == new.wanted
 
 
 def rfc3339(seconds: float) -> str:

@@ -5,8 +5,8 @@ import pytest
 from extender.core.explain import Explanation, Reasoning, Step
 from extender.core.moves import MoveReason
 from extender.core.reasons import ConflictReason
-from extender.service import memory as memories
-from extender.service.memory import NEW, POOL_CHANGED, TOOK_OVER, WAITED, DecisionMemory, rfc3339
+from extender.service import decision_history as memories
+from extender.service.decision_history import NEW, POOL_CHANGED, TOOK_OVER, WAITED, DecisionHistory, rfc3339
 from tests.support.builders import a_vpod
 
 KEY = "tenant/a"
@@ -28,8 +28,8 @@ class Clock:
 
 
 @pytest.fixture
-def memory() -> DecisionMemory:
-    return DecisionMemory("replica-1", Clock())
+def memory() -> DecisionHistory:
+    return DecisionHistory("replica-1", Clock())
 
 
 def test_a_decision_is_told_with_its_time_its_maker_its_cause_and_its_steps(memory):
