@@ -20,6 +20,8 @@ SHARE_BYTES_MAX: Final = 27
 """Of an entry, without its key."""
 ENTRY_BYTES_MAX: Final = SHARE_BYTES_MAX + 635
 """Of any entry: what has to be left where one is added."""
+TENANT_BYTES_MAX: Final = LEDGER_BYTES_MAX // 2 - ENTRY_BYTES_MAX
+"""Of one namespace, before it gets no further entry in a ledger."""
 TOLD_CHARS_MAX: Final = 1024
 """A Moved condition's message ends there, and may leave moves out."""
 _TOLD: Final = re.compile(r"(\d+) vreplicas? moved from (\S+?)(?: to (\S+?))? \((\w+)\)")
@@ -62,7 +64,7 @@ class Pod:
         if self.bytes_of() > LEDGER_BYTES_MAX - ENTRY_BYTES_MAX:
             return False
         mine = self.bytes_of(vpod.partition("/")[0])
-        return vpod in (self.ledger or ()) or mine <= LEDGER_BYTES_MAX // 2 - ENTRY_BYTES_MAX
+        return vpod in (self.ledger or ()) or mine <= TENANT_BYTES_MAX
 
     @property
     def taken(self) -> int:

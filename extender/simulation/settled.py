@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.simulation.facts import Pod, Pool, VPod
+from extender.simulation.facts import SHARE_BYTES_MAX, TENANT_BYTES_MAX, Pod, Pool, VPod
 
 _UNSERVED: Final = {"NodeLost", "PodTerminating", "PodNotReady"}
 """Reasons of Available that blame a pod."""
@@ -71,14 +71,25 @@ class Stored:
                 if vpod.pool == pool.name
             )
             rest = [self.pods.get(f"{pool.name}-{ordinal}") for ordinal in pool.ordinals[:-1]]
+            useful = [pod for pod in rest if pod is not None and not self._must_go(pool, pod.name)]
             # A pod has the slots that it was created with, whatever its pool says by now.
-            room = sum(
-                self._slots(pod) for pod in rest if pod is not None and not self._must_go(pool, pod.name)
-            )
+            room = sum(map(self._slots, useful))
+            if not self._has_bytes(pool, len(useful)):
+                continue
             # A marked pod is made up for by another, until somebody takes the mark away; so is one that was given up.
             lost = self._slots(top) if self._must_go(pool, top.name) else 0
             if len(rest) >= pool.min_pods and room >= expected + lost:
                 yield f"{top.name} holds nothing and is not needed for {expected} slots of {pool}"
+
+    def _has_bytes(self, pool: Pool, pods: int) -> bool:
+        """Whether the ledgers of so many pods have bytes for all vpods, were each on as many of them as it may be."""
+        wanted: dict[str, int] = {}
+        for vpod in self.vpods.values():
+            if vpod.pool == pool.name:
+                entry = len(vpod.key) + SHARE_BYTES_MAX
+                mine = wanted.get(vpod.namespace, 0) + entry * min(pool.most(vpod), pods)
+                wanted[vpod.namespace] = mine
+        return all(mine <= TENANT_BYTES_MAX * pods for mine in wanted.values())
 
     def _waiting(self, pool: Pool) -> bool:
         waiting = (v for v in self.vpods.values() if v.pool == pool.name and v.condition[0] != "True")

@@ -207,6 +207,14 @@ class TestWhoseItIs:
         assert self.owner(pools, has=f"{NS}/b") == ("b", ())
         assert self.owner([claimant("b", selects=False, labels={"x": "1"})], has=f"{NS}/b") == ("", ())
 
+    @pytest.mark.parametrize("has", ["", f"{NS}/b"])
+    def test_labelled_for_no_pool_it_stays_where_it_publishes_placements(self, has):
+        """Seed 773000002: its ledger entries went while its status named them."""
+        pools = [claimant(name, labels={"x": name}) for name in "ab"]
+        assert self.owner(pools, {"x": "gone"}, placed_on=["b-0", "b-1"], has=has) == ("b", ())
+        assert self.owner(pools, {"x": "a"}, placed_on=["b-0", "b-1"], has=has) == ("a", ())
+        assert self.owner(pools, {"x": "gone"}, has=has) == ("", ())
+
     @pytest.mark.parametrize("placed_on", [["b-0", "c-0"], ["b-x"], ["other-0"]])
     def test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused(
         self, placed_on

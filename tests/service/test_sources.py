@@ -369,6 +369,28 @@ async def test_only_objects_with_the_labels_and_namespaces_that_a_pool_selects_a
         assert [vpod.name for vpod in service.caches.vpods.list()] == ["g"]
 
 
+async def test_an_object_whose_labels_no_pool_selects_any_more_keeps_its_place_until_it_wants_none():
+    world = await a_world(sources=[{**PRESET, "labelSelector": {"matchLabels": {"pool": "here"}}}])
+    await world.pods(0)
+    await group(world, replicas=3, metadata={"labels": {"pool": "here"}})
+    async with world.serving():
+        await placed_is(world, 3)
+        labels = {"metadata": {"labels": {"pool": "a-pool-that-is-gone"}}}
+        await world.cluster.patch(GROUPS, TENANT, "g", labels, patch_type=PatchType.MERGE)
+        await asyncio.sleep(100)
+        assert (await world.ledger(0), await placed(world)) == ({KEY: 3}, 3)
+    async with world.serving(seed=2):
+        await asyncio.sleep(100)
+        assert (await world.ledger(0), await placed(world)) == ({KEY: 3}, 3)
+        await want(world, 0)
+        await placed_is(world, 0)
+        await until(lambda: _ledger_is(world, {}), timeout_s=10)
+
+
+async def _ledger_is(world: World, wanted: dict[str, int]) -> bool:
+    return await world.ledger(0) == wanted
+
+
 async def test_two_entries_for_one_kind_read_and_write_their_own_objects():
     place = {"group": GROUPS.group, "version": "v1alpha1", "resource": GROUPS.plural, "kind": GROUPS.kind}
     first = {"vreplicas": "spec.replicas", "placements": "status.placements"}

@@ -3,8 +3,9 @@
 A pool declares a source by the name of a preset, or by the kind's place in the API and the paths of its fields. An
 object belongs to the first pool, by key, that declares its kind and selects both its labels and its namespace. Once it
 is placed it stays with its pool: another one that comes to select it, though its key be the first, takes nothing away; nor
-does a label that is taken off a namespace, as a VPod stays with the pool that it names. After a restart the pool is known
-by the pods that placements name.
+does a label that is taken off a namespace, as a VPod stays with the pool that it names. Where its own labels come to
+select no pool, it stays until it publishes nothing; where they come to select another, it goes there. After a restart the
+pool is known by the pods that placements name.
 
 Knative's presets are about fields that a scheduler writes. ConsumerGroup's ``status.replicas`` counts consumers
 that are ready: its own controller writes it, and so never we. KafkaSource's ``spec.consumers`` is 1 where absent and
@@ -98,6 +99,8 @@ def owner_of(
     ``has``: the key of the pool that has it now, "" where that is not known.
     """
     labelled = [claimant for claimant in claimants if claimant.source.selector.matches(labels)]
+    if not labelled:
+        return _former_owner(claimants, set(placed_on), has), ()
     selecting = [claimant for claimant in labelled if claimant.selects_namespace]
     pods = set(placed_on) if labelled and len(selecting) != 1 else set()
     standing = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
@@ -111,6 +114,12 @@ def owner_of(
     winner = standing[0] if standing else selecting[0]
     others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
     return winner, tuple(sorted(others))
+
+
+def _former_owner(claimants: Sequence[Claimant], pods: set[str], has: str) -> Claimant | None:
+    """Whose an object stays that nobody selects by its labels any more, for as long as it publishes placements (I2)."""
+    former = [item for item in claimants if pods and (item.pool.key == has or _stands_on(item.pool, pods))]
+    return min(former, key=lambda item: item.pool.key != has, default=None)
 
 
 def _stands_on(pool: AdapterPool, pods: Iterable[str]) -> bool:
