@@ -1,7 +1,7 @@
 """What the checkers read off stored objects: annotations, specs and statuses as JSON, with no help from the engine."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
@@ -54,10 +54,11 @@ class Pod:
         count, weight = (self.ledger or {}).get(vpod, (0, 1))
         return self.total - count * weight
 
-    def bytes_of(self, namespace: str = "") -> int:
-        """The most that its ledger's entries can take, in bytes: of a namespace, or of all."""
+    def bytes_of(self, namespace: str = "", without: Collection[str] = ()) -> int:
+        """The most that its ledger's entries can take, in bytes: of a namespace, or of all. ``without``: those of these vpods."""
         prefix = f"{namespace}/" if namespace else ""
-        return sum(len(key) + SHARE_BYTES_MAX for key in self.ledger or () if key.startswith(prefix))
+        entries = (key for key in self.ledger or () if key.startswith(prefix) and key not in without)
+        return sum(len(key) + SHARE_BYTES_MAX for key in entries)
 
     def has_bytes_for(self, vpod: str) -> bool:
         """Whether one more vreplica of a vpod may be written into its ledger."""

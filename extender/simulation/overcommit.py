@@ -21,12 +21,17 @@ class OvercommitChecker:
             self._violated(f"I1: {ACTOR.get()}: {problem}")
 
     def check_bytes(self, pod: Pod, before: Pod | None) -> None:
-        """A ledger is no longer than it may be, and no namespace's part of it grows beyond its share. ``before``: None for a new one."""
+        """A ledger is no longer than it may be, and no namespace's part of it grows beyond its share.
+
+        ``before``: None for one that comes with a bind. That has what stands there, by statuses as its writer knows them: of
+        vpods that are gone by now, too, where its watch is behind.
+        """
         if len(pod.text or "") > LEDGER_BYTES_MAX:
             self._violated(f"I1: {ACTOR.get()} wrote {len(pod.text or '')} bytes on {pod.name}")
         new = (pod.ledger or {}).keys() - ((before.ledger or {}) if before is not None else {}).keys()
         for namespace in sorted({key.partition("/")[0] for key in new}):
-            if (size := pod.bytes_of(namespace)) > LEDGER_BYTES_MAX // 2:
+            gone = {key for key in pod.ledger or () if before is None and key not in self._stored.vpods}
+            if (size := pod.bytes_of(namespace, gone)) > LEDGER_BYTES_MAX // 2:
                 self._violated(f"I1: {ACTOR.get()} wrote {size} bytes of {namespace} on {pod.name}")
 
     def check_slots(self, pod: Pod, before: int) -> None:

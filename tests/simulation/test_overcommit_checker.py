@@ -46,6 +46,20 @@ async def test_what_stands_over_the_half_may_stay_and_become_less():
     assert not [line for line in scene.found if "bytes" in line]
 
 
+@pytest.mark.parametrize(("exist", "wrong"), [(True, 1), (False, 0)])
+@in_virtual_time
+async def test_of_what_comes_with_a_bind_the_vpods_that_are_gone_do_not_count(exist: bool, wrong: int):
+    """A replica whose watch is behind knows what they published."""
+    scene = CheckerScene()
+    scene.pool("a", slots=5_000)
+    scene.pod("a-0", {}, actor=PERSON, slots=5_000, node="")
+    for key in entries("t", 240) if exist else {}:
+        scene.vpod(key.partition("/")[2], 1, {"a-0": 1}, actor=PERSON)
+    assert not [line for line in scene.found if "bytes" in line]
+    scene.pod("a-0", entries("t", 240), slots=5_000)
+    assert len([line for line in scene.found if "bytes of t on a-0" in line]) == wrong
+
+
 def test_a_pod_has_bytes_for_whom_the_service_finds_some():
     assert facts.LEDGER_BYTES_MAX == names.LEDGER_BYTES_MAX
     assert (facts.SHARE_BYTES_MAX, facts.ENTRY_BYTES_MAX) == (claims.SHARE_BYTES_MAX, claims.ENTRY_BYTES_MAX)

@@ -1,0 +1,26 @@
+"""What is at rest where names are long: a pod that ledgers need for their bytes is not one too many."""
+
+import pytest
+
+from extender.simulation.facts import Pod, Pool, VPod
+from extender.simulation.settled import Stored
+
+
+def a_pod(ordinal: int) -> Pod:
+    return Pod(f"a-{ordinal}", "a", "u", "node-0", 1_000, {}, "{}", False, deleting=False)
+
+
+def a_vpod(number: int, name_chars: int) -> VPod:
+    key = f"t/{number:0{name_chars}}"
+    return VPod(key, "u", "a", 1, 1, 1, 1, {"a-0": 1}, 1, ("True", "AllPlaced"), ("", "", ""))
+
+
+@pytest.mark.parametrize(
+    ("name_chars", "too_many"), [pytest.param(250, 0, id="long"), pytest.param(10, 1, id="short")]
+)
+def test_an_empty_pod_is_too_many_only_where_the_others_have_bytes_for_all(name_chars: int, too_many: int):
+    vpods = [a_vpod(number, name_chars) for number in range(240)]
+    pool = Pool("a", slots=1_000, min_pods=1, max_pods=3, ordinals=range(2))
+    pods = {pod.name: pod for pod in map(a_pod, range(2))}
+    stored = Stored(pods, {vpod.key: vpod for vpod in vpods}, {"a": pool})
+    assert len(list(stored.idle())) == too_many
