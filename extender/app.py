@@ -102,7 +102,7 @@ class Service:
             leadership=leadership,
             metrics=self.metrics,
         )
-        self.committer.write_status = self.informers.sources.write_status
+        self.committer.write_foreign_status = self.informers.sources.write_status
         self.committer.status_doubts.list_again = self.informers.list_again
         self.committer.pods_behind.list_pods = self.informers.list_pods
         fenced = fenced_by_pool(api, leadership.leads)

@@ -67,8 +67,8 @@ class Committer:
         self._clock = clock
         self._now = now
         self.leadership = leadership
-        self.write_status: StatusWriter = vpod_status
-        """How statuses are written; replaced where there are other kinds than VPods."""
+        self.write_foreign_status: StatusWriter = _no_foreign_kind
+        """How statuses of other kinds than VPods are written, where there are any."""
         self.on_status_written: Callable[[VPod, VPod], None] = _tell_nobody
         """Told of a vpod as it was and as it is, once its status has been written."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
@@ -290,7 +290,8 @@ class Committer:
         told = as_refused(self._untold.telling(decision, vpod.placements), batch.refused.get(decision.vpod))
         pool = self._caches.state.pool(decision.pool)
         availability = availability_of(pool, target, decision.explanation.wanted)
-        return self.write_status(vpod, told, target, availability, self._now())
+        write = self.write_foreign_status if vpod.source else vpod_status
+        return write(vpod, told, target, availability, self._now())
 
     def _tell(self, batch: Batch, decision: Decision) -> None:
         """The status says what was decided, all of it unless a ledger has failed: then the moves wait to be told in full."""
@@ -330,6 +331,10 @@ class Committer:
             for name in names
             if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.key, pool.pods[name].pod)
         ]
+
+
+def _no_foreign_kind(vpod: VPod, *_: object) -> StatusWrite | None:
+    raise LookupError(f"vpod {vpod.key} is of a kind that nobody writes the status of")
 
 
 def _tell_nobody(_old: VPod, _new: VPod) -> None:

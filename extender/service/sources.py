@@ -32,7 +32,7 @@ from extender.kube.api import Api, Resource
 from extender.kube.sources import NOT_LISTED, KindWatch, Problem
 from extender.service.caches import Caches
 from extender.service.foreign_kind import ForeignKind
-from extender.service.status import PoolCondition, StatusWrite, vpod_status
+from extender.service.status import PoolCondition, StatusWrite
 
 KINDS_MAX: Final = 64
 """Foreign kinds watched at once, over all pools."""
@@ -245,14 +245,12 @@ class ForeignSources:
     def write_status(
         self,
         vpod: VPod,
-        decision: Decision,
+        _decision: Decision,
         placements: Mapping[str, int],
-        availability: Availability,
-        now: float,
+        _availability: Availability,
+        _now: float,
     ) -> StatusWrite | None:
-        """How to publish placements in the status of a vpod of any kind; None where there is nothing to write."""
-        if not vpod.source:
-            return vpod_status(vpod, decision, placements, availability, now)
+        """The ``StatusWriter`` of foreign kinds: placements and their number, for all else is their controller's."""
         running = self._running.get(vpod.source)
         source = running.kind.declared(vpod) if running is not None else None
         if running is None or source is None or not source.write_status:
