@@ -214,7 +214,7 @@ class PodState:
     @property
     def has_room(self) -> bool:
         """Whether a vreplica of one slot could be added: in slots, and in bytes of its ledger."""
-        return self.capacity > self.held and self.ledger_bytes <= ROOM_BYTES_MAX
+        return self.capacity > self.held and not self.ledger_full
 
     @property
     def ledger_full(self) -> bool:

@@ -17,7 +17,6 @@ from extender.core.claims import PodState
 from extender.core.ledger import EMPTY_LEDGER, Ledger, Share, ledger_slots
 from extender.core.ledger_room import LedgerRoom
 from extender.core.model import AdapterPod, VPod
-from extender.core.node_level.standing import within_slots
 from extender.core.policy.profile import Profile
 from extender.core.pool_state import PoolState
 from extender.core.round_robin import round_robin
@@ -171,3 +170,22 @@ def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
         if extra > 0:
             back[key] = Share(extra, share.weight)
     return back
+
+
+def within_slots(slots: int, *sources: Mapping[str, Share]) -> dict[str, Share]:
+    """The shares of all sources (vpod key -> share), cut so that they never take more than ``slots`` together (I1).
+
+    A vpod in several sources gets the largest of its shares. Where the slots do not suffice, earlier sources come first and
+    in each of them the vpods in the order of their keys, so that every replica cuts the same; a share may be cut to
+    part of its vreplicas. A vpod that has several weights gets that of the first source.
+    """
+    free = slots
+    ledger: dict[str, Share] = {}
+    for source in sources:
+        for key, share in sorted(source.items()):
+            known = ledger.get(key)
+            had, weight = known if known is not None else (0, share.weight)
+            if (more := min(share.vreplicas - had, free // weight)) > 0:
+                ledger[key] = Share(had + more, weight)
+                free -= more * weight
+    return ledger

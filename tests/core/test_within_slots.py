@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.core.ledger import Share, ledger_slots
-from extender.core.node_level.standing import within_slots
+from extender.core.node_level.carry import within_slots
 
 A, B = "t/a", "t/b"
 
