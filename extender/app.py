@@ -76,9 +76,11 @@ class Service:
         serve: bool = True,
         profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
     ) -> None:
-        clock = asyncio.get_running_loop().time
         read_only = ReadOnlyApi(api) if config.mode is Mode.SHADOW else None
-        api = read_only or api
+        self._api = api = read_only or api
+        self._clock = clock = asyncio.get_running_loop().time
+        self._now = now
+        self._rng = rng
         self._serve = serve
         self.identity = new_identity(socket.gethostname(), rng)
         self.metrics = Metrics()
@@ -89,79 +91,134 @@ class Service:
         succession = Succession(clock)
         self.informers = Informers(api, self.caches, rng=rng, succession=succession)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
-        self.leadership = leadership = self._leadership(api, config, now, rng)
-        leadership.first_version = lambda: self.informers.first_version
+        self.leadership = self._leadership(api, config, now, rng)
+        self.leadership.first_version = lambda: self.informers.first_version
+        self._fenced = fenced_by_pool(api, self.leadership.leads)
+        self._narrator = Narrator(self.recorder, self.metrics)
+        # Parts hear of changes in the order in which they are made here.
         self.binder = SchedulerVReplicaBinder(
-            api, self.caches, clock=clock, leads=leadership.leads, narrow_to=config.narrow_to
+            api, self.caches, clock=clock, leads=self.leadership.leads, narrow_to=config.narrow_to
         )
-        self.committer = Committer(
-            api,
+        self._wire_placing()
+        self._wire_moving()
+        predecessors = Predecessors(
             self.caches,
+            succession,
+            list_vpods=self.informers.list_published,
+            founded=self.leadership.founded,
+        )
+        self._wire_pools(predecessors)
+        self._wire_verbs(config, predecessors)
+        self.reloading: Reloading | None = None
+        self.health = Health(self._not_ready)
+        self.server = ExtenderServer(
+            config.server,
+            self.verbs,
+            health=self.health,
+            metrics=self.metrics,
+            describe_state=self._state_steps,
+            schedule=self.schedule_verb().schedule,
+        )
+        self.availability = AvailabilityTracker(
+            self.caches,
+            feed=lambda pool, vpod: self.placer.queues.of(pool).add(vpod),
+            leads=self.leadership.leads,
             clock=clock,
-            now=now,
-            leadership=leadership,
+        )
+        self.answers = Answers(
+            Asked(self.caches, self.placer, self.leadership, self.health, self.metrics), config, now=now
+        )
+        self.server.questions += self.answers.routes
+        self._add_gauges(succession)
+
+    # -- wiring: what each part is given, and what it tells the others ------------------------------------------------
+
+    def _leadership(
+        self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
+    ) -> Leadership:
+        return Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
+
+    def _wire_placing(self) -> None:
+        """From a vpod that is not as it should be to ledgers, statuses and the size of its pool."""
+        self.committer = committer = Committer(
+            self._api,
+            self.caches,
+            clock=self._clock,
+            now=self._now,
+            leadership=self.leadership,
             metrics=self.metrics,
         )
-        self.committer.write_foreign_status = self.informers.sources.write_status
-        self.committer.status_doubts.list_again = self.informers.list_again
-        self.committer.pods_behind.list_pods = self.informers.list_pods
-        fenced = fenced_by_pool(api, leadership.leads)
+        committer.write_foreign_status = self.informers.sources.write_status
+        committer.status_doubts.list_again = self.informers.list_again
+        committer.pods_behind.list_pods = self.informers.list_pods
+        committer.refusals.tell = self._narrator.write_refused
+        committer.on_status_written = self._narrator.status_written
         self.autoscaler = Autoscaler(
-            api,
+            self._api,
             self.caches,
-            fenced=fenced,
+            fenced=self._fenced,
             recorder=self.recorder,
             metrics=self.metrics,
-            rng=rng,
-            no_predecessor_writes=leadership.no_predecessor_writes,
+            rng=self._rng,
+            no_predecessor_writes=self.leadership.no_predecessor_writes,
         )
-        narrator = Narrator(self.recorder, self.metrics)
         self.placer = Placer(
             self.caches,
-            self.committer,
+            committer,
             self.autoscaler,
-            reporting=Reporting(narrator, DecisionHistory(self.identity, now), self.metrics),
-            clock=clock,
+            reporting=Reporting(self._narrator, DecisionHistory(self.identity, self._now), self.metrics),
+            clock=self._clock,
         )
+        self.leadership.another_has_led = self.placer.forget
+        self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
+        self.informers.sources.on_complete = self.placer.activation.add_all
+
+    def _wire_moving(self) -> None:
+        """What moves vreplicas that have a place."""
         self.evictor = Evictor(
             self.caches,
             self.placer,
             self.autoscaler,
-            narrator=narrator,
+            narrator=self._narrator,
             metrics=self.metrics,
-            now=now,
+            now=self._now,
         )
+        self.autoscaler.on_closed = self.evictor.trigger
         self.rescheduler = Rescheduler(
             self.caches, activate=self.placer.activation.add_all, recorder=self.recorder
         )
-        self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
-        self.autoscaler.on_closed = self.evictor.trigger
-        self.informers.sources.on_complete = self.placer.activation.add_all
-        predecessors = Predecessors(
-            self.caches, succession, list_vpods=self.informers.list_published, founded=leadership.founded
+
+    def _wire_pools(self, predecessors: Predecessors) -> None:
+        """What keeps pods and pools as they are said to be."""
+        foreign = ForeignWrites(
+            self.caches, self.committer.own_writes, recorder=self.recorder, metrics=self.metrics
         )
         self.reconciler = Reconciler(
-            fenced,
+            self._fenced,
             self.caches,
             self.placer.queues,
-            foreign=ForeignWrites(
-                self.caches, self.committer.own_writes, recorder=self.recorder, metrics=self.metrics
-            ),
+            foreign=foreign,
             metrics=self.metrics,
-            clock=clock,
+            clock=self._clock,
             on_expiry=[predecessors.forget_gone, self.committer.forget_gone],
         )
-        self.reactivator = Reactivator(api, self.caches, metrics=self.metrics, leads=self.leadership.leads)
+        self.reactivator = Reactivator(
+            self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
+        )
         self.pool_status = PoolStatusWriter(
-            api,
+            self._api,
             self.caches,
-            fenced=fenced,
-            now=now,
+            fenced=self._fenced,
+            now=self._now,
             more_conditions=self.informers.sources.conditions,
             foreign=lambda: self.autoscaler.foreign,
         )
+        self.pool_status.recorder = self.recorder
+
+    def _wire_verbs(self, config: Config, predecessors: Predecessors) -> None:
+        """What kube-scheduler calls, on every replica."""
         self.pod_binder = PodBinder(
-            api,
+            self._api,
             self.caches,
             self.binder,
             knows_past=predecessors.known,
@@ -176,41 +233,10 @@ class Service:
             recorder=self.recorder,
             metrics=self.metrics,
         )
-        self.reloading: Reloading | None = None
-        self.health = Health(self._not_ready)
-        self.server = ExtenderServer(
-            config.server,
-            self.verbs,
-            health=self.health,
-            metrics=self.metrics,
-            describe_state=self._state_steps,
-            schedule=self.schedule_verb().schedule,
-        )
-        self.availability = self._availability(narrator, clock)
-        self.answers = self._answers(config, now)
-        self._add_gauges(succession)
 
     def leading(self) -> bool:
         """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
         return self.leadership.leading()
-
-    def _answers(self, config: Config, now: Callable[[], float]) -> Answers:
-        answers = Answers(
-            Asked(self.caches, self.placer, self.leadership, self.health, self.metrics), config, now=now
-        )
-        self.server.questions += answers.routes
-        return answers
-
-    def _availability(self, narrator: Narrator, clock: Callable[[], float]) -> AvailabilityTracker:
-        self.committer.refusals.tell = narrator.write_refused
-        self.committer.on_status_written = narrator.status_written
-        self.pool_status.recorder = self.recorder
-        return AvailabilityTracker(
-            self.caches,
-            feed=lambda pool, vpod: self.placer.queues.of(pool).add(vpod),
-            leads=self.leadership.leads,
-            clock=clock,
-        )
 
     def _add_gauges(self, succession: Succession) -> None:
         add_gauges(
@@ -296,16 +322,6 @@ class Service:
         finally:
             self.leadership.ended(bucket)
             self.metrics.leader.labels(lease).set(0)
-
-    def _leadership(
-        self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
-    ) -> Leadership:
-        leadership = Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
-        leadership.another_has_led = self._another_has_led
-        return leadership
-
-    def _another_has_led(self, bucket: Bucket) -> None:
-        self.placer.forget(bucket)
 
     def schedule_verb(self) -> ScheduleVerb:
         """What ``POST /v1/schedule`` does."""

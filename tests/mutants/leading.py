@@ -288,7 +288,7 @@ LEADING = (
     Mutant(
         "what callers asked of us before another led is decided again, or comes back with a pod",
         "extender/app.py",
-        "        leadership.another_has_led = self._another_has_led\n",
+        "        self.leadership.another_has_led = self.placer.forget\n",
         "",
         "ledgers would go below what the caller publishes by now (I2), or have what nobody takes back (I3)",
         (
