@@ -162,7 +162,7 @@ async def test_a_port_that_is_taken_is_an_error_that_names_it():
             server=ServerConfig(port=taken.getsockname()[1]),
             leader_election=LeaderElectionConfig(leader_elect=False),
         )
-        with pytest.raises(OSError, match="Address already in use .*127.0.0.1"):
+        with pytest.raises(OSError, match=r"Address already in use .*127\.0\.0\.1"):
             await Service(world.api, config, now=wall, rng=random.Random(1)).run()
 
 

@@ -68,7 +68,8 @@ class Scene:
 
     async def furnish(self) -> None:
         """Everything before the director takes over."""
-        self.world = await CheckedWorld.create(slots=SLOTS, replicas=3)
+        # No pod is ever Ready here, and no time passes in which one would be given up for that.
+        self.world = await CheckedWorld.create(slots=SLOTS, replicas=3, rescheduleAfterSeconds=None)
         assert isinstance(self.world, CheckedWorld)
         self.checkers = self.world.checkers
         store = self.world.cluster.server.store
