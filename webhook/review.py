@@ -15,6 +15,7 @@ import orjson
 
 from extender.core.decode import Json, mapping
 from extender.core.errors import VReplicaError
+from extender.core.reading import structure_problem
 from extender.core.shown import shown
 
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
@@ -80,6 +81,8 @@ def denied(message: str, *, code: int = 403, warnings: Sequence[str] = ()) -> Ve
 
 def decode_review(body: bytes) -> AdmissionRequest:
     """Read a review. Raises ReviewError, saying which field is wrong and what was expected."""
+    if problem := structure_problem(body):
+        raise ReviewError(f"the body is no object of the API: {problem}")
     try:
         review = orjson.loads(body)
     except orjson.JSONDecodeError as error:

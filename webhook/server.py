@@ -31,7 +31,7 @@ from extender.kube.bodies import (
     BodyTooSlow,
 )
 from extender.kube.logs import AtMost
-from extender.kube.readers import Sending, SharedAnswers
+from extender.kube.readers import Sending, SharedAnswers, TooManyAsk
 from extender.kube.serving import ConnectionLimits, Listener, body_of
 from extender.tracing import TRACEPARENT, span
 from webhook import mutate, validate
@@ -83,7 +83,7 @@ class WebhookServer:
         self._bodies = BodyBudget(self._limits.bodies_bytes_max, self._limits.arrivals)
         self._listener = Listener(self._limits.connections)
         self.metrics = Metrics(caches)
-        self._metrics_page = SharedAnswers[None](self._rendered_metrics)
+        self._metrics_page = SharedAnswers[None](self._rendered_metrics, general=None)
         self._sending = Sending()
         self.draining = False
         """Set before shutdown: ``/readyz`` says no, reviews are still answered."""
@@ -183,7 +183,11 @@ class WebhookServer:
         return web.Response(status=200 if all(checks.values()) else 503, text="\n".join(lines) + "\n")
 
     async def _metrics(self, http: web.Request) -> web.StreamResponse:
-        answer = web.Response(body=await self._metrics_page.get(None), headers={"Content-Type": CONTENT_TYPE})
+        try:
+            body = await self._metrics_page.get(None)
+        except TooManyAsk as error:
+            return web.Response(status=503, text=f"{error}\n", headers={"Retry-After": "1"})
+        answer = web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
         return await self._sending.send(http, answer)
 
     async def _rendered_metrics(self, _: None) -> bytes:

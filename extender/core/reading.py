@@ -19,8 +19,28 @@ EMPTY: Final[Json] = MappingProxyType({})
 COUNT_MAX: Final = 2**31 - 1
 DEPTH_MAX: Final = 100
 """Levels of nesting in a file; an object of the API has some twenty."""
+CONTAINERS_MAX: Final = 20_000
+"""Objects and lists of a document, and one more for each ``BYTES_PER_CONTAINER`` of it: a node has one in 80 bytes."""
+BYTES_PER_CONTAINER: Final = 64
+SEPARATORS_MAX: Final = 30_000
+"""Commas, likewise; a request about nodes has up to 20,000 names of a few letters."""
+BYTES_PER_SEPARATOR: Final = 32
 TEXT_CHARS_MAX: Final = 253
 """Of a value that is read as a text and is none: no label is longer."""
+
+
+def structure_problem(text: bytes) -> str:
+    """Why JSON is not to be decoded, "" if it may be: an object of a few bytes takes 200 once it is decoded.
+
+    So a limit for bytes alone bounds no memory. Braces and commas in strings are counted, too: a document of the API has
+    few of them.
+    """
+    containers, separators = text.count(b"{") + text.count(b"["), text.count(b",")
+    if containers > CONTAINERS_MAX + len(text) // BYTES_PER_CONTAINER:
+        return f"it has {containers} objects and lists in {len(text)} bytes"
+    if separators > SEPARATORS_MAX + len(text) // BYTES_PER_SEPARATOR:
+        return f"it has {separators} values in {len(text)} bytes"
+    return ""
 
 
 def mapping(obj: Json, *path: str) -> Json:

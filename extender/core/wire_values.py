@@ -12,6 +12,7 @@ from typing import Final, NoReturn
 import orjson
 
 from extender.core.errors import WireError
+from extender.core.reading import structure_problem
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _LETTER_ESCAPES: Final = (b"u004", b"u005", b"u006", b"u007")
@@ -20,6 +21,8 @@ _LETTER_ESCAPES: Final = (b"u004", b"u005", b"u006", b"u007")
 
 def document(body: bytes, what: str, keys: tuple[str, ...]) -> dict[str, object]:
     """The known keys of a body that is to be a ``what``. Raises WireError."""
+    if too_much := structure_problem(body):
+        raise WireError(f"body: expected the JSON of {what}, and {too_much}")
     try:
         raw: object = orjson.loads(body)
     except orjson.JSONDecodeError as problem:

@@ -2,7 +2,7 @@
 
 ``SharedAnswers`` makes one answer at a time, in steps between which verbs are answered. Who asks gets the next one that
 is begun, so an answer is never older than its question, and many who ask at once cost as much as one. After each there is
-a rest, so that readers who ask again and again take ``1 / (1 + REST)`` of the time and no more.
+a rest, so that readers who ask again and again take ``1 / (1 + REST)`` of the time and no more. What waits is bounded.
 
 ``Sending`` bounds what waits for its readers. A body is sent in pieces, so that a connection holds a piece of its own and
 not a copy of the whole; bodies that are being sent are ``BODIES_BYTES_MAX`` together, each counted once however many read
@@ -19,11 +19,17 @@ from typing import Final, Generic, TypeVar
 
 from aiohttp import web
 
+from extender.core.errors import VReplicaError
+
 log: Final = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
 Result = TypeVar("Result")
 
+WAITING_MAX: Final = 16
+"""Answers that are not begun yet, of those that are narrowed to something."""
+ASKED_MAX: Final = 256
+"""Who waits for any of them. Whoever goes away waits on: aiohttp lets a handler end."""
 REST: Final = 3.0
 """Of the time that an answer took to make; so long none is made."""
 SENDING_MAX: Final = 64
@@ -46,24 +52,46 @@ async def in_steps(steps: Generator[None, None, Result]) -> Result:
         await asyncio.sleep(0)
 
 
-class SharedAnswers(Generic[Key]):
-    """Answers by what is asked for. ``make`` runs once at a time; what it raises all who wait for it get."""
+class TooManyAsk(VReplicaError):
+    """So many wait for their answers that this question is refused (503): it may be asked again in a moment."""
 
-    def __init__(self, make: Callable[[Key], Awaitable[bytes]]) -> None:
+
+class SharedAnswers(Generic[Key]):
+    """Answers by what is asked for. ``make`` runs once at a time; what it raises all who wait for it get.
+
+    ``general``: the question that always finds a place among those that wait, whatever else is asked.
+    """
+
+    def __init__(self, make: Callable[[Key], Awaitable[bytes]], *, general: Key) -> None:
         self._make = make
+        self._general = general
         self._next: dict[Key, asyncio.Task[bytes]] = {}
         """Those that are not begun yet."""
+        self._asked = 0
+        """Who waits."""
         self._turn = asyncio.Lock()
         self._rested_at = 0.0
 
     async def get(self, key: Key) -> bytes:
-        """An answer that is begun after this call."""
+        """An answer that is begun after this call. Raises TooManyAsk."""
         made = self._next.get(key)
+        is_one_too_many = made is None and key != self._general and len(self._next) >= WAITING_MAX
+        if is_one_too_many or self._asked >= ASKED_MAX:
+            raise TooManyAsk("too many ask at once; ask again in a moment")
         if made is None:
             made = self._next[key] = asyncio.create_task(self._make_next(key), name="shared answer")
             made.add_done_callback(_note_end)
-        # Who leaves takes nothing from the others.
-        return await asyncio.shield(made)
+        self._asked += 1
+        try:
+            # Who leaves takes nothing from the others.
+            return await asyncio.shield(made)
+        finally:
+            self._asked -= 1
+
+    @property
+    def waiting(self) -> int:
+        """Answers that are not begun yet."""
+        return len(self._next)
 
     async def _make_next(self, key: Key) -> bytes:
         clock = asyncio.get_running_loop().time

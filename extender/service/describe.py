@@ -36,6 +36,8 @@ POOLS_LISTED_MAX: Final = 1_000
 PODS_LISTED_MAX: Final = 5_000
 VPODS_LISTED_MAX: Final = 5_000
 NODES_LISTED_MAX: Final = 5_000
+KEY_CHARS_MAX: Final = 1024
+"""``namespace/name@kind.group``."""
 STEP_OBJECTS: Final = 20
 """Pods, vpods or nodes that are looked at in one step: about a millisecond."""
 SENTENCES_LISTED_MAX: Final = 100
@@ -51,7 +53,10 @@ class StateQuery:
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> "StateQuery":
-        """From the parameters of a URL."""
+        """From the parameters of a URL. Raises ValueError where one is longer than any key."""
+        for name in ("pool", "vpod"):
+            if len(parameters.get(name, "")) > KEY_CHARS_MAX:
+                raise ValueError(f"{name}: expected a key of at most {KEY_CHARS_MAX} characters")
         return cls(pool=parameters.get("pool", ""), vpod=parameters.get("vpod", ""))
 
     def wants_pool(self, pool: PoolState) -> bool:

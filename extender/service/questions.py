@@ -38,6 +38,7 @@ from extender.core.questions.request import change_from, pool_from
 from extender.core.questions.snapshot import Snapshot, SnapshotTooLarge
 from extender.core.questions.trial import OutOfTime
 from extender.core.questions.whatif import what_if
+from extender.core.reading import structure_problem
 from extender.core.shown import shown
 from extender.kube.bodies import (
     ArrivalLimits,
@@ -191,6 +192,8 @@ class Questions:
 
     async def plan(self, body: bytes) -> bytes:
         """What would be if. Raises Refused, InvalidObject, UnknownObject, SnapshotTooLarge."""
+        if problem := structure_problem(body):
+            raise Refused(400, f"the body is no question: {problem}")
         try:
             document = orjson.loads(body)
         except orjson.JSONDecodeError as error:

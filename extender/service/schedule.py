@@ -30,7 +30,7 @@ from extender.core.errors import InvalidObject, WireError
 from extender.core.model import VPod, object_key
 from extender.core.names import GROUP
 from extender.core.plan import Decision
-from extender.core.reading import Json, count, placements_from
+from extender.core.reading import Json, count, placements_from, structure_problem
 from extender.core.shown import shown
 from extender.service.caches import Caches
 from extender.service.placer import NotCommitted
@@ -168,6 +168,8 @@ def vpod_of_request(body: bytes) -> VPod:
     """The vpod that a request is about. Raises WireError, naming the field."""
     if len(body) > BODY_BYTES_MAX:
         raise WireError(f"the body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}", 413)
+    if problem := structure_problem(body):
+        raise WireError(f"the body is no request: {problem}")
     try:
         root = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -27,7 +27,7 @@ from extender.core.errors import WireError
 from extender.core.wire import encode_binding_result
 from extender.exposition import CONTENT_TYPE, Label
 from extender.kube.browsers import Sites, only_own_site
-from extender.kube.readers import Sending, SharedAnswers, in_steps
+from extender.kube.readers import RETRY_AFTER_S, Sending, SharedAnswers, TooManyAsk, in_steps
 from extender.kube.serving import CUT_REASONS, Listener, body_of, host_port
 from extender.kube.serving_tls import ServingCertificate
 from extender.metrics import VERB_VALUES, Metrics
@@ -99,9 +99,9 @@ class ExtenderServer:
         self._health = health
         self._metrics = metrics
         self._state = SharedAnswers[StateQuery](
-            lambda query: self._encoded_state(describe_state(query)),
+            lambda query: self._encoded_state(describe_state(query)), general=StateQuery()
         )
-        self._metrics_page = SharedAnswers[None](self._rendered_metrics)
+        self._metrics_page = SharedAnswers[None](self._rendered_metrics, general=None)
         self.sending = Sending()
         """Answers that are long."""
         self._sending_metrics = Sending()
@@ -284,14 +284,22 @@ class ExtenderServer:
         return await sending.send(request, answer)
 
     async def _render_metrics(self, _request: web.Request) -> web.Response:
-        body = await self._metrics_page.get(None)
+        try:
+            body = await self._metrics_page.get(None)
+        except TooManyAsk as error:
+            return _ask_again(error)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _rendered_metrics(self, _: None) -> bytes:
         return self._metrics.render()
 
     async def _render_state(self, request: web.Request) -> web.Response:
-        body = await self._state.get(StateQuery.of(request.query))
+        try:
+            body = await self._state.get(StateQuery.of(request.query))
+        except TooManyAsk as error:
+            return _ask_again(error)
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}\n")
         return web.Response(body=body, content_type="application/json")
 
     async def _encoded_state(self, steps: Generator[None, None, dict[str, object]]) -> bytes:
@@ -373,3 +381,7 @@ def _text(
     if close or not request.content.is_eof():  # the rest of the body is not wanted
         response.force_close()
     return response
+
+
+def _ask_again(error: TooManyAsk) -> web.Response:
+    return web.Response(status=503, text=f"{error}\n", headers=_retry_after(RETRY_AFTER_S))

@@ -24,6 +24,7 @@ from tests.attack.target import QUIET_S, Target
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.matrix import ROOT
 from tests.e2e.scenario import System
+from tests.e2e.waiting import eventually
 from tests.support.service import filter_args
 from tests.webhook.builders import a_pod, review
 
@@ -37,6 +38,7 @@ ATTACKS: Final[Mapping[str, Callable[[Target], Awaitable[list[str]]]]] = {
     "readers": readers.play,
     "heads": heads.play,
 }
+ADAPTERS_WITHIN_S: Final = 30.0
 VPODS, VPODS_SHORT = 1_500, 500
 
 
@@ -55,9 +57,11 @@ async def run(directory: Path, *, short: bool, only: frozenset[str]) -> list[str
         count = VPODS_SHORT if short else VPODS
         for _ in range(count // 100):
             await system.vpods(100, 1)
-        (pod, *_) = await system.adapters() or [a_pod()]
+        (pod, *_) = await eventually(system.adapters, ADAPTERS_WITHIN_S, "there are adapter pods")
         target = Target(system, filter_args(pod, nodes), review(a_pod()), short, {})
         target = replace(target, quiet=await target.ask(QUIET_S))
+        failed = [failure for honest in target.quiet.values() for failure in honest.failed]
+        assert not failed, f"before any attack {len(failed)} requests failed: {failed[0]}"
         for program, honest in target.quiet.items():
             log.info("%s before: p99 %.0f ms", program, honest.p99_s() * 1e3)
         for name, play in ATTACKS.items():

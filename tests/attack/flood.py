@@ -5,6 +5,7 @@ SPEC is JSON: ``{"port": .., "tls": bool, "seconds": .., "forms": {FORM: connect
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import ssl
@@ -34,6 +35,22 @@ def _broken(path: bytes) -> bytes:
     return _post(path, b"Transfer-Encoding: chunked\r\n") + b"zz" * 500_000
 
 
+def _deep(head: bytes, size_bytes: int) -> bytes:
+    """JSON that is nearly all structure: an object of five bytes takes 200 once it is decoded."""
+    chain = b'{"":' * 200 + b"0" + b"}" * 200 + b","
+    return head + chain * ((size_bytes - len(head)) // len(chain)) + b"0]}}"
+
+
+def _structured(path: bytes, head: bytes, size_bytes: int) -> bytes:
+    body = _deep(head, size_bytes)
+    return _post(path, b"Content-Length: %d\r\n" % len(body)) + body
+
+
+_REVIEW: Final = (
+    b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"x","object":['
+)
+_ARGS: Final = b'{"NodeNames":[],"Pod":{"metadata":['
+
 FORMS: Final[Mapping[str, Callable[[], bytes]]] = {
     "heads": lambda: b"GET /livez HTTP/1.1\r\n" + _HOST + _FIELDS,
     "trailers": lambda: _trailers(b"/v1/filter"),
@@ -48,12 +65,29 @@ FORMS: Final[Mapping[str, Callable[[], bytes]]] = {
     ),
     "plans": lambda: _post(b"/v1/plan", b"Content-Length: 1048576\r\n") + b" " * 1_048_575,
     "reviews": lambda: _post(b"/mutate", b"Content-Length: 1048576\r\n") + b" " * 1_048_575,
+    "structure": lambda: _structured(b"/v1/filter", _ARGS, 60 * 1024 * 1024),
+    "review structure": lambda: _structured(b"/mutate", _REVIEW, 3_000_000),
     "states": lambda: b"GET /state.json HTTP/1.1\r\n" + _HOST + b"\r\n",
     "metrics": lambda: (b"GET /metrics HTTP/1.1\r\n" + _HOST + b"\r\n") * 20,
 }
 """What one client sends, by its name."""
 BEFORE_TLS: Final = {"handshakes": b"\x16\x03\x01\x40\x00\x01\x00\x3f\xfc" + b"x" * 8000}
 """The same to a TLS port, instead of a handshake: here, half of a client's first message."""
+
+
+LEAVERS: Final = {"questions": b"GET /state.json?vpod=a/%d-%b HTTP/1.1\r\nHost: localhost\r\n\r\n"}
+"""Who asks something else each time, and leaves at once: what it is, with a number and what makes it long."""
+LEAVES_A_SECOND: Final = 100
+
+
+async def _leaver(port: int, question: bytes) -> None:
+    for number in itertools.count():
+        with contextlib.suppress(OSError):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(question % (number, b"x" * (7_900 if number % 2 else 400)))
+            await writer.drain()
+            writer.close()
+        await asyncio.sleep(1 / LEAVES_A_SECOND)
 
 
 async def _client(port: int, context: ssl.SSLContext | None, data: bytes) -> None:
@@ -85,6 +119,10 @@ async def _run(spec: Mapping[str, object]) -> None:
     os.nice(NICENESS)
     async with asyncio.timeout(float(str(spec["seconds"]))), asyncio.TaskGroup() as clients:
         for name, count in forms.items():
+            if name in LEAVERS:
+                for _ in range(count):
+                    clients.create_task(_leaver(int(str(spec["port"])), LEAVERS[name]))
+                continue
             is_before = name in BEFORE_TLS
             data = BEFORE_TLS[name] if is_before else FORMS[name]()
             for _ in range(count):

@@ -1,4 +1,4 @@
-"""Memory by what is no body: heads, trailers, framing, requests ahead, bodies that stay unfinished, answers that nobody reads.
+"""Memory by what is no body (heads, trailers, framing, requests ahead), by bodies, and by answers that nobody reads.
 
 Each form by itself, then all at once. Both programs stay below their containers' limits, and beside it every filter and
 every review is answered 200, at p99 within 100 ms of what they take while nobody attacks.
@@ -17,6 +17,7 @@ FORMS: Final[tuple[Mapping[str, Mapping[str, int]], ...]] = (
     {"extender": {"trailers": 60, "framing": 60}, "webhook": {"review trailers": 60, "review framing": 60}},
     {"extender": {"pipelines": 20, "plans": 600}, "webhook": {"reviews": 200}},
     {"extender": {"states": 500, "metrics": 100}, "webhook": {"metrics": 100, "handshakes": 1000}},
+    {"extender": {"structure": 1, "questions": 2}, "webhook": {"review structure": 4}},
 )
 
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from extender.kube import readers
-from extender.kube.readers import Sending, SharedAnswers, in_steps
+from extender.kube.readers import Sending, SharedAnswers, TooManyAsk, in_steps
 from extender.kube.serving import Listener
 from tests.service.test_overload import Raw, _is
 from tests.service.test_server import NODES, Serving, serving
@@ -74,7 +74,7 @@ async def test_who_asks_at_once_shares_an_answer_that_is_no_older_than_the_quest
         await go_on.wait()
         return b"%d" % number
 
-    shared = SharedAnswers(make)
+    shared = SharedAnswers(make, general="")
     first = asyncio.create_task(shared.get(""))
     await until(lambda: _is(made == 1))
     later = [asyncio.create_task(shared.get("")) for _ in range(50)]
@@ -94,10 +94,56 @@ async def test_what_is_raised_while_it_is_made_is_told_to_who_asked_and_to_nobod
             raise error
         return b"yes"
 
-    shared = SharedAnswers(make)
+    shared = SharedAnswers(make, general="")
     with pytest.raises(ValueError, match="no"):
         await shared.get("")
     assert await shared.get("") == b"yes"
+
+
+async def test_of_questions_that_wait_there_are_a_few_and_the_general_one_always_finds_a_place():
+    go_on = asyncio.Event()
+
+    async def make(key: str) -> bytes:
+        await go_on.wait()
+        return key.encode()
+
+    shared = SharedAnswers(make, general="")
+    asked = [asyncio.create_task(shared.get(f"q{number}")) for number in range(1_000)]
+    await asyncio.sleep(0)
+    general = asyncio.create_task(shared.get(""))
+    await asyncio.sleep(0)
+    assert shared.waiting <= readers.WAITING_MAX + 1
+    go_on.set()
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(result, TooManyAsk) for result in results) >= 1_000 - readers.WAITING_MAX - 1
+    assert await general == b""
+    assert await shared.get("again") == b"again"
+
+
+async def test_who_waits_for_one_answer_are_bounded_too():
+    go_on = asyncio.Event()
+
+    async def make(_key: str) -> bytes:
+        await go_on.wait()
+        return b"made"
+
+    shared = SharedAnswers(make, general="")
+    asked = [asyncio.create_task(shared.get("")) for _ in range(readers.ASKED_MAX + 10)]
+    await asyncio.sleep(0)
+    go_on.set()
+    results = await asyncio.gather(*asked, return_exceptions=True)
+    assert sum(isinstance(result, TooManyAsk) for result in results) == 10
+
+
+async def test_one_who_asks_something_else_each_time_is_told_to_ask_again_and_a_key_has_an_end():
+    world = await World.create()
+    async with serving(world) as it:
+        asked = [it.get(f"/state.json?vpod=a/{number}") for number in range(200)]
+        statuses = [status for status, _ in await asyncio.gather(*asked)]
+        assert set(statuses) == {200, 503}
+        assert (await it.get("/state.json"))[0] == 200
+        status, text = await it.get(f"/state.json?vpod={'x' * 2_000}")
+        assert (status, text) == (400, "vpod: expected a key of at most 1024 characters\n")
 
 
 @pytest.mark.looptime
@@ -108,7 +154,7 @@ async def test_readers_who_ask_again_and_again_take_a_quarter_of_the_time():
         await asyncio.sleep(1)
         return b""
 
-    shared = SharedAnswers(make)
+    shared = SharedAnswers(make, general="")
     began = clock()
     for _ in range(5):
         await shared.get("")
