@@ -25,6 +25,7 @@ BYTES_PER_CONTAINER: Final = 64
 SEPARATORS_MAX: Final = 30_000
 """Commas, likewise; a request about nodes has up to 20,000 names of a few letters."""
 BYTES_PER_SEPARATOR: Final = 32
+COUNTED_BYTES: Final = 256 * 1024
 TEXT_CHARS_MAX: Final = 253
 """Of a value that is read as a text and is none: no label is longer."""
 
@@ -35,11 +36,18 @@ def structure_problem(text: bytes) -> str:
     So a limit for bytes alone bounds no memory. Braces and commas in strings are counted, too: a document of the API has
     few of them.
     """
-    containers, separators = text.count(b"{") + text.count(b"["), text.count(b",")
-    if containers > CONTAINERS_MAX + len(text) // BYTES_PER_CONTAINER:
-        return f"it has {containers} objects and lists in {len(text)} bytes"
-    if separators > SEPARATORS_MAX + len(text) // BYTES_PER_SEPARATOR:
-        return f"it has {separators} values in {len(text)} bytes"
+    containers_max = CONTAINERS_MAX + len(text) // BYTES_PER_CONTAINER
+    separators_max = SEPARATORS_MAX + len(text) // BYTES_PER_SEPARATOR
+    containers = separators = 0
+    # A slice at a time: what is all structure takes long to count, and is over the limit soon.
+    for start in range(0, len(text), COUNTED_BYTES):
+        end = start + COUNTED_BYTES
+        containers += text.count(b"{", start, end) + text.count(b"[", start, end)
+        separators += text.count(b",", start, end)
+        if containers > containers_max:
+            return f"it has over {containers_max} objects and lists in {len(text)} bytes"
+        if separators > separators_max:
+            return f"it has over {separators_max} values in {len(text)} bytes"
     return ""
 
 

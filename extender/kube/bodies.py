@@ -20,6 +20,8 @@ from typing import Final, Protocol
 
 from extender.core.errors import VReplicaError
 
+JOINED_APART_BYTES: Final = 4 * 1024 * 1024
+"""A millisecond each, for which nobody else would be served."""
 _DUE: Final = attrgetter("due")
 STALL_S: Final = 0.1
 """A timer that rings so late says that nothing was read meanwhile."""
@@ -173,7 +175,9 @@ class BodyShare:
             if not body.is_eof():
                 await self._wait(body, bytes_max)
             await self._collect(body, bytes_max, _ignore)
-            return b"".join(self._parts)
+            if self.bytes_used < JOINED_APART_BYTES:
+                return b"".join(self._parts)
+            return await asyncio.to_thread(b"".join, self._parts)  # it lets others run from a megabyte on
         finally:
             self._parts.clear()  # what was not kept goes now, and not with the last frame of an error's traceback
 

@@ -20,7 +20,7 @@ from typing import Final
 import uvloop
 
 from tests.attack import heads, impostors, names, readers, rebinding, strangers
-from tests.attack.target import QUIET_S, Target
+from tests.attack.target import QUIET_S, Target, apart
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.matrix import ROOT
 from tests.e2e.scenario import System
@@ -59,6 +59,7 @@ async def run(directory: Path, *, short: bool, only: frozenset[str]) -> list[str
             await system.vpods(100, 1)
         (pod, *_) = await eventually(system.adapters, ADAPTERS_WITHIN_S, "there are adapter pods")
         target = Target(system, filter_args(pod, nodes), review(a_pod()), short, {})
+        apart(target.programs.values())
         target = replace(target, quiet=await target.ask(QUIET_S))
         failed = [failure for honest in target.quiet.values() for failure in honest.failed]
         assert not failed, f"before any attack {len(failed)} requests failed: {failed[0]}"

@@ -4,10 +4,11 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import re
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,6 +99,8 @@ class Target:
                     stderr=asyncio.subprocess.DEVNULL,
                 )
             )
+        for flood in floods:
+            _run_on(flood.pid, slice(-1, None))
         try:
             yield
         finally:
@@ -151,6 +154,18 @@ class Target:
             elif peak >= limit:
                 wrong.append(f"{name} had {peak:.0f} MiB, of {limit} that it may have")
         return wrong
+
+
+def apart(programs: Iterable[Process]) -> None:
+    """Leave the last processor to the attackers: theirs are other machines."""
+    for program in programs:
+        _run_on(program.pid, slice(0, -1))
+
+
+def _run_on(pid: int, which: slice) -> None:
+    processors = sorted(os.sched_getaffinity(0))
+    if len(processors) > 1:
+        os.sched_setaffinity(pid, processors[which])
 
 
 def _starved_s(process: Process) -> float:
