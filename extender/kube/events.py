@@ -3,7 +3,11 @@
 ``event()`` only touches memory: it makes or finds an entry and puts it into a bounded queue; full, the event is dropped and
 counted. ``run()`` writes entries, those of one namespace one after the other, waiting out failures that may pass (client-go: 12
 tries, 10 s apart). A namespace waits by itself (``lanes``): one whose quota, admission webhook or aggregated API refuses events
-delays no others, and takes a tenth of the queue at most.
+delays no others, and makes room for them in a full queue.
+
+One that does not answer holds a writer for ``QUICK_S``; then it has failed, and of the writers
+only ``DOUBTFUL_WRITES_MAX`` go to such namespaces. After ``QUICK_TRIES`` failures each try has
+all the time that the client gives: so events get through also where each of them takes seconds.
 
 Aggregation is client-go's events broadcaster: events equal in reason (``core.event_reasons``: type and action follow from it),
 regarding, related and cause are one series while less than six minutes lie between them. The note is not part of it, and a series keeps
@@ -63,8 +67,14 @@ SERIES_REFRESH_S: Final = 1800.0
 TRIES_MAX: Final = 12
 RETRY_S: Final = 10.0
 RETRY_MAX_S: Final = 60.0
-WRITES_MAX: Final = 4
-"""At once, each into another namespace: one that does not answer holds one of them for a time-out."""
+WRITES_MAX: Final = 12
+"""At once, each into another namespace."""
+DOUBTFUL_WRITES_MAX: Final = 4
+"""Of them, into namespaces whose last write failed or was slow."""
+QUICK_S: Final = 2.0
+"""What takes longer is slow. Twice what Kubernetes' SLO of mutating calls gives 99 of 100."""
+QUICK_TRIES: Final = 2
+"""In a row that fail, before one may be slow."""
 CACHE_ITEMS_MAX: Final = 4096
 DEFAULT_NAMESPACE: Final = "default"
 
@@ -153,7 +163,12 @@ class EventRecorder:
         self._reporting_instance = _word(reporting_instance)
         self._now = now
         self._rng = rng
-        self._lanes: Lanes[_Entry] = Lanes(queue_items_max, TRIES_MAX, _loop_time)
+        self._lanes: Lanes[_Entry] = Lanes(
+            queue_items_max,
+            TRIES_MAX,
+            DOUBTFUL_WRITES_MAX,
+            _loop_time,
+        )
         self._writing = 0
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
         self._last_stamp = 0
@@ -228,12 +243,24 @@ class EventRecorder:
     def _enqueue(self, entry: _Entry) -> bool:
         if entry.queued:
             return True
-        entry.queued = self._lanes.put(entry.namespace, entry)
+        left = self._lanes.put(entry.namespace, entry)
+        entry.queued = left is not entry
+        if left is not None and entry.queued:
+            self._made_room(left)
         return entry.queued
+
+    def _made_room(self, entry: _Entry) -> None:
+        entry.queued = False
+        if entry.created:
+            # It is told; its count is written later, also where it was just forgotten as quiet.
+            self._entries.setdefault(entry.key, entry)
+        else:
+            self.dropped += 1
+            self._forget(entry)
 
     def _refresh(self) -> None:
         """Write every series again, so that the server does not forget it (events live an hour there)."""
-        for entry in self._entries.values():
+        for entry in list(self._entries.values()):
             if entry.count > 1:
                 self._enqueue(entry)
 
@@ -242,42 +269,45 @@ class EventRecorder:
         quiet_since = self._now() - SERIES_FINISH_S
         for key, entry in list(self._entries.items()):
             if entry.last_s < quiet_since and (entry.count == 1 or self._enqueue(entry)):
-                del self._entries[key]
+                self._entries.pop(key, None)
 
     async def _record(self, lane: Lane[_Entry]) -> None:
         """Write a lane's entry as it is now; a failure that may pass has the lane wait."""
         entry = lane.item
         # Cleared before the write: an event that comes during it queues the entry anew.
         entry.queued = False
+        slow_at = _loop_time() + QUICK_S
         try:
-            await self._write(entry)
+            await self._write_within(QUICK_S if lane.failures < QUICK_TRIES else None, entry)
         except ApiError as error:
             if _may_pass(error):
                 self._wait(lane, error)
             else:
-                self._lanes.done(lane)
+                self._lanes.done(lane, failures=_failures(slow_at))
                 self._give_up(entry, error)
         else:
             self.written += 1
-            self._lanes.done(lane)
+            self._lanes.done(lane, failures=_failures(slow_at))
         finally:
             self._writing -= 1
 
     def _wait(self, lane: Lane[_Entry], error: ApiError) -> None:
         # Still to be written: keep it from being queued twice meanwhile.
         lane.item.queued = True
-        given_up, dropped = self._lanes.failed(lane, _loop_time() + self._wait_s(error))
-        for entry in given_up:
+        for entry in self._lanes.failed(lane, _loop_time() + self._wait_s(error)):
             entry.queued = False
             self._give_up(entry, error)
-        for entry in dropped:
-            entry.queued = False
-            self.dropped += 1
-            self._forget(entry)
 
     def _wait_s(self, error: ApiError) -> float:
         jitter = 0.25 * self._rng.random() if self._rng is not None else 0.0
         return max(RETRY_S * (1.0 + jitter), min(error.retry_after_s or 0.0, RETRY_MAX_S))
+
+    async def _write_within(self, timeout_s: float | None, entry: _Entry) -> None:
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._write(entry)
+        except TimeoutError as error:
+            raise OutcomeUnknown(0, "Timeout", f"no answer within {timeout_s} s") from error
 
     async def _write(self, entry: _Entry) -> None:
         namespace = entry.namespace
@@ -345,6 +375,11 @@ class EventRecorder:
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _failures(slow_at: float) -> int:
+    """That a namespace counts for having, after a write of it that has ended now."""
+    return QUICK_TRIES if _loop_time() >= slow_at else 0
 
 
 def _may_pass(error: ApiError) -> bool:

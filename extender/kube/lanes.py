@@ -3,14 +3,22 @@
 .. code-block:: text
 
     put --> lane of that name --> ready --take--> busy --done--> ready, or forgotten when empty
-                                    ^               '--failed--> failing: waits until its time, then one item is tried
+                                    ^               '--failed--> waits until its time, then one item is tried
                                     '------------------------------'
 
 Of a lane one item is served at a time, so its order stays. The item that failed goes behind the others of its lane, and each
 failure counts against all that wait there: one item that always fails keeps the others of its lane for one wait only, and a
 lane that always fails keeps each for as many as a single item would get.
 
-A lane that is failing holds a tenth of the queue at most, all of them together half of it.
+A lane is doubtful from a failure on until an item of it is served quickly. Of all doubtful lanes
+together ``doubtful_max`` items are served at once, first of those that have failed the fewest
+times in a row: a lane that never answers delays neither healthy ones for long nor one that has
+failed once.
+
+While there is room, a lane may hold all of it. In a full queue the newest item of the longest
+lane makes room for one of a shorter lane, and doubtful lanes make room for the others until they
+hold half of it. A cap for doubtful lanes alone would come too late, as none is known to hang
+before its first item has; one for all lanes would cut bursts that can be served.
 """
 
 import asyncio
@@ -19,7 +27,7 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from extender.timers import TIMER_RESOLUTION_S
 
@@ -40,7 +48,10 @@ class Lane(Generic[T]):
     items: "deque[_Held[T]]" = field(default_factory=deque)
     busy: "_Held[T] | None" = None
     """Being served."""
-    failing: bool = False
+    waits: bool = False
+    """For its turn, or for the time of its next try."""
+    failures: int = 0
+    """In a row. Others than 0: it is doubtful."""
 
     @property
     def item(self) -> T:
@@ -49,23 +60,22 @@ class Lane(Generic[T]):
         return self.busy.item
 
 
-class Left(NamedTuple, Generic[T]):
-    """Items that wait no longer: they have had all their tries, or there was no room for them."""
-
-    given_up: list[T]
-    dropped: list[T]
-
-
 class Lanes(Generic[T]):
     """``now``: the event loop's time, s. ``failures_max``: after so many an item is given up."""
 
-    def __init__(self, items_max: int, failures_max: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self, items_max: int, failures_max: int, doubtful_max: int, now: Callable[[], float]
+    ) -> None:
         self._items_max = items_max
         self._failures_max = failures_max
+        self._doubtful_max = doubtful_max
         self._now = now
         self._lanes: dict[str, Lane[T]] = {}
         self._ready: deque[Lane[T]] = deque()
-        self._failing: list[tuple[float, int, Lane[T]]] = []
+        self._doubtful: list[tuple[int, int, Lane[T]]] = []
+        """Ready as well: a heap by failures."""
+        self._doubtful_busy = 0
+        self._later: list[tuple[float, int, Lane[T]]] = []
         """A heap by the time of the next try."""
         self._order = itertools.count()
         self._items = 0
@@ -79,73 +89,108 @@ class Lanes(Generic[T]):
         """Number of lanes."""
         return len(self._lanes)
 
-    def put(self, name: str, item: T) -> bool:
-        """Behind all of that name; False where there is no room."""
-        lane = self._lanes.get(name)
-        if self._items >= self._items_max or (lane is not None and lane.failing and self._is_full(lane, 1)):
-            return False
-        if lane is None:
-            lane = self._lanes[name] = Lane(name)
+    def put(self, name: str, item: T) -> T | None:
+        """Behind all of that name. Returns what has no room: ``item``, or another."""
+        lane = self._lanes.get(name) or Lane(name)
+        left: T | None = None
+        if self._items >= self._items_max:
+            if (longer := self._makes_room_for(lane)) is None:
+                return item
+            left = longer.items.pop().item
+            self._items -= 1
+        self._lanes[name] = lane
         lane.items.append(_Held(item))
         self._items += 1
         self.idle.clear()
-        if len(lane.items) == 1 and lane.busy is None and not lane.failing:
-            self._ready.append(lane)
-        self.wake.set()
-        return True
-
-    def take(self) -> Lane[T] | None:
-        """A lane whose ``item`` is to be served now; then tell ``done`` or ``failed``. None: none is."""
-        while self._failing and self._failing[0][0] - TIMER_RESOLUTION_S <= self._now():
-            self._ready.append(heapq.heappop(self._failing)[2])
-        if not self._ready:
-            return None
-        lane = self._ready.popleft()
-        lane.busy = lane.items.popleft()
-        return lane
-
-    @property
-    def next_at(self) -> float:
-        """When a failing lane is to be tried again, in the loop's time; infinity for none."""
-        return self._failing[0][0] if self._failing else float("inf")
-
-    def done(self, lane: Lane[T]) -> None:
-        """Its item is served, or will never be; the lane is open."""
-        lane.busy, lane.failing = None, False
-        self._leave(1)
-        if lane.items:
-            self._ready.append(lane)
-        else:
-            del self._lanes[lane.name]
-        self.wake.set()
-
-    def failed(self, lane: Lane[T], again_at: float) -> Left[T]:
-        """Its item could not be served: nothing of the lane is tried before ``again_at``, in the loop's time."""
-        assert lane.busy is not None
-        lane.items.append(lane.busy)
-        lane.busy, lane.failing = None, True
-        for held in lane.items:
-            held.failures += 1
-        left: Left[T] = Left([held.item for held in lane.items if held.failures >= self._failures_max], [])
-        lane.items = deque(held for held in lane.items if held.failures < self._failures_max)
-        while lane.items and self._is_full(lane, 0):
-            left.dropped.append(lane.items.pop().item)
-        self._leave(len(left.given_up) + len(left.dropped))
-        if lane.items:
-            heapq.heappush(self._failing, (again_at, next(self._order), lane))
-        else:
-            del self._lanes[lane.name]
+        if lane.busy is None and not lane.waits:
+            self._is_ready(lane)
         self.wake.set()
         return left
 
-    def _is_full(self, lane: Lane[T], more: int) -> bool:
-        """Whether a failing lane with so many more holds more than it may."""
-        held = sum(len(each.items) for each in self._lanes.values() if each.failing)
-        return len(lane.items) + more > max(1, self._items_max // 10) or held + more > max(
-            1, self._items_max // 2
-        )
+    def take(self) -> Lane[T] | None:
+        """A lane whose ``item`` is to be served now; then tell ``done`` or ``failed``. None: none is."""
+        while self._later and self._later[0][0] - TIMER_RESOLUTION_S <= self._now():
+            self._is_ready(heapq.heappop(self._later)[2])
+        while lane := self._next():
+            lane.waits = False
+            if lane.items:
+                lane.busy = lane.items.popleft()
+                self._doubtful_busy += lane.failures > 0
+                return lane
+            del self._lanes[lane.name]  # all of it has made room for others
+        return None
+
+    @property
+    def next_at(self) -> float:
+        """When a lane that waits is to be tried again, in the loop's time; infinity for none."""
+        return self._later[0][0] if self._later else float("inf")
+
+    def done(self, lane: Lane[T], *, failures: int = 0) -> None:
+        """Its item is served, or will never be.
+
+        ``failures``: it was slow, and the lane is no better than after so many in a row.
+        """
+        self._end(lane)
+        lane.failures = failures
+        self._leave(1)
+        if lane.items:
+            self._is_ready(lane)
+        else:
+            del self._lanes[lane.name]
+        self.wake.set()
+
+    def failed(self, lane: Lane[T], again_at: float) -> list[T]:
+        """Its item could not be served: none of the lane is tried before the loop's ``again_at``.
+
+        Returns the items that have had all their tries.
+        """
+        lane.items.append(self._end(lane))
+        lane.failures += 1
+        for held in lane.items:
+            held.failures += 1
+        given_up = [held.item for held in lane.items if held.failures >= self._failures_max]
+        lane.items = deque(held for held in lane.items if held.failures < self._failures_max)
+        self._leave(len(given_up))
+        if lane.items:
+            lane.waits = True
+            heapq.heappush(self._later, (again_at, next(self._order), lane))
+        else:
+            del self._lanes[lane.name]
+        self.wake.set()
+        return given_up
+
+    def _is_ready(self, lane: Lane[T]) -> None:
+        lane.waits = True
+        if lane.failures:
+            heapq.heappush(self._doubtful, (lane.failures, next(self._order), lane))
+        else:
+            self._ready.append(lane)
+
+    def _next(self) -> Lane[T] | None:
+        if self._doubtful and self._doubtful_busy < self._doubtful_max:
+            return heapq.heappop(self._doubtful)[2]
+        return self._ready.popleft() if self._ready else None
+
+    def _end(self, lane: Lane[T]) -> _Held[T]:
+        assert lane.busy is not None
+        held, lane.busy = lane.busy, None
+        self._doubtful_busy -= lane.failures > 0
+        return held
+
+    def _makes_room_for(self, lane: Lane[T]) -> Lane[T] | None:
+        """Of a full queue."""
+        doubtful = [each for each in self._lanes.values() if each.failures and each.items]
+        if not lane.failures and sum(len(each.items) for each in doubtful) > self._items_max // 2:
+            return max(doubtful, key=_length)
+        others = doubtful if lane.failures else self._lanes.values()
+        longest = max(others, key=_length, default=lane)
+        return longest if _length(longest) > _length(lane) + 1 else None
 
     def _leave(self, items: int) -> None:
         self._items -= items
         if not self._items:
             self.idle.set()
+
+
+def _length(lane: Lane[T]) -> int:
+    return len(lane.items)

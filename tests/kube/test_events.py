@@ -18,7 +18,15 @@ from extender.kube.api import (
     Resource,
     TooManyRequests,
 )
-from extender.kube.events import NOTE_BYTES_MAX, EventRecorder, ObjectReference, clean_note
+from extender.kube.events import (
+    DOUBTFUL_WRITES_MAX,
+    NOTE_BYTES_MAX,
+    QUICK_S,
+    WRITES_MAX,
+    EventRecorder,
+    ObjectReference,
+    clean_note,
+)
 from tests.kube.fakes import StoreApi, wall
 
 POD = ObjectReference("v1", "Pod", "tenant", "dispatcher-0", "uid-0", "7")
@@ -312,6 +320,123 @@ async def test_a_namespace_whose_events_are_not_answered_delays_no_others():
         tell(recorder, of_namespace("bad", number))
     await asyncio.sleep(0.1)
     assert await written_after(api, recorder, 1.0) == 50
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("namespaces", "events"), [(1, 1500), (4, 375), (20, 75), (200, 10)])
+async def test_however_many_events_hang_in_however_many_namespaces_others_are_written(
+    namespaces: int, events: int
+):
+    api = OneNamespace()
+    api.hang_s = 10.0
+    recorder = start(api)
+    for number in range(events):
+        for bad in range(namespaces):
+            tell(recorder, of_namespace(f"bad-{bad}", number))
+    await asyncio.sleep(0.1)
+    for number in range(20):
+        tell(recorder, of_namespace(f"good-{number}", number))
+    # Each bad namespace holds one of the writers for so long before it is known for what it is.
+    await asyncio.sleep(1.0 + QUICK_S * (1 + namespaces // (WRITES_MAX - DOUBTFUL_WRITES_MAX)))
+    assert len(stored(api)) == 20
+
+
+@pytest.mark.looptime
+async def test_namespaces_that_are_known_to_hang_delay_no_others_at_all():
+    api = OneNamespace()
+    api.hang_s = 10.0
+    recorder = start(api)
+    for number in range(75):
+        for bad in range(20):
+            tell(recorder, of_namespace(f"bad-{bad}", number))
+    await asyncio.sleep(30)
+    for _ in range(40):
+        assert await written_after(api, recorder, 0.5) == 50
+        api.objects.clear()
+        recorder._entries.clear()
+
+
+@pytest.mark.looptime
+async def test_a_namespace_that_failed_once_does_not_wait_behind_those_that_hang():
+    api = OneNamespace()
+    api.hang_s = 10.0
+    recorder = start(api)
+    for bad in range(40):
+        tell(recorder, of_namespace(f"bad-{bad}"))
+    await asyncio.sleep(60)
+    api.fail["create"].append(ApiError(500, "InternalError", "once"))
+    tell(recorder, of_namespace("good"))
+    await asyncio.sleep(22)
+    assert len(stored(api)) == 1
+
+
+@pytest.mark.looptime
+async def test_a_burst_in_one_namespace_is_written_whole(api: StoreApi):
+    recorder = start(api)
+    for number in range(900):
+        tell(recorder, of_namespace("tenant", number))
+    assert await recorder.drain(1)
+    assert (len(stored(api)), recorder.dropped) == (900, 0)
+
+
+@pytest.mark.looptime
+async def test_a_burst_is_written_whole_though_its_first_write_fails(api: StoreApi):
+    recorder = start(api)
+    api.fail["create"].append(ApiError(500, "InternalError", "once"))
+    for number in range(900):
+        tell(recorder, of_namespace("tenant", number))
+    assert await recorder.drain(15)
+    assert (len(stored(api)), recorder.dropped) == (900, 0)
+
+
+@pytest.mark.looptime
+async def test_a_namespace_that_answers_late_gets_all_its_events(api: StoreApi):
+    recorder = start(api)
+    api.delay_s = 2 * QUICK_S
+    for number in range(30):
+        tell(recorder, of_namespace("tenant", number))
+    assert await recorder.drain(25 + 30 * api.delay_s)
+    assert (len(stored(api)), recorder.dropped, recorder.failed) == (30, 0, {})
+    assert len(api.calls) == 32
+
+
+@pytest.mark.looptime
+async def test_an_event_that_made_room_is_counted_and_forgotten():
+    api = OneNamespace()
+    api.hang_s = 10.0
+    recorder = start(api, queue_items_max=4)
+    for number in range(4):
+        tell(recorder, of_namespace("bad", number))
+    tell(recorder, of_namespace("good"))
+    assert recorder.dropped == 1
+    # The next one like it is the first of its series.
+    assert of_namespace("bad", 3) not in {key.regarding for key in recorder._entries}
+    await asyncio.sleep(1)
+    assert len(stored(api)) == 1
+
+
+@pytest.mark.looptime
+async def test_the_last_count_of_a_series_that_made_room_is_written_later(api: StoreApi):
+    recorder = start(api, queue_items_max=10)
+    for number in range(10):
+        for _ in range(2):
+            tell(recorder, of_namespace("tenant", number))
+    assert await recorder.drain(1)
+    for number in range(10):
+        tell(recorder, of_namespace("tenant", number))
+    recorder._now = lambda: wall() + 1000
+    recorder._finish()
+    tell(recorder, of_namespace("other"))
+    assert recorder.dropped == 0
+    assert await recorder.drain(1)
+    recorder._finish()
+    assert await recorder.drain(1)
+    counts = {
+        event["regarding"]["name"]: event["series"]["count"]
+        for event in stored(api)
+        if event["metadata"]["namespace"] == "tenant"
+    }
+    assert set(counts.values()) == {3}
 
 
 @pytest.mark.looptime

@@ -321,7 +321,7 @@ class FaultyApi:
     def _failures_noted(self, resource: Resource, namespace: str, name: str) -> Iterator[None]:
         try:
             yield
-        except ApiError:
+        except (ApiError, asyncio.CancelledError):  # refused, or given up by who waited
             about = namespace if resource == EVENTS else name
             self.failed_at_s[resource.plural, about] = asyncio.get_running_loop().time()
             raise
