@@ -222,8 +222,8 @@ class PoolScaler:
         again = self._view()
         if again is None:
             return
-        if scale.replicas != again.stateful_set.replicas:
-            # The watch lags behind, and with it what we know of the ordinals.
+        if scale.resource_version != again.stateful_set.resource_version:
+            # The watch lags behind, and with it what we know of the ordinals: how many, and from which on.
             self._around.scales.forget(scale.key)
             self._look_at = now() + RETRY_S
             return

@@ -187,3 +187,21 @@ async def test_a_new_leader_opens_them_at_once_where_the_stateful_set_has_change
     await a_newer_version(world)
     await scaler.look()
     assert closed(world) == []
+
+
+async def test_ordinals_that_have_moved_unseen_are_not_cut_by_the_number_of_before():
+    """Seed 153140008: as many replicas as before, from another start, and the pod that was cut held vreplicas."""
+    world = await World.create(replicas=3)
+    await world.pods(0, 1, 2)
+    await world.vpod("a", 1)
+    await world.sync()
+    start = {"spec": {"ordinals": {"start": 1}}}
+    await world.cluster.patch(STATEFULSETS, NS, "dispatcher", start, patch_type=PatchType.MERGE)
+    scaler = a_scaler(world)
+    await scaler.look()
+    assert (await world.replicas(), world.api.count("update", "statefulsets/scale")) == (3, 0)
+    await world.pods(3)
+    await world.sync()
+    await asyncio.sleep(200)
+    await scaler.look()
+    assert await world.replicas() < 3
