@@ -333,7 +333,8 @@ class System:
         ``spec``: the pool's.
         """
         self.namespace = self.namespace or await self.backend.namespace("adapters")
-        self.watcher.slots_of[name] = spec.get("slotsPerPod", SLOTS_PER_POD)
+        if "slotsPerPod" in spec:
+            self.watcher.slots_of[name] = spec["slotsPerPod"]
         await self.backend.apply([adapter_pool(self.namespace, name, **spec)])
         if self.webhook is not None:
             await eventually(lambda: self.stamps(name), 10.0, "the API server has pods stamped")
