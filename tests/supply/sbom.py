@@ -57,7 +57,7 @@ def _component(each: Locked, scope: str, known: Mapping[str, str]) -> dict[str, 
         "externalReferences": [
             {
                 "type": "distribution",
-                "url": f"pkg:pypi/{each.name}@{each.version}",
+                "url": _ref(each),
                 "hashes": [{"alg": "SHA-256", "content": digest} for digest in each.hashes],
             }
         ],
