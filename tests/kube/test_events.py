@@ -371,21 +371,16 @@ async def test_a_namespace_that_failed_once_does_not_wait_behind_those_that_hang
 
 
 @pytest.mark.looptime
-async def test_a_burst_in_one_namespace_is_written_whole(api: StoreApi):
+@pytest.mark.parametrize(
+    ("failures", "within_s"),
+    [pytest.param(0, 1, id="at once"), pytest.param(1, 15, id="its first write fails")],
+)
+async def test_a_burst_in_one_namespace_is_written_whole(api: StoreApi, failures: int, within_s: float):
     recorder = start(api)
+    api.fail["create"] += [ApiError(500, "InternalError", "once")] * failures
     for number in range(900):
         tell(recorder, of_namespace("tenant", number))
-    assert await recorder.drain(1)
-    assert (len(stored(api)), recorder.dropped) == (900, 0)
-
-
-@pytest.mark.looptime
-async def test_a_burst_is_written_whole_though_its_first_write_fails(api: StoreApi):
-    recorder = start(api)
-    api.fail["create"].append(ApiError(500, "InternalError", "once"))
-    for number in range(900):
-        tell(recorder, of_namespace("tenant", number))
-    assert await recorder.drain(15)
+    assert await recorder.drain(within_s)
     assert (len(stored(api)), recorder.dropped) == (900, 0)
 
 

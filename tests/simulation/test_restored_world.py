@@ -98,58 +98,48 @@ async def on_stage(seed: int) -> AsyncIterator[Stage]:
 
 
 @BUMPS
-def test_what_was_written_since_the_backup_is_gone_for_the_checkers_too_and_is_no_loss_of_ours(bump: int):
-    @in_virtual_time
-    async def play() -> None:
-        async with on_stage(1) as stage:
-            stage.world.restore(await stage.placed(), bump=bump)
-            assert stage.found == []
-            assert dict(stage.checkers.vpods[f"{TENANT}/v"].placements) == {f"{NAME}-0": 2}
-            assert stage.checkers.pods[f"{NAME}-1"].total == 0
-
-    play()
-
-
-@BUMPS
-def test_what_a_restore_has_changed_is_excused_and_what_it_has_not_is_not(bump: int):
-    @in_virtual_time
-    async def play() -> None:
-        async with on_stage(2) as stage:
-            stage.world.restore(await stage.placed(), bump=bump)
-            await stage.status("v", {0: 1})
-            assert stage.found == []
-            await stage.status("w", {0: 1})
-            assert [line.partition(":")[0] for line in stage.found] == ["I4"]
-
-    play()
+@in_virtual_time
+async def test_what_was_written_since_the_backup_is_gone_for_the_checkers_too_and_is_no_loss_of_ours(
+    bump: int,
+):
+    async with on_stage(1) as stage:
+        stage.world.restore(await stage.placed(), bump=bump)
+        assert stage.found == []
+        assert dict(stage.checkers.vpods[f"{TENANT}/v"].placements) == {f"{NAME}-0": 2}
+        assert stage.checkers.pods[f"{NAME}-1"].total == 0
 
 
 @BUMPS
-def test_a_restore_excuses_no_overcommit(bump: int):
-    @in_virtual_time
-    async def play() -> None:
-        async with on_stage(3) as stage:
-            stage.world.restore(await stage.placed(), bump=bump)
-            await stage.ledger(1, {f"{TENANT}/v": 9})
-            assert any(line.startswith(f"I1: {REPLICA} wrote 9 slots") for line in stage.found)
-
-    play()
+@in_virtual_time
+async def test_what_a_restore_has_changed_is_excused_and_what_it_has_not_is_not(bump: int):
+    async with on_stage(2) as stage:
+        stage.world.restore(await stage.placed(), bump=bump)
+        await stage.status("v", {0: 1})
+        assert stage.found == []
+        await stage.status("w", {0: 1})
+        assert [line.partition(":")[0] for line in stage.found] == ["I4"]
 
 
 @BUMPS
-def test_every_replica_ends_and_another_begins_in_its_place(bump: int):
-    @in_virtual_time
-    async def play() -> None:
-        async with World(4) as world:
-            backup = world.cluster.snapshot()
-            await later(60.0)
-            world.restore(backup, bump=bump)
-            assert world.outdated() == ["replica-1", "replica-2"]
-            await later(30.0)
-            assert [replica.name for replica in world.replicas] == ["replica-3", "replica-4"]
-            assert (world.outdated(), world.problems) == ([], [])
+@in_virtual_time
+async def test_a_restore_excuses_no_overcommit(bump: int):
+    async with on_stage(3) as stage:
+        stage.world.restore(await stage.placed(), bump=bump)
+        await stage.ledger(1, {f"{TENANT}/v": 9})
+        assert any(line.startswith(f"I1: {REPLICA} wrote 9 slots") for line in stage.found)
 
-    play()
+
+@BUMPS
+@in_virtual_time
+async def test_every_replica_ends_and_another_begins_in_its_place(bump: int):
+    async with World(4) as world:
+        backup = world.cluster.snapshot()
+        await later(60.0)
+        world.restore(backup, bump=bump)
+        assert world.outdated() == ["replica-1", "replica-2"]
+        await later(30.0)
+        assert [replica.name for replica in world.replicas] == ["replica-3", "replica-4"]
+        assert (world.outdated(), world.problems) == ([], [])
 
 
 @in_virtual_time
