@@ -149,12 +149,17 @@ async def nodes_ready(api: Api, names: Iterable[str], timeout_s: float = NODES_R
 
 
 async def node_failed(api: Api, name: str, timeout_s: float = NODE_FAILED_TIMEOUT_S) -> None:
-    """Returns when the node lifecycle controller has marked the node: not Ready, unreachable taint."""
+    """Returns when the node lifecycle controller has marked the node: not Ready, both unreachable taints.
+
+    NoExecute and NoSchedule are written one after the other. Every pod tolerates NoExecute for 300 s, so until NoSchedule
+    stands as well kube-scheduler still binds pods to the node.
+    """
 
     async def look() -> bool:
         obj = await api.get(NODES, "", name)
-        taints = {taint["key"] for taint in obj["spec"].get("taints", [])}
-        if condition(obj, "Ready") == "True" or UNREACHABLE_TAINT not in taints:
+        taints = {(taint["key"], taint["effect"]) for taint in obj["spec"].get("taints", [])}
+        awaited = {(UNREACHABLE_TAINT, "NoExecute"), (UNREACHABLE_TAINT, "NoSchedule")}
+        if condition(obj, "Ready") == "True" or not awaited <= taints:
             raise NotYet(f"Ready {condition(obj, 'Ready')}, taints {sorted(taints)}")
         return True
 
