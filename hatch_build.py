@@ -20,20 +20,20 @@ from typing import Any, Final
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 MODULES: Final = (
-    "extender/core/bits.py",
-    "extender/core/claims.py",
-    "extender/core/deal.py",
-    "extender/core/explain.py",
-    "extender/core/model.py",
-    "extender/core/moves.py",
-    "extender/core/plan.py",
-    "extender/core/pool_state.py",
-    "extender/core/round_robin.py",
-    "extender/core/state.py",
-    "extender/core/policy/evenly.py",
-    "extender/core/policy/pick.py",
-    "extender/core/policy/select.py",
-    "extender/core/policy/spread.py",
+    "extender/engine/pods/bits.py",
+    "extender/engine/pods/claims.py",
+    "extender/engine/placing/deal.py",
+    "extender/engine/placing/explain.py",
+    "extender/model/objects.py",
+    "extender/model/moves.py",
+    "extender/engine/placing/plan.py",
+    "extender/engine/state/pool_state.py",
+    "extender/engine/placing/round_robin.py",
+    "extender/engine/state/state.py",
+    "extender/engine/placing/evenly.py",
+    "extender/engine/placing/pick.py",
+    "extender/engine/placing/select.py",
+    "extender/engine/policy/spread.py",
 )
 """Where the time of a decision goes. The ledger is not among them: it tells true from 1, and compiled code does not."""
 PACKAGES: Final = ("extender", "webhook")

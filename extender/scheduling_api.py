@@ -22,10 +22,10 @@ from typing import Final, Protocol, Self
 import aiohttp
 import orjson
 
-from extender.core.counted import counted_are
-from extender.core.errors import VReplicaError
-from extender.core.model import split_key
-from extender.core.sources.placements import (
+from extender.model.counted import counted_are
+from extender.model.errors import VReplicaError
+from extender.model.objects import split_key
+from extender.model.placements import (
     Placement,
     get_placement_for_pod,
     get_pod_count,

@@ -51,7 +51,9 @@ def files(tree: Path) -> Iterable[str]:
 
 def traces(tree: Path, seeds: int, seed: int) -> dict[int, str]:
     """Seed -> hash of its trace."""
-    out = run(tree, "-m", "extender.cli", "simulate", "--seed", str(seed), "--seeds", str(seeds), *ARGUMENTS)
+    out = run(
+        tree, "-m", "extender.cli.main", "simulate", "--seed", str(seed), "--seeds", str(seeds), *ARGUMENTS
+    )
     found = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     return {outcome["seed"]: outcome["trace"] for outcome in found}
 

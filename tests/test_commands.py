@@ -8,7 +8,7 @@ import pytest
 
 COMMAND = """
 import asyncio, sys
-from extender.terminal.parsing import asyncio_run
+from extender.cli.terminal.parsing import asyncio_run
 
 async def command():
     print("up", flush=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.cli import main
-from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.cli.main import main
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
 
 ROOT = Path(__file__).parents[1]
 HEAD = "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n"

@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from extender.core.event_reasons import EVENTS, EventReason
+from extender.model.event_reasons import EVENTS, EventReason
 from tests.test_metrics_page import END
 
 PAGE = Path(__file__).parents[1] / "docs" / "events.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.cli import main
+from extender.cli.main import main
 
 EXAMPLES = Path(__file__).parents[1] / "manifests" / "examples"
 CLUSTER = str(EXAMPLES / "profiles" / "cluster.yaml")
@@ -69,7 +69,9 @@ def test_a_reader_that_has_gone_is_told_by_the_status_and_by_nothing_else(argume
     if arguments[0] == "explain":
         arguments = [*arguments[:-1], f"pod/{a_pod()}"]
     with subprocess.Popen(
-        [sys.executable, "-m", "extender.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-m", "extender.cli.main", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from rich.console import Console
 
-from extender.asking.explain_tables import _history, summed_up
-from extender.asking.subject import Subject, subject_from
-from extender.cli import main
-from extender.core.errors import InvalidObject
-from extender.core.names import ZONE_LABEL
+from extender.cli.main import main
+from extender.cli.query.explain_tables import _history, summed_up
+from extender.cli.query.subject import Subject, subject_from
+from extender.model.errors import InvalidObject
+from extender.model.names import ZONE_LABEL
 from tests.test_plan_cli import POOL, STATEFUL_SET, a_pod, a_vpod
 
 ROOT = Path(__file__).parents[1]
@@ -354,6 +354,6 @@ def test_the_usual_first_mistakes_say_what_to_do(arguments, said, capsys, monkey
 
 
 def test_what_takes_long_says_so(run, monkeypatch):
-    monkeypatch.setattr("extender.terminal.progress.FIRST_AFTER_S", 0.0)
+    monkeypatch.setattr("extender.cli.terminal.progress.FIRST_AFTER_S", 0.0)
     _, _, err = run("explain", "t/a", documents=(*CLUSTER, a_vpod("a", 9)))
     assert err == "vreplica explain: reading and trying changes ...\n"

@@ -3,8 +3,8 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.exposition import Exposition, Family, Kind, Label
-from extender.metrics import REASON_VALUES, REPAIR_VALUES, Metrics
+from extender.telemetry.exposition import Exposition, Family, Kind, Label
+from extender.telemetry.metrics import REASON_VALUES, REPAIR_VALUES, Metrics
 
 
 def samples(exposition: Exposition) -> dict[tuple[str, ...], float]:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from extender.cli import main
+from extender.cli.main import main
+from extender.config.kube_scheduler_file import InvalidConfiguration, load_configuration
 from extender.kube.api import ApiError, ConnectError, Forbidden, NotFound, OutcomeUnknown
 from extender.kube.first_errors import USUAL, told
 from extender.python_version import python_problem, refuse_old_python
-from extender.sim.scheduler.config_file import InvalidConfiguration, load_configuration
 
 ROOT = Path(__file__).parents[1]
 CONFIG = "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from extender.garbage import LOADING, spare_what_stays
+from extender.service.garbage import LOADING, spare_what_stays
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.names import LEASE_NAME, OWN_NAMESPACE
-from extender.core.reading import text
-from extender.demo.local import LocalSystem
-from extender.demo.story import Census, Story
 from extender.kube.api import LEASES
+from extender.lab.demo.local import LocalSystem
+from extender.lab.demo.story import Census, Story
+from extender.model.names import LEASE_NAME, OWN_NAMESPACE
+from extender.model.reading import text
 
 pytestmark = pytest.mark.timeout(60)
 LISTEN = "0A"

@@ -12,8 +12,8 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as text_format
 
-from extender.exposition import Family, Kind, Stability
-from extender.metrics import PREFIX
+from extender.telemetry.exposition import Family, Kind, Stability
+from extender.telemetry.metrics import PREFIX
 from tests.support.families import PROCESS, all_families, watched, webhook_families
 from tests.support.service import World
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.cli import main
-from extender.core.names import API_VERSION
+from extender.cli.main import main
+from extender.model.names import API_VERSION
 
 Json = dict[str, object]
 
@@ -357,7 +357,7 @@ class TestWhatIsRefused:
         )
 
     def test_a_file_that_is_too_large(self, refused, monkeypatch):
-        monkeypatch.setattr("extender.asking.files.FILE_BYTES_MAX", 10)
+        monkeypatch.setattr("extender.cli.query.files.FILE_BYTES_MAX", 10)
         assert refused("a: " + "b" * 20).startswith("FILE: is larger than")
 
 

@@ -9,14 +9,14 @@ from types import ModuleType
 
 import yaml
 
-from extender.asking.plan import run_plan
-from extender.core.manifests import Manifests
-from extender.core.model import VPod
-from extender.core.plan import place
-from extender.core.policy.profile_document import profile_from
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.policy.registry import with_plugins
-from extender.core.pool_state import PoolState
+from extender.cli.query.plan import run_plan
+from extender.engine.placing.plan import place
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.policy.registry import with_plugins
+from extender.engine.state.manifests import Manifests
+from extender.engine.state.pool_state import PoolState
+from extender.model.objects import VPod
 from tests.support.builders import Scene, a_node
 
 ROOT = Path(__file__).parents[1]

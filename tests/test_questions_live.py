@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from extender.asking.explain import run_explain
-from extender.asking.live import CannotRead, open_live, read_cluster, told_by_events
-from extender.asking.what_if import Asked, run_what_if
-from extender.asking.where import Where
-from extender.core.names import API_VERSION, UNSCHEDULABLE_ANNOTATION
-from extender.demo.local import LocalCluster, LocalSystem, create_namespace
+from extender.cli.query.explain import run_explain
+from extender.cli.query.live import CannotRead, open_live, read_cluster, told_by_events
+from extender.cli.query.what_if import Asked, run_what_if
+from extender.cli.query.where import Where
+from extender.cli.terminal.cluster_access import ClusterAccess
+from extender.cli.terminal.replica_address import ReplicaAccess
 from extender.kube.api import (
     ADAPTERPOOLS,
     NODES,
@@ -27,9 +27,9 @@ from extender.kube.api import (
     PatchType,
 )
 from extender.kube.read_only import WriteRefused
-from extender.kube.replica_access import ReplicaAccess
-from extender.sim.embedded import node_object, stateful_set_object
-from extender.terminal.cluster_access import ClusterAccess
+from extender.lab.demo.local import LocalCluster, LocalSystem, create_namespace
+from extender.lab.embedded import node_object, stateful_set_object
+from extender.model.names import API_VERSION, UNSCHEDULABLE_ANNOTATION
 from tests.support.service import until
 
 NS, POOL, TENANT = "adapters", "dispatcher", "team-a"
@@ -275,7 +275,7 @@ async def test_a_series_of_events_stands_where_it_began_for_its_note_is_from_the
 
 
 async def test_how_far_the_reading_is_is_told(monkeypatch):
-    monkeypatch.setattr("extender.asking.live.PAGE_OBJECTS", 2)
+    monkeypatch.setattr("extender.cli.query.live.PAGE_OBJECTS", 2)
     nodes = [{"metadata": {"name": f"n{index}"}} for index in range(5)]
     told: list[str] = []
     await read_cluster(Kinds(**{**CORE, "nodes": nodes}, adapterpools=[a_pool_with()]), "plan", told.append)  # type: ignore[arg-type]

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.cli import main
-from extender.demo.local import LocalSystem
+from extender.cli.main import main
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, NODES, STATEFULSETS, VPODS, Resource
-from extender.sim.embedded import node_object
+from extender.lab.demo.local import LocalSystem
+from extender.lab.embedded import node_object
 from tests.support.service import until
 
 ROOT = Path(__file__).parents[1]

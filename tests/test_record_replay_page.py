@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from extender.cli import new_parser
-from extender.core.recording.entries import Cause
-from extender.core.recording.lines import FORMAT, FORMAT_VERSION, READERS
-from extender.core.recording.objects import KINDS
-from extender.core.recording.report import SAMPLES_MAX, SILENCE_S
-from extender.service.decision_log import IDLE_S
-from extender.service.journal_ring import ENTRIES_MAX, FETCHED_MAX
-from extender.terminal.exit_status import DIFFERENT
+from extender.cli.main import new_parser
+from extender.cli.terminal.exit_status import DIFFERENT
+from extender.service.http.decision_log import IDLE_S
+from extender.service.http.journal_ring import ENTRIES_MAX, FETCHED_MAX
+from extender.whatif.recording.entries import Cause
+from extender.whatif.recording.lines import FORMAT, FORMAT_VERSION, READERS
+from extender.whatif.recording.objects import KINDS
+from extender.whatif.recording.report import SAMPLES_MAX, SILENCE_S
 
 PAGE = Path(__file__).parents[1] / "docs" / "record-replay.md"
 COMMANDS = sorted(set(re.findall(r"vreplica (?:record|replay) [^`\n]+", PAGE.read_text())))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from extender.cli import main
+from extender.cli.doctor.checks import CHECKS
+from extender.cli.lint.codes import CODES
+from extender.cli.main import main
 from extender.config.reading import READ_BY
 from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
 from extender.config.view import plain
-from extender.doctor.checks import CHECKS
 from extender.kube.first_errors import USUAL
-from extender.lint.codes import CODES
 from extender.python_version import python_problem
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from extender.simulation.profile import ALL_KINDS
+from extender.lab.simulation.world.profile import ALL_KINDS
 from tests.simulation import test_seeds
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"

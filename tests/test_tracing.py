@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from extender import tracing
-from extender.kube.logs import JsonFormatter
-from extender.tracing import ATTRIBUTE_CHARS_MAX, Attribute, Span
+from extender.telemetry import tracing
+from extender.telemetry.logs import JsonFormatter
+from extender.telemetry.tracing import ATTRIBUTE_CHARS_MAX, Attribute, Span
 from tests.support.service import World
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -134,7 +134,7 @@ class TestOpenTelemetry:
         memory = import_module("opentelemetry.sdk.trace.export.in_memory_span_exporter")
         exporter, provider = memory.InMemorySpanExporter(), sdk.TracerProvider()
         provider.add_span_processor(export.SimpleSpanProcessor(exporter))
-        tracing.install(import_module("extender.otel").OtelTracer(provider))
+        tracing.install(import_module("extender.telemetry.otel").OtelTracer(provider))
         yield exporter.get_finished_spans
         tracing.stop()
 

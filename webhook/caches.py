@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from extender.core.decode import mapping, namespace_from, pool_from, text, vpod_from
-from extender.core.errors import InvalidObject
-from extender.core.model import AdapterPool, Namespace, VPod, object_key
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS, Obj, Resource, WatchEvent, WatchEventType
+from extender.model.decode import mapping, namespace_from, pool_from, text, vpod_from
+from extender.model.errors import InvalidObject
+from extender.model.objects import AdapterPool, Namespace, VPod, object_key
 
 _log: Final = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ it. The shipped webhook is such a one: what its port might be made to do, it has
 
 ``FileCertificates`` is the second: cert-manager or a person renews the files, and we only notice.
 
-Either way a new certificate is a new TLS context behind the one that the server has (``extender.kube.serving_tls``):
+Either way a new certificate is a new TLS context behind the one that the server has (``extender.kube.serving.tls``):
 connections and handshakes that have begun go on.
 """
 
@@ -22,14 +22,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from extender.core.errors import VReplicaError
-from extender.kube.serving_tls import (
+from extender.kube.serving.tls import (
     RELOAD_PERIOD_S,
     CertificateFiles,
     ServingCertificate,
     SwitchedContext,
     server_context,
 )
+from extender.model.errors import VReplicaError
 from webhook.rotation import STEPS_MAX, Bundle, is_usable, next_step
 from webhook.stores import CertificateStore
 from webhook.x509 import served_form

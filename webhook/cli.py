@@ -24,15 +24,15 @@ from typing import Final
 
 import uvloop
 
-from extender import tracing
-from extender.core.errors import VReplicaError
 from extender.kube.api import Api
 from extender.kube.client import KubeApi
 from extender.kube.first_errors import told
-from extender.kube.logs import set_up
 from extender.kube.reflector import Reflector
-from extender.kube.serving import host_port
+from extender.kube.serving.listener import host_port
 from extender.kube.troubles import Troubles
+from extender.model.errors import VReplicaError
+from extender.telemetry import tracing
+from extender.telemetry.logs import set_up
 from webhook.caches import WebhookCaches
 from webhook.certs import CertificateManager, FileCertificates, StoredCertificates
 from webhook.registration import Registration

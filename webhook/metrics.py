@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from extender.exposition import Exposition, Family, Kind, Label, Stability
+from extender.telemetry.exposition import Exposition, Family, Kind, Label, Stability
 from webhook.caches import WebhookCaches
 
 PREFIX: Final = "vreplica_webhook"

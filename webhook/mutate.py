@@ -28,9 +28,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from extender.core import names
-from extender.core.decode import Json, mapping, quantity, sequence, text
-from extender.core.model import AdapterPool, object_key
+from extender.model import names
+from extender.model.decode import Json, mapping, quantity, sequence, text
+from extender.model.objects import AdapterPool, object_key
 from webhook.review import ALLOWED, AdmissionRequest, PatchOp, Verdict
 
 NO_PLACEMENTS_TEXT: Final = "{}"

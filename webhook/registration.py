@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from extender.core.names import SCHEDULER_NAME
 from extender.kube.api import (
     MUTATING_WEBHOOKS,
     VALIDATING_WEBHOOKS,
@@ -33,6 +32,7 @@ from extender.kube.api import (
     PatchType,
     Resource,
 )
+from extender.model.names import SCHEDULER_NAME
 from webhook.certs import Certificates
 from webhook.x509 import certificates_in, fingerprint, is_linked
 

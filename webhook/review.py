@@ -13,10 +13,10 @@ from typing import Final
 
 import orjson
 
-from extender.core.decode import Json, mapping
-from extender.core.errors import VReplicaError
-from extender.core.reading import structure_problem
-from extender.core.shown import shown
+from extender.model.decode import Json, mapping
+from extender.model.errors import VReplicaError
+from extender.model.reading import structure_problem
+from extender.model.safe_repr import shown
 
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
 REVIEW_KIND: Final = "AdmissionReview"

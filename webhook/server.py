@@ -3,8 +3,8 @@
 A request is read (bounded in bytes, its own and those of all at once, in time, in its rate and in how many at once),
 decoded, decided in memory and answered; nothing waits for the API server, so the only slow part is the sender, and a
 review whose body is whole is never one too many. Slow heads, clients that read no answers and held connections are the
-listener's business (``extender.kube.serving``), slow bodies that of ``extender.kube.bodies``. Metrics are made once for all who
-ask meanwhile (``extender.kube.readers``), for the port is open to everybody. What is wrong with a
+listener's business (``extender.kube.serving.listener``), slow bodies that of ``extender.kube.serving.bodies``. Metrics are made once for all who
+ask meanwhile (``extender.kube.serving.readers``), for the port is open to everybody. What is wrong with a
 request is said in plain text with status 400 (not an AdmissionReview), 408 (body too slow), 413 (body too long) or 503
 (bodies too large together); every AdmissionReview that can be read gets an AdmissionReview. Reviews are answered before
 the caches are synced too: the pod is then stamped with what is known, and ``/readyz`` keeps the Service from sending
@@ -21,8 +21,7 @@ from typing import Final
 
 from aiohttp import web
 
-from extender.exposition import CONTENT_TYPE
-from extender.kube.bodies import (
+from extender.kube.serving.bodies import (
     ArrivalLimits,
     BodiesTooLarge,
     BodyBudget,
@@ -30,10 +29,11 @@ from extender.kube.bodies import (
     BodyTooLarge,
     BodyTooSlow,
 )
-from extender.kube.logs import AtMost
-from extender.kube.readers import Sending, SharedAnswers, TooManyAsk
-from extender.kube.serving import ConnectionLimits, Listener, body_of
-from extender.tracing import TRACEPARENT, span
+from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
+from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk
+from extender.telemetry.exposition import CONTENT_TYPE
+from extender.telemetry.logs import AtMost
+from extender.telemetry.tracing import TRACEPARENT, span
 from webhook import mutate, validate
 from webhook.caches import WebhookCaches
 from webhook.metrics import Metrics

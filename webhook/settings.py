@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from extender.config.document import open_document
 from extender.config.model import Config
 from extender.config.reading import config_of
-from extender.core.errors import InvalidObject, VReplicaError
-from extender.core.names import CONFIG_KIND, OWN_NAMESPACE
-from extender.kube.logs import LogFormat
+from extender.model.errors import InvalidObject, VReplicaError
+from extender.model.names import CONFIG_KIND, OWN_NAMESPACE
+from extender.telemetry.logs import LogFormat
 from webhook.mutate import DEFAULT_STAMP, Stamp
 from webhook.validate import DEFAULT_PROFILES, DEFAULT_RULES, DEFAULT_WRITERS, Rules
 

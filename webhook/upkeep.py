@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from extender.kube.api import ApiError
-from extender.kube.serving_tls import WARNING_PERIOD_S, validity_of
+from extender.kube.serving.tls import WARNING_PERIOD_S, validity_of
 from webhook.certs import CertificateError, Certificates
 from webhook.registration import Registration
 

@@ -26,14 +26,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from extender.core import names
-from extender.core.counted import counted
-from extender.core.decode import Json, is_true, mapping, pool_from, quantity, sequence, text, vpod_from
-from extender.core.errors import InvalidObject, LedgerUnreadable
-from extender.core.ledger import decode_ledger, ledger_slots
-from extender.core.model import AdapterPool, Namespace, VPod, object_key
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.shown import shown
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.model import names
+from extender.model.counted import counted
+from extender.model.decode import Json, is_true, mapping, pool_from, quantity, sequence, text, vpod_from
+from extender.model.errors import InvalidObject, LedgerUnreadable
+from extender.model.ledger import decode_ledger, ledger_slots
+from extender.model.objects import AdapterPool, Namespace, VPod, object_key
+from extender.model.safe_repr import shown
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)

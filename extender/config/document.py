@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from extender.core.errors import InvalidObject
-from extender.core.reading import refuse_strange
-from extender.not_yaml import why_not_yaml
+from extender.model.errors import InvalidObject
+from extender.model.reading import refuse_strange
+from extender.model.yaml_errors import why_not_yaml
 
 CONFIG_BYTES_MAX: Final = 1024 * 1024
 DOCUMENTS_MAX: Final = 200

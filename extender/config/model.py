@@ -27,9 +27,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from extender.core.candidates import NODES_MAX
-from extender.core.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAMES
 from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT
+from extender.model.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAMES
+from extender.node.candidates import NODES_MAX
 
 PROFILES_MAX: Final = 100
 ALLOWED_CLIENTS_MAX: Final = 100

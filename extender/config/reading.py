@@ -15,8 +15,8 @@ from extender.config.model import Config
 from extender.config.nearest import nearest
 from extender.config.rules import broken_rules
 from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, Kind
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
-from extender.core.shown import shown
+from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
+from extender.model.safe_repr import shown
 
 Json = Mapping[str, object]
 _HEAD: Final[Mapping[str, str]] = MappingProxyType({"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND})

@@ -12,11 +12,11 @@ from typing import Any, Final
 from extender.config.model import LOOPBACK
 from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
 from extender.config.view import plain
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
-from extender.core.policy.profile import Rules, Ties
-from extender.core.policy.profile_document import PLUGINS_MAX, WEIGHT_MAX
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.policy.registry import BUILT_IN_PLUGINS, PluginFactory
+from extender.engine.policy.profile import Rules, Ties
+from extender.engine.policy.profile_document import PLUGINS_MAX, WEIGHT_MAX
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.policy.registry import BUILT_IN_PLUGINS, PluginFactory
+from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 
 Schema = dict[str, Any]
 SCHEMA_ID: Final = "urn:vreplica:config:v1alpha1"

@@ -6,7 +6,7 @@ from typing import Any
 from extender.config.document import Document
 from extender.config.model import Config
 from extender.config.settings import SECTIONS, SETTINGS
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
+from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 
 Row = dict[str, str]
 

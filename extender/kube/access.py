@@ -27,7 +27,7 @@ from kubernetes_asyncio.config.kube_config import load_kube_config
 
 from extender.kube.api import ConnectError
 from extender.kube.proxy import proxy_for
-from extender.not_yaml import NOT_YAML, why_not_yaml
+from extender.model.yaml_errors import NOT_YAML, why_not_yaml
 
 # The library's functions carry no annotations; these names give them one.
 _new_configuration: Final[Callable[[], Any]] = Configuration

@@ -1,6 +1,6 @@
 """``Api``: all that we ask of a Kubernetes API server, as one Protocol.
 
-Two forms exist: ``extender.kube.client.KubeApi`` (the real one, over HTTPS) and ``extender.sim.cluster.Cluster``
+Two forms exist: ``extender.kube.client.KubeApi`` (the real one, over HTTPS) and ``extender.lab.apiserver.cluster.Cluster``
 (the embedded cluster). Both answer with plain JSON objects, raise the same errors, and pass the same tests.
 
 Who calls: reflectors (one list and one watch per kind, long-lived), the committer and the binder (many short
@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
-from extender.core.errors import VReplicaError
-from extender.core.names import GROUP, VERSION
+from extender.model.errors import VReplicaError
+from extender.model.names import GROUP, VERSION
 
 Obj = dict[str, Any]
 """An API object as JSON."""

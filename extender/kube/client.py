@@ -10,7 +10,6 @@ from urllib.parse import quote
 
 import orjson
 
-from extender.core.names import COMPONENT
 from extender.kube.api import (
     EVERYWHERE,
     PODS,
@@ -31,6 +30,7 @@ from extender.kube.api import (
 from extender.kube.budget import BURST_DEFAULT, QPS_DEFAULT, Budget, Lane, lane_of
 from extender.kube.connection import open_connection
 from extender.kube.transport import Request, Transport, decode
+from extender.model.names import COMPONENT
 
 _WRITER: Final[Mapping[str, str]] = {"fieldManager": COMPONENT}
 

@@ -17,9 +17,9 @@ from typing import Final
 
 import aiohttp
 
-from extender.core.errors import VReplicaError
 from extender.kube.access import Access, Source, find_source
 from extender.kube.api import ConnectError
+from extender.model.errors import VReplicaError
 
 REFRESH_PERIOD_S: Final = 60.0
 """client-go's period for token files."""

@@ -9,7 +9,7 @@ One that does not answer holds a writer for ``QUICK_S``; then it has failed, and
 only ``DOUBTFUL_WRITES_MAX`` go to such namespaces. After ``QUICK_TRIES`` failures each try has
 all the time that the client gives: so events get through also where each of them takes seconds.
 
-Aggregation is client-go's events broadcaster: events equal in reason (``core.event_reasons``: type and action follow from it),
+Aggregation is client-go's events broadcaster: events equal in reason (``model.event_reasons``: type and action follow from it),
 regarding, related and cause are one series while less than six minutes lie between them. The note is not part of it, and a series keeps
 the first one: only of what has happened (``HAPPENED``), and not of what goes on, another note is another event. Else a place that was given
 at noon would be read as given at the last time that any was. The cause is a word of a closed set, as a ``ConflictReason``: a vpod that has
@@ -41,8 +41,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from extender.core.event_reasons import EVENTS as EVENT_KINDS, HAPPENED, EventReason
-from extender.core.names import COMPONENT
 from extender.kube.api import (
     EVENTS,
     AlreadyExists,
@@ -56,7 +54,9 @@ from extender.kube.api import (
     TooManyRequests,
 )
 from extender.kube.lanes import Lane, Lanes
-from extender.timers import TIMER_RESOLUTION_S
+from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.model.event_reasons import EVENTS as EVENT_KINDS, HAPPENED, EventReason
+from extender.model.names import COMPONENT
 
 NOTE_BYTES_MAX: Final = 1024
 WORD_CHARS_MAX: Final = 128

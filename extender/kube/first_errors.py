@@ -8,9 +8,9 @@ import errno
 import re
 from typing import Final, NamedTuple
 
-from extender.core.names import GROUP
 from extender.kube.api import ApiError, ConnectError, Forbidden, NotFound, OutcomeUnknown, Resource
-from extender.kube.one_line import one_line
+from extender.model.names import GROUP
+from extender.telemetry.one_line import one_line
 
 
 def told(error: BaseException) -> str:

@@ -29,7 +29,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from extender.timers import TIMER_RESOLUTION_S
+from extender.kube.timers import TIMER_RESOLUTION_S
 
 T = TypeVar("T")
 

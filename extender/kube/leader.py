@@ -37,9 +37,6 @@ from contextlib import suppress
 from enum import Enum
 from typing import Final
 
-from extender.core.decode import mapping, text
-from extender.core.errors import VReplicaError
-from extender.core.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
 from extender.kube.api import LEASES, AlreadyExists, Api, ApiError, Conflict, NotFound, Obj, OutcomeUnknown
 from extender.kube.lease import (
     LeaseConfig,
@@ -51,7 +48,10 @@ from extender.kube.lease import (
     released_spec,
 )
 from extender.kube.seen_lease import Candidacy, SeenLease
-from extender.timers import TIMER_RESOLUTION_S
+from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.model.decode import mapping, text
+from extender.model.errors import VReplicaError
+from extender.model.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
 
 ACQUIRE_JITTER_FACTOR: Final = 0.2
 """A candidate waits 1 to 1.2 retry periods between tries (client-go: to 2.2), so that with the shipped 2 s a lease that was

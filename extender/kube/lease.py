@@ -1,6 +1,6 @@
 """A Lease as we read and write it: which one, what its record says, and what annotations of ours on it mean.
 
-- ``vreplica.dev/buckets``: in how many parts the pools are led (``core.bucket``), on the Lease that all replicas share; absent
+- ``vreplica.dev/buckets``: in how many parts the pools are led (``model.bucket``), on the Lease that all replicas share; absent
   for one, and 0 while nobody but its holder may lead;
 - ``vreplica.dev/preferred-holder``: the replica that asks its holder for it, or that it was given up for.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from extender.core.assume import parse_version
-from extender.core.decode import mapping, text
-from extender.core.names import BUCKETS_ANNOTATION, LEASE_NAME, PREFERRED_HOLDER_ANNOTATION
 from extender.kube.api import Obj
+from extender.model.decode import mapping, text
+from extender.model.names import BUCKETS_ANNOTATION, LEASE_NAME, PREFERRED_HOLDER_ANNOTATION
+from extender.model.resource_versions import parse_version
 
 JITTER_FACTOR: Final = 1.2
 """client-go's: renewDeadline must be longer than so many retry periods."""

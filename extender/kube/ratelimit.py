@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.kube.api import TooManyRequests
-from extender.timers import TIMER_RESOLUTION_S
+from extender.kube.timers import TIMER_RESOLUTION_S
 
 PAUSE_MAX_S: Final = 60.0
 """A Retry-After beyond this is cut: a broken proxy must not silence us for a day."""

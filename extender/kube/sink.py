@@ -12,8 +12,8 @@ needs. Ten thousand pods as JSON are some 300 MB of dicts, and reading them at o
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol, runtime_checkable
 
-from extender.core.errors import InvalidObject
 from extender.kube.api import ApiError, Obj, WatchEvent
+from extender.model.errors import InvalidObject
 
 INVALID_PER_LIST_MAX: Final = 100
 

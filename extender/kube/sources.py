@@ -17,11 +17,11 @@ import random
 from collections.abc import Sequence
 from typing import Final, Literal, NamedTuple
 
-from extender.core.errors import HistoryReplaced
 from extender.kube.api import Api, ApiError, NotFound, OutcomeUnknown, Resource
 from extender.kube.ratelimit import Backoff, BackoffPolicy
 from extender.kube.reflector import Reflector
 from extender.kube.sink import Sink
+from extender.model.errors import HistoryReplaced
 
 log: Final = logging.getLogger(__name__)
 

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from extender.core.errors import VReplicaError
 from extender.kube.api import ApiError, Obj
 from extender.kube.client import KubeApi
 from extender.kube.first_errors import told
-from extender.kube.logs import LogFormat, set_up
+from extender.model.errors import VReplicaError
+from extender.telemetry.logs import LogFormat, set_up
 
 _log: Final = logging.getLogger("tokens")
 LIFETIME_S: Final = 3607

@@ -15,18 +15,18 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from extender.config.model import Config
+from extender.config.profiles import Reading
 from extender.config.reload import merge
 from extender.config.settings import SETTINGS
-from extender.core.errors import VReplicaError
-from extender.exposition import Label
 from extender.kube.budget import Budget
-from extender.kube.logs import LogFormat, form_in_use, use_form
-from extender.metrics import Metrics
+from extender.model.errors import VReplicaError
+from extender.telemetry.exposition import Label
+from extender.telemetry.logs import LogFormat, form_in_use, use_form
+from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
 
@@ -36,15 +36,6 @@ NEEDS_RESTART: Final = "needs_restart"
 REFUSED: Final = "refused"
 RESULTS: Final = (APPLIED, NEEDS_RESTART, REFUSED)
 PROFILES: Final = "profiles"
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """A configuration file as it was read. ``files``: itself and those that it refers to, ``imported`` what is in those."""
-
-    config: Config
-    files: tuple[str, ...]
-    imported: str = ""
 
 
 class Watched(NamedTuple):

@@ -6,7 +6,7 @@ placements of a vpod change, our own decision is made from the state as it was r
     watch --vpod--> queue --after SETTLE_S--> decide on the state before --> compare with what is published
     watch --pod, node, pool, ...--> state             '--> metric, log line, /state.json "shadow"
 
-What each outcome means is in ``extender.core.comparison``. ``Waiting`` is told once of a change of what is wanted that
+What each outcome means is in ``extender.whatif.comparison``. ``Waiting`` is told once of a change of what is wanted that
 the other has not answered for ``WAITING_AFTER_S``, where we would have done something by then.
 
 What it needs: an AdapterPool that names the StatefulSet and its slots, vpods (or foreign kinds among the pool's sources),
@@ -35,19 +35,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from extender.core.comparison import Outcome, compare
-from extender.core.explain import Explanation
-from extender.core.ledger import EMPTY_LEDGER
-from extender.core.model import AdapterPod, VPod
-from extender.core.plan import place
-from extender.core.pool_state import PoolState
-from extender.core.state import State
-from extender.exposition import Label
+from extender.engine.placing.explain import Explanation
+from extender.engine.placing.plan import place
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
 from extender.kube.read_only import WRITE_VERBS, ReadOnlyApi
-from extender.metrics import Metrics
-from extender.service.caches import Caches
-from extender.service.describe import listed_sentences
-from extender.service.status import timestamp
+from extender.model.ledger import EMPTY_LEDGER
+from extender.model.objects import AdapterPod, VPod
+from extender.service.http.describe import listed_sentences
+from extender.service.placing.vpod_status import timestamp
+from extender.service.watching.caches import Caches
+from extender.telemetry.exposition import Label
+from extender.telemetry.metrics import Metrics
+from extender.whatif.comparison import Outcome, compare
 
 log: Final = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from extender.asking.what_if_tables import what_if_tables
+from extender.cli.query.what_if_tables import what_if_tables
 
 PODS = {f"dispatcher-{ordinal}": 1 for ordinal in range(10, 16)}
 

@@ -7,9 +7,9 @@ import asyncio
 import logging
 from typing import Final
 
-from extender.core.decode import vpod_from
-from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from extender.kube.api import NODES, PODS, VPODS, ApiError
+from extender.model.decode import vpod_from
+from extender.model.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from tests.attack.target import Target
 from tests.e2e.objects import pod
 from tests.e2e.waiting import NotYet

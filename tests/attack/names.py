@@ -5,8 +5,8 @@ import logging
 import time
 from typing import Final
 
-from extender.core.decode import vpod_from
 from extender.kube.api import VPODS
+from extender.model.decode import vpod_from
 from tests.attack.target import Target
 from tests.e2e.scenario import is_placed
 from tests.e2e.waiting import NotYet

@@ -8,8 +8,8 @@ from typing import Any, Final
 import aiohttp
 import orjson
 
-from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from extender.kube.api import Obj
+from extender.model.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from tests.attack.target import Target
 from tests.e2e.scenario import POOL, SLOTS_PER_POD, adapter_pool
 from tests.webhook.builders import review

@@ -2,7 +2,7 @@
 
 import sys
 
-from extender.terminal.progress import Progress
+from extender.cli.terminal.progress import Progress
 from tests.bench.options import options_from
 from tests.bench.registry import BENCHES, Skipped
 from tests.bench.result import table

@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 import orjson
 from aiohttp import web
 
-from extender.core import names
 from extender.kube.api import Obj
+from extender.model import names
 from tests.bench import objects
 from tests.bench.rest import answer, missing, parts, scale_of
 

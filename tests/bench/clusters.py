@@ -14,14 +14,14 @@ from typing import Final, TypeVar
 
 import orjson
 
-from extender.core import decode
-from extender.core.ledger import Share, encode_ledger
-from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.state import State
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.state.state import State
 from extender.kube.api import Obj
-from extender.service.caches import Caches
-from extender.service.informers import CacheSink
+from extender.model import decode
+from extender.model.ledger import Share, encode_ledger
+from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.service.watching.caches import Caches
+from extender.service.watching.informers import CacheSink
 from tests.bench import objects
 
 T = TypeVar("T")

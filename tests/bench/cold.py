@@ -6,7 +6,7 @@ are decoded already, once from lists of JSON, in turns.
 
 from collections.abc import Callable
 
-from extender.service.caches import Caches
+from extender.service.watching.caches import Caches
 from tests.bench.clusters import VPODS_PER_POD, Cluster, caches_from_lists, filled_caches, raw_cluster
 from tests.bench.result import Result
 from tests.bench.shipped import Shipped

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from extender.core.decode import pod_from, vpod_from
-from extender.core.ledger import Ledger
-from extender.core.names import API_VERSION
 from extender.kube.api import PODS, VPODS, Obj, PatchType
-from extender.service.committer import WRITES_IN_FLIGHT_MAX
+from extender.model.decode import pod_from, vpod_from
+from extender.model.ledger import Ledger
+from extender.model.names import API_VERSION
+from extender.service.placing.committer import WRITES_IN_FLIGHT_MAX
 from tests.bench.options import Options
 from tests.bench.real_cluster import FILLED_TIMEOUT_S, KUBELETS, Cluster, all_of, followed, running, stream
 from tests.bench.result import Result

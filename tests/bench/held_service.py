@@ -1,6 +1,6 @@
 """The process whose memory and event loop ``memory`` measures: ``python -m tests.bench.held_service CONFIG``.
 
-It is the shipped service, put together as ``extender.app.serve`` does, on uvloop. Beside it runs only a probe of
+It is the shipped service, put together as ``extender.service.app.serve`` does, on uvloop. Beside it runs only a probe of
 the loop: a timer that says how much too late it was called. It reads commands on its standard input, and answers each by a line
 of JSON: ``settle`` once everything is listed and nothing waits to be placed, ``probe`` at once, ``report`` with the probe's
 lateness since then. It ends with its input.
@@ -17,10 +17,10 @@ from typing import Final
 
 import uvloop
 
-from extender.app import Service
+from extender.config.profiles import load_profiles
+from extender.config.reading import load_config
 from extender.kube.client import KubeApi
-from extender.profiles import load_profiles
-from extender.service.config import load_config
+from extender.service.app import Service
 from tests.bench.timing import percentile
 
 PROBE_PERIOD_S: Final = 0.005

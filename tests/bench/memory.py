@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 import orjson
 import uvloop
 
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
+from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 from tests.bench import objects
 from tests.bench.api_stub import ApiStub
 from tests.bench.clusters import VPODS_PER_POD, raw_cluster

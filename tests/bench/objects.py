@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Mapping
 from typing import Final
 
-from extender.core import names
-from extender.core.ledger import Share, encode_ledger
 from extender.kube.api import Obj
+from extender.model import names
+from extender.model.ledger import Share, encode_ledger
 
 NAMESPACE: Final = "knative-eventing"
 TENANT: Final = "tenant"

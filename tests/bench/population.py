@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from extender.core.names import (
+from extender.model.names import (
     API_VERSION,
     PLACEMENTS_ANNOTATION,
     POOL_LABEL,

@@ -14,10 +14,10 @@ from typing import Final
 import orjson
 import uvloop
 
-from extender.core.model import VPod
-from extender.service.caches import Caches
-from extender.service.decision_history import DecisionHistory
-from extender.service.questions import Questions
+from extender.model.objects import VPod
+from extender.service.http.questions import Questions
+from extender.service.placing.decision_history import DecisionHistory
+from extender.service.watching.caches import Caches
 from tests.bench import objects
 from tests.bench.clusters import SLOTS_PER_VPOD, VPODS_PER_POD, Cluster, filled_caches, raw_cluster
 from tests.bench.options import Options

@@ -17,7 +17,6 @@ from typing import Final, TypeVar, cast
 
 import uvloop
 
-from extender.core.names import LEASE_NAME, SCHEDULER_NAME, SLOTS_ANNOTATION
 from extender.kube.api import (
     ADAPTERPOOLS,
     LEASES,
@@ -32,6 +31,7 @@ from extender.kube.api import (
     WatchEvent,
 )
 from extender.kube.reflector import Reflector
+from extender.model.names import LEASE_NAME, SCHEDULER_NAME, SLOTS_ANNOTATION
 from tests.bench.registry import Skipped
 from tests.e2e.backend import condition
 from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from extender.core.bucket import Bucket, bucket_of
-from extender.core.decode import vpod_from
-from extender.core.names import (
+from extender.kube.api import LEASES, PODS, STATEFULSETS, VPODS, ListOptions, Obj, PatchType
+from extender.model.bucket import Bucket, bucket_of
+from extender.model.decode import vpod_from
+from extender.model.names import (
     LEASE_NAME,
     SCHEDULER_NAME,
     SLOTS_ANNOTATION,
 )
-from extender.kube.api import LEASES, PODS, STATEFULSETS, VPODS, ListOptions, Obj, PatchType
 from tests.bench.latency import cpu_seconds
 from tests.bench.options import Options
 from tests.bench.real_cluster import all_of, followed, stream

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from extender.core.model import VPod
-from extender.core.plan import Decision, place
+from extender.engine.placing.plan import Decision, place
+from extender.model.objects import VPod
 from tests.bench import objects
 from tests.bench.clusters import Cluster, filled_caches, rebuilt_state
 from tests.bench.shipped import Shipped

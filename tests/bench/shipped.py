@@ -9,17 +9,17 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
-from extender.core.model import VPod
-from extender.core.plan import Decision
+from extender.engine.placing.plan import Decision
 from extender.kube.api import Api
 from extender.kube.events import EventRecorder
-from extender.metrics import Metrics
-from extender.service.batch import Committed
-from extender.service.caches import Caches
-from extender.service.committer import Committer
-from extender.service.decision_history import NEW, DecisionHistory
-from extender.service.narrator import Narrator
-from extender.service.placer import BATCH_VPODS_MAX, Placer, Reporting
+from extender.model.objects import VPod
+from extender.service.placing.batch import Committed
+from extender.service.placing.committer import Committer
+from extender.service.placing.decision_history import NEW, DecisionHistory
+from extender.service.placing.placer import BATCH_VPODS_MAX, Placer, Reporting
+from extender.service.placing.vpod_events import Narrator
+from extender.service.watching.caches import Caches
+from extender.telemetry.metrics import Metrics
 from tests.bench import objects
 from tests.bench.clusters import Cluster
 

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from extender.simulation import command
-from extender.simulation.run import Trial
+from extender.cli.simulation import seeds
+from extender.lab.simulation.run import Trial
 from tests.bench.options import Options
 from tests.bench.result import Result
 
@@ -65,7 +65,7 @@ def _each_s(seeds: list[Simulated]) -> float:
 def worker() -> Iterator[ProcessPoolExecutor]:
     """A process that has simulated a seed already: what is made once a process is not billed to the first that counts."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context, initializer=command._prepare_process) as pool:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=seeds._prepare_process) as pool:
         pool.submit(simulated, 1, EVENTS[0]).result()
         yield pool
 
@@ -73,5 +73,5 @@ def worker() -> Iterator[ProcessPoolExecutor]:
 def simulated(seed: int, events: int) -> Simulated:
     """One seed, here."""
     started = time.process_time()
-    outcome = command._simulate_one(Trial(seed, events=events))
+    outcome = seeds._simulate_one(Trial(seed, events=events))
     return Simulated(time.process_time() - started, outcome.passed, outcome.faults.total())

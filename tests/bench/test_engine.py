@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from extender.core.model import VPod
+from extender.model.objects import VPod
 from tests.bench import engine, objects, rounds
 from tests.bench.clusters import (
     PROFILES,

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import orjson
 
-from extender.core.succession import Succession
+from extender.engine.state.ordinal_history import Succession
 from extender.kube.client import KubeApi
-from extender.service.caches import Caches
-from extender.service.informers import Informers
+from extender.service.watching.caches import Caches
+from extender.service.watching.informers import Informers
 from tests.bench import memory, objects, simulation, webhook
 from tests.bench.http_client import Connection, request
 

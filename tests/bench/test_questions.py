@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from extender.service.decision_history import DecisionHistory
-from extender.service.questions import Questions
+from extender.service.http.questions import Questions
+from extender.service.placing.decision_history import DecisionHistory
 from tests.bench.options import Options
 from tests.bench.questions import QUESTIONS, bench, crowded_caches
 

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from extender.core.decode import node_from, pod_from
-from extender.core.wire import decode_binding_args, decode_extender_args, decode_preemption_args
+from extender.model.decode import node_from, pod_from
+from extender.node.wire import decode_binding_args, decode_extender_args, decode_preemption_args
 from tests.bench import requests
 from tests.bench.population import (
     NODE_SLOTS,

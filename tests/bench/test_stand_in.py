@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from extender.core.names import PLACEMENTS_ANNOTATION
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, VPODS, Binding, NotFound, PatchType
 from extender.kube.client import KubeApi
+from extender.model.names import PLACEMENTS_ANNOTATION
 from tests.bench.population import NAMESPACE, Pool, Population
 from tests.bench.stand_in import StandIn
 from tests.e2e.objects import write_json

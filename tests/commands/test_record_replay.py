@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.cli import main
+from extender.cli.main import main
 from tests.support.service import World, until
 
 Run = Callable[..., tuple[int, str, str]]
@@ -30,7 +30,7 @@ async def record_command(*arguments: object) -> tuple[int, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "extender.cli",
+        "extender.cli.main",
         "record",
         *(str(argument) for argument in arguments),
         stdout=asyncio.subprocess.DEVNULL,

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from extender import cli
-from extender.top.sorting import sort_pods
-from extender.top.view import View, rates_between
+import extender
+from extender.cli.top.sorting import sort_pods
+from extender.cli.top.view import View, rates_between
 from tests.support.service import World, until
 
 OVERVIEW = {
@@ -172,7 +172,7 @@ def test_rates_are_between_two_looks_and_a_restart_counts_from_nothing():
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1]), "TERM": "xterm"}
+    return {**os.environ, "PYTHONPATH": str(Path(extender.__file__).parents[1]), "TERM": "xterm"}
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ async def test_once_or_without_a_terminal_it_prints_what_the_replica_says():
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
-                "extender.cli",
+                "extender.cli.main",
                 "top",
                 "--server",
                 service.server.url,
@@ -222,7 +222,7 @@ async def test_on_a_terminal_it_lives_until_q_and_leaves_it_as_it_was():
 
     async with world.serving(serve=True) as service:
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "extender.cli", "top", "--server", service.server.url, "--interval", "1s",
+            sys.executable, "-m", "extender.cli.main", "top", "--server", service.server.url, "--interval", "1s",
             stdin=theirs, stdout=theirs, stderr=theirs, env=environment(),
         )  # fmt: skip
         await until(lambda: has(b"pods by urgency"), timeout_s=20)

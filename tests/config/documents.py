@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from extender.config.model import Config
 from extender.config.rules import broken_rules
 from extender.config.settings import SECTIONS, SETTINGS, Entry, Kind
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
-from extender.core.policy.registry import BUILT_IN_PLUGINS
+from extender.engine.policy.registry import BUILT_IN_PLUGINS
+from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 
 ABSENT = object()
 PLUGINS = sorted(BUILT_IN_PLUGINS)

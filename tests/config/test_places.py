@@ -4,9 +4,9 @@ import pytest
 
 from extender.config.document import InvalidField, parse, parse_all
 from extender.config.nearest import nearest
+from extender.config.profiles import open_config
 from extender.config.reading import config_of, read_config
-from extender.core.errors import InvalidObject
-from extender.profiles import open_config
+from extender.model.errors import InvalidObject
 
 HEAD = "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n"
 

@@ -8,13 +8,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
+from extender.cli.lint.command import schema_text
 from extender.config.document import Document
+from extender.config.profiles import load_profiles
 from extender.config.reading import read_config
 from extender.config.schema import config_schema
 from extender.config.settings import SETTINGS
-from extender.config_cli import schema_text
-from extender.core.errors import InvalidObject
-from extender.profiles import load_profiles
+from extender.model.errors import InvalidObject
 from tests.config.documents import documents
 from tests.support.json_schema import problems, valid
 

@@ -5,7 +5,7 @@ import json
 import yaml
 from hypothesis import given, settings
 
-from extender.cli import main
+from extender.cli.main import main
 from extender.config.document import parse
 from extender.config.model import Config
 from extender.config.reading import config_from, config_of

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from extender.core.assume import AssumeCache, EventHandler, Notifier, parse_version
-from extender.core.errors import AssumeError, NotFound, WrongType
-from extender.core.model import object_key
-from extender.core.passive_assume import PassiveAssumeCache
+from extender.engine.cache.assume import AssumeCache, EventHandler, Notifier
+from extender.engine.cache.passive_assume import PassiveAssumeCache
+from extender.model.errors import AssumeError, NotFound, WrongType
+from extender.model.objects import object_key
+from extender.model.resource_versions import parse_version
 from tests.conformance.result import Case, Check, Difference
 
 Step = dict[str, Any]

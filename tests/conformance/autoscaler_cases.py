@@ -18,18 +18,18 @@ from typing import Any
 
 import looptime
 
-from extender.core.errors import InvalidObject
-from extender.core.explain import Step
-from extender.core.knative.scaling import pods_by_policy, scale_factor
-from extender.core.model import ordinal_of
-from extender.core.plan import place
-from extender.core.policy.profile import DEFAULT_PROFILE, Profile
-from extender.core.policy.profiles import BUILT_IN_PROFILES, KNATIVE_PROFILE
-from extender.core.pool_state import PoolState
-from extender.core.rebalance.plan import Limits, plan_moves
-from extender.core.scaling.scale_down import count_without_empty, ordinals_to_close
-from extender.core.scaling.size import plan_scale
-from extender.core.state import State
+from extender.engine.placing.explain import Step
+from extender.engine.placing.plan import place
+from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES, KNATIVE_PROFILE
+from extender.engine.rebalance.moves import Limits, plan_moves
+from extender.engine.scaling.knative import pods_by_policy, scale_factor
+from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.errors import InvalidObject
+from extender.model.objects import ordinal_of
 from tests.conformance.policies import Policy, profile_of
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.state_cases import (

@@ -9,7 +9,8 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from extender.sim.scheduler.algorithm import (
+from extender.config.kube_scheduler import ExtenderConfig, ManagedResource, validate_extenders
+from extender.lab.scheduler.algorithm import (
     FitError,
     SchedulingAlgorithm,
     SchedulingError,
@@ -17,19 +18,18 @@ from extender.sim.scheduler.algorithm import (
     find_nodes_that_pass_extenders,
     prioritize_nodes,
 )
-from extender.sim.scheduler.config import ExtenderConfig, ManagedResource, validate_extenders
-from extender.sim.scheduler.extender_client import (
+from extender.lab.scheduler.extender_client import (
     ExtenderError,
     HTTPExtender,
     Victims,
     build_extenders,
     to_meta_victims,
 )
-from extender.sim.scheduler.framework import CycleState, NodeStatuses, Profile
-from extender.sim.scheduler.listers import Listers
-from extender.sim.scheduler.predicates import NodeResourcesFit
-from extender.sim.scheduler.preemption import Preemptor, call_extenders
-from extender.sim.scheduler.types import Code, PodInfo, Status
+from extender.lab.scheduler.framework import CycleState, NodeStatuses, Profile
+from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.predicates import NodeResourcesFit
+from extender.lab.scheduler.preemption import Preemptor, call_extenders
+from extender.lab.scheduler.types import Code, PodInfo, Status
 from tests.conformance.extender_fakes import (
     FakeExtender,
     Outcome,

@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from extender.sim.scheduler.cache import SchedulerCache, Snapshot
-from extender.sim.scheduler.extender_client import (
+from extender.lab.scheduler.cache import SchedulerCache, Snapshot
+from extender.lab.scheduler.extender_client import (
     ExtenderError,
     FilterResult,
     HostPriority,
     NodeLister,
     Victims,
 )
-from extender.sim.scheduler.framework import CycleState, NodeLocalFilter, NodeStatuses, ScorePlugin
-from extender.sim.scheduler.priorities import NodeResourcesBalancedAllocation
-from extender.sim.scheduler.queue import SchedulingQueue
-from extender.sim.scheduler.types import Code, NodeInfo, PodInfo, Status, node_view, pod_info
+from extender.lab.scheduler.framework import CycleState, NodeLocalFilter, NodeStatuses, ScorePlugin
+from extender.lab.scheduler.priorities import NodeResourcesBalancedAllocation
+from extender.lab.scheduler.queue import SchedulingQueue
+from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status, node_view, pod_info
 from tests.conformance.result import Case, Difference
 
 Outcome = str | Difference | None

@@ -7,21 +7,21 @@ from typing import Any
 
 import orjson
 
-from extender.sim.scheduler.algorithm import (
+from extender.config.kube_scheduler import ExtenderConfig
+from extender.lab.scheduler.algorithm import (
     extenders_binding,
     find_nodes_that_pass_extenders,
     prioritize_nodes,
 )
-from extender.sim.scheduler.cache import NodeNotFound, Snapshot
-from extender.sim.scheduler.config import ExtenderConfig
-from extender.sim.scheduler.extender_client import (
+from extender.lab.scheduler.cache import NodeNotFound, Snapshot
+from extender.lab.scheduler.extender_client import (
     ExtenderError,
     HTTPExtender,
     Victims,
 )
-from extender.sim.scheduler.extender_transport import AiohttpTransport
-from extender.sim.scheduler.framework import CycleState, NodeStatuses, Profile
-from extender.sim.scheduler.types import NodeInfo
+from extender.lab.scheduler.extender_transport import AiohttpTransport
+from extender.lab.scheduler.framework import CycleState, NodeStatuses, Profile
+from extender.lab.scheduler.types import NodeInfo
 from tests.conformance.extender_fakes import Outcome, a_bare_pod, a_node, a_pod, a_snapshot, differs, first
 from tests.conformance.result import Case, Difference
 

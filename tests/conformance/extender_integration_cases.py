@@ -16,16 +16,16 @@ from typing import Any, Final
 import orjson
 from aiohttp import web
 
-from extender.sim.scheduler.algorithm import (
+from extender.config.kube_scheduler import ExtenderConfig, ManagedResource
+from extender.lab.scheduler.algorithm import (
     FitError,
     SchedulingAlgorithm,
     SchedulingError,
     extenders_binding,
 )
-from extender.sim.scheduler.config import ExtenderConfig, ManagedResource
-from extender.sim.scheduler.extender_client import ExtenderError, build_extenders
-from extender.sim.scheduler.extender_transport import AiohttpTransport
-from extender.sim.scheduler.framework import CycleState, Profile
+from extender.lab.scheduler.extender_client import ExtenderError, build_extenders
+from extender.lab.scheduler.extender_transport import AiohttpTransport
+from extender.lab.scheduler.framework import CycleState, Profile
 from tests.conformance.extender_fakes import Outcome, a_node, a_pod, a_queue, a_snapshot, differs, first
 from tests.conformance.result import Case
 

@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from extender.core.sources.placements import (
+from extender.kube.api import ApiError, Obj, Resource
+from extender.lab.scheduler.types import Code, Status
+from extender.model.placements import (
     Placement,
     get_placement_for_pod,
     get_pod_count,
     get_total_vreplicas,
 )
-from extender.kube.api import ApiError, Obj, Resource
-from extender.service.scale_cache import ScaleCache
-from extender.sim.scheduler.types import Code, Status
+from extender.service.pools.scale_cache import ScaleCache
 from tests.conformance.result import Case, Check, Difference
 
 NO_MERGE = Difference(

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from extender.core.claims import PodState
-from extender.core.errors import InvalidObject
-from extender.core.model import StatefulSet, ordinal_of
-from extender.core.policy.arguments import arguments_from
-from extender.core.policy.framework import PlaceUnknown
-from extender.core.policy.registry import BUILT_IN_PLUGINS, Maker
-from extender.core.policy.spread import Spread
-from extender.core.topology import Topology, Zones
+from extender.engine.pods.claims import PodState
+from extender.engine.pods.topology import Topology, Zones
+from extender.engine.policy.arguments import arguments_from
+from extender.engine.policy.framework import PlaceUnknown
+from extender.engine.policy.registry import BUILT_IN_PLUGINS, Maker
+from extender.engine.policy.spread import Spread
+from extender.model.errors import InvalidObject
+from extender.model.objects import StatefulSet, ordinal_of
 from tests.conformance.result import Case, Check, Difference
 
 INVALID_ARGUMENTS = "invalid arguments"

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from extender.core.policy.knative_configmap import knative_document
-from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
-from extender.core.policy.profile_document import profile_from
-from extender.core.policy.profiles import KNATIVE_MAXFILLUP_PROFILE
+from extender.engine.policy.knative_configmap import knative_document
+from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.policy.profiles import KNATIVE_MAXFILLUP_PROFILE
 
 PREDICATES = {"PodFitsResources": None, "NoMaxResourceCount": "numpartitions", "EvenPodSpread": "maxskew"}
 """Knative's predicates, and the argument of each in lower case."""

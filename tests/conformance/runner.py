@@ -15,7 +15,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from extender.core.errors import VReplicaError
+from extender.model.errors import VReplicaError
 from tests.conformance.result import Case, Check, Difference
 
 SUITE_MODULES = (

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from extender.core.model import ordinal_of
-from extender.core.plan import place
-from extender.core.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Profile, Rules
+from extender.engine.placing.plan import place
+from extender.engine.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Profile, Rules
+from extender.model.objects import ordinal_of
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.state_cases import (
     Placements,

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from extender.core.errors import InvalidObject
-from extender.core.ledger import Share
-from extender.core.plan import Decision, place
-from extender.core.policy.profile import Profile
+from extender.engine.placing.plan import Decision, place
+from extender.engine.policy.profile import Profile
+from extender.model.errors import InvalidObject
+from extender.model.ledger import Share
 from tests.conformance.policies import Policy, profile_of
 from tests.conformance.result import Case, Check, Difference
 from tests.conformance.schedule_cases import first_of

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from extender.core.model import ordinal_of
-from extender.core.names import NOT_READY_TAINT
+from extender.model.names import NOT_READY_TAINT
+from extender.model.objects import ordinal_of
 from tests.conformance.result import Difference
 from tests.conformance.schedule_old_call import Call
 from tests.conformance.schedule_old_views import (

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from extender.core.plan import Decision
+from extender.engine.placing.plan import Decision
 from tests.conformance.schedule_old_call import Call
 
 

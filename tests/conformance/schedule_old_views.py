@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from extender.core.model import placement_order
-from extender.core.names import UNREACHABLE_TAINT
-from extender.core.policy.framework import DeschedulePlugin, Scope, Weighted
-from extender.core.policy.profile import Profile
-from extender.core.policy.spread import Candidate, Spread
+from extender.engine.policy.framework import DeschedulePlugin, Scope, Weighted
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.spread import Candidate, Spread
+from extender.model.names import UNREACHABLE_TAINT
+from extender.model.objects import placement_order
 from tests.conformance.schedule_old_call import Call
 
 Viewed = tuple[Call, Profile]

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from extender.core.collector import collect, collect_vpod, reserved_of
-from extender.core.decode import node_from, pod_from, stateful_set_from, vpod_from
-from extender.core.ledger import Share, encode_ledger
-from extender.core.model import AdapterPool
-from extender.core.names import (
+from extender.engine.state.collector import collect, collect_vpod, reserved_of
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.decode import node_from, pod_from, stateful_set_from, vpod_from
+from extender.model.ledger import Share, encode_ledger
+from extender.model.names import (
     KNATIVE_UNSCHEDULABLE_ANNOTATION,
     NOT_READY_TAINT,
     PLACEMENTS_ANNOTATION,
     POOL_LABEL,
     UNREACHABLE_TAINT,
 )
-from extender.core.pool_state import PoolState
-from extender.core.state import State
+from extender.model.objects import AdapterPool
 from tests.conformance.result import Case, Check, Difference
 
 Placements = dict[str, dict[str, int]]

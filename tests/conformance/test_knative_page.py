@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from extender.cli import main
-from extender.core.policy.profile import DEFAULT_PROFILE, KNATIVE_1_16_RULES, Profile, Rules
-from extender.core.policy.profiles import KNATIVE_MAXFILLUP_PROFILE, KNATIVE_PROFILE
-from extender.profiles import load_profiles
-from extender.service.config import load_config
+from extender.cli.main import main
+from extender.config.profiles import load_profiles
+from extender.config.reading import load_config
+from extender.engine.policy.profile import DEFAULT_PROFILE, KNATIVE_1_16_RULES, Profile, Rules
+from extender.engine.policy.profiles import KNATIVE_MAXFILLUP_PROFILE, KNATIVE_PROFILE
 
 HERE = Path(__file__).parent
 PAGE = HERE.parents[1] / "docs" / "knative.md"

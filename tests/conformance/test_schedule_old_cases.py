@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from extender.core.collector import reserved_of
-from extender.core.model import VPod
-from extender.core.plan import Decision, place
-from extender.core.pool_state import PoolState
+from extender.engine.placing.plan import Decision, place
+from extender.engine.state.collector import reserved_of
+from extender.engine.state.pool_state import PoolState
+from extender.model.objects import VPod
 from tests.conformance import schedule_old_cases
 from tests.conformance.result import Case, Difference
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import yaml
 
-from extender.core.bucket import Bucket
-from extender.core.names import LEASE_NAME
+from extender.model.bucket import Bucket
+from extender.model.names import LEASE_NAME
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 COMPONENT = MANIFESTS / "components" / "buckets"

@@ -5,7 +5,7 @@ from typing import Any
 
 import yaml
 
-from extender.service.config import load_config
+from extender.config.reading import load_config
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 COMPONENT = MANIFESTS / "components" / "https"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.sim.http.table import json_path
+from extender.lab.http.table import json_path
 from tests.contract.test_manifests import documents
 
 CRDS = Path(__file__).parents[2] / "manifests" / "crds"

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.core.model import Source
-from extender.core.sources.declared import PRESETS, SOURCES_MAX, sources_from
+from extender.model.foreign_kinds import PRESETS, SOURCES_MAX, sources_from
+from extender.model.objects import Source
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 KNATIVE = Path(__file__).parent / "knative"

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from extender.core import wire
-from extender.core.decode import pod_from
+from extender.model.decode import pod_from
+from extender.node import wire
 
 RECORDINGS = Path(__file__).parent / "recordings"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.core.rebalance.absence import Absences, epoch_s
+from extender.engine.rebalance.absence import Absences, epoch_s
 from tests.support.builders import Scene, a_node
 
 AT_100 = "1970-01-01T00:01:40Z"

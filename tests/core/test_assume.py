@@ -6,10 +6,11 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from extender.core import assume
-from extender.core.assume import AssumeCache, parse_version
-from extender.core.errors import AssumeError, NotFound, VersionConflict, WrongType
-from extender.core.passive_assume import PassiveAssumeCache
+from extender.engine.cache import assume
+from extender.engine.cache.assume import AssumeCache
+from extender.engine.cache.passive_assume import PassiveAssumeCache
+from extender.model.errors import AssumeError, NotFound, VersionConflict, WrongType
+from extender.model.resource_versions import parse_version
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.availability import (
+from extender.engine.state.availability import (
     Availability,
     AvailableReason,
     Served,
@@ -15,10 +15,10 @@ from extender.core.availability import (
     pool_availability,
     told_change,
 )
-from extender.core.event_reasons import EventReason
-from extender.core.model import Condition
-from extender.core.pool_state import PoolState
+from extender.engine.state.pool_state import PoolState
 from extender.kube.events import clean_note
+from extender.model.event_reasons import EventReason
+from extender.model.objects import Condition
 from tests.support.builders import POOL, Scene, a_node
 
 

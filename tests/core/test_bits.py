@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from extender.core.bits import WORD_BITS, bits
+from extender.engine.pods.bits import WORD_BITS, bits
 
 ORDINALS = st.sets(st.integers(0, 5 * WORD_BITS) | st.integers(0, 20_000))
 

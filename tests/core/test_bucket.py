@@ -3,7 +3,7 @@ from collections import Counter
 
 import pytest
 
-from extender.core.bucket import (
+from extender.model.bucket import (
     WHOLE,
     Bucket,
     bucket_of,

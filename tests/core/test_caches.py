@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.caches import AdapterPodAssumeCache, VPodAssumeCache
-from extender.core.errors import HistoryReplaced, NotFound, VersionConflict
-from extender.core.model import AdapterPod, VPod
+from extender.engine.cache.caches import AdapterPodAssumeCache, VPodAssumeCache
+from extender.model.errors import HistoryReplaced, NotFound, VersionConflict
+from extender.model.objects import AdapterPod, VPod
 
 
 def pod(version: int, *, name: str = "a-0", node: str = "", uid: str = "u", pool: str = "ns/p") -> AdapterPod:

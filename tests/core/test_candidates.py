@@ -3,10 +3,10 @@
 import orjson
 import pytest
 
-from extender.core import candidates
-from extender.core.candidates import CandidateLists, Candidates
-from extender.core.errors import WireError
-from extender.core.wire import FilterArgs, decode_cut_args, decode_extender_args
+from extender.model.errors import WireError
+from extender.node import candidates
+from extender.node.candidates import CandidateLists, Candidates
+from extender.node.wire import FilterArgs, decode_cut_args, decode_extender_args
 
 KNOWN = {f"node-{index}": f"node-{index}" for index in range(4)}
 POD = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}}

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings
 
-from extender.core.ledger import Share, ledger_slots
-from extender.core.model import AdapterPod, LabelSelector
-from extender.core.node_level.carry import carry_of, plans_at_bind, standing_of
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.scaling.size import anyone
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.scaling.size import anyone
+from extender.model.ledger import Share, ledger_slots
+from extender.model.objects import AdapterPod, LabelSelector
+from extender.node.bind_ledger import carry_of, plans_at_bind, standing_of
 from tests.support import worlds
 from tests.support.builders import POOL, Scene
 from tests.support.worlds import Naive

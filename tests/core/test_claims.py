@@ -1,8 +1,8 @@
 """What a pod holds: the sums of its claims, whose reservation they are, and what its next incarnation brings back."""
 
-from extender.core.ledger import Share, ledger_slots
-from extender.core.node_level.carry import standing_of
-from extender.core.plan import place
+from extender.engine.placing.plan import place
+from extender.model.ledger import Share, ledger_slots
+from extender.node.bind_ledger import standing_of
 from tests.support.builders import Scene
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.core.collector import CollectedPool, CollectedVPod, collect, collect_vpod
+from extender.engine.state.collector import CollectedPool, CollectedVPod, collect, collect_vpod
 from tests.support.builders import POOL, Scene, a_node
 
 

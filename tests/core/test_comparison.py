@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.comparison import Outcome, compare, moved
+from extender.whatif.comparison import Outcome, compare, moved
 
 placements = st.dictionaries(st.sampled_from(["d-0", "d-1", "d-2"]), st.integers(1, 4))
 

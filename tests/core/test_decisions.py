@@ -2,10 +2,10 @@
 
 import pytest
 
-from extender.core import decisions
-from extender.core.decisions import PlacementDecision, PlacementDecisionCache
-from extender.core.ledger import Share
-from extender.core.node_level.carry import Carry
+from extender.model.ledger import Share
+from extender.node import decisions
+from extender.node.bind_ledger import Carry
+from extender.node.decisions import PlacementDecision, PlacementDecisionCache
 
 
 class Clock:

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core import decode, names
-from extender.core.errors import InvalidObject, VReplicaError
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod, SelectorRequirement, VPod, ordinal_of, placement_order
+from extender.model import decode, names
+from extender.model.errors import InvalidObject, VReplicaError
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod, SelectorRequirement, VPod, ordinal_of, placement_order
 
 
 def a_pod(**parts) -> AdapterPod:

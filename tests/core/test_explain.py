@@ -2,9 +2,9 @@
 
 import pytest
 
-from extender.core.explain import Explanation, Reasoning, Step
-from extender.core.plan import place
-from extender.core.reasons import ConflictReason
+from extender.engine.placing.explain import Explanation, Reasoning, Step
+from extender.engine.placing.plan import place
+from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node
 
 

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 from hypothesis import given, settings, strategies as st
 
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod
-from extender.core.node_level.exposure import prioritize_nodes
-from extender.core.wire import SCORE_MAX
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod
+from extender.node.exposure import prioritize_nodes
+from extender.node.wire import SCORE_MAX
 from tests.support.builders import Scene, a_node, a_pod
 
 THE_POD = a_pod(9, node="", uid="the-pod", slots=20, slots_request=20)

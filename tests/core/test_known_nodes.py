@@ -8,16 +8,16 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from extender.core import candidates
-from extender.core.candidates import CandidateLists, Candidates
-from extender.core.ledger import Ledger, Share
-from extender.core.model import AdapterPod, AdapterPool, Node
-from extender.core.node_level import host_texts, node_index
-from extender.core.node_level.exposure import Alike, prioritize_known_nodes, prioritize_nodes
-from extender.core.node_level.host_texts import HostTexts
-from extender.core.node_level.narrowing import best_of
-from extender.core.state import State
-from extender.core.verbs import (
+from extender.engine.pods import node_index
+from extender.engine.state.state import State
+from extender.model.ledger import Ledger, Share
+from extender.model.objects import AdapterPod, AdapterPool, Node
+from extender.node import candidates, host_texts
+from extender.node.candidates import CandidateLists, Candidates
+from extender.node.exposure import Alike, prioritize_known_nodes, prioritize_nodes
+from extender.node.host_texts import HostTexts
+from extender.node.narrowing import best_of
+from extender.node.verbs import (
     NodeVerdicts,
     filter_known_nodes,
     filter_nodes,
@@ -26,7 +26,7 @@ from extender.core.verbs import (
     preempt_nodes,
     zone_rule,
 )
-from extender.core.wire import (
+from extender.node.wire import (
     Victims,
     decode_cut_args,
     decode_extender_args,

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.errors import LedgerTooLarge, LedgerUnreadable
-from extender.core.ledger import Share, decode_ledger, encode_ledger, ledger_slots
-from extender.core.names import LEDGER_BYTES_MAX
+from extender.model.errors import LedgerTooLarge, LedgerUnreadable
+from extender.model.ledger import Share, decode_ledger, encode_ledger, ledger_slots
+from extender.model.names import LEDGER_BYTES_MAX
 
 counts = st.integers(1, 2**31 - 1)
 ledgers = st.dictionaries(st.text(min_size=1, max_size=8), st.builds(Share, counts, counts), max_size=6)

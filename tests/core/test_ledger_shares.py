@@ -9,24 +9,24 @@ from typing import Any
 
 import pytest
 
-from extender.core.claims import ENTRY_BYTES_MAX, entry_bytes
-from extender.core.ledger import Share, encode_ledger
-from extender.core.ledger_room import LedgerRoom
-from extender.core.moves import Move, MoveReason
-from extender.core.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
-from extender.core.node_level.carry import carry_of
-from extender.core.overview import overview
-from extender.core.plan import place
-from extender.core.policy.framework import Weighted
-from extender.core.policy.ordinals import LowestOrdinalPriority
-from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.questions.candidates import Verdict, candidates_of
-from extender.core.reasons import ConflictReason
-from extender.core.rebalance.plan import Advice, Limits, plan_moves
-from extender.core.rebalance.relocation import relocate
-from extender.core.scaling.scale_down import ordinals_to_close, waits_for_closed
-from extender.core.scaling.size import anyone, plan_scale
+from extender.engine.placing.plan import place
+from extender.engine.pods.claims import ENTRY_BYTES_MAX, entry_bytes
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority
+from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.moves import Advice, Limits, plan_moves
+from extender.engine.rebalance.relocation import relocate
+from extender.engine.scaling.scale_down import ordinals_to_close, waits_for_closed
+from extender.engine.scaling.size import anyone, plan_scale
+from extender.engine.state.ledger_room import LedgerRoom
+from extender.model.ledger import Share, encode_ledger
+from extender.model.moves import Move, MoveReason
+from extender.model.names import LEDGER_BYTES_MAX, TENANT_BYTES_MAX
+from extender.model.reasons import ConflictReason
+from extender.node.bind_ledger import carry_of
+from extender.whatif.candidates import Verdict, candidates_of
+from extender.whatif.overview import overview
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set
 from tests.support.worlds import Naive, World
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from extender.core.errors import InvalidObject
-from extender.core.manifests import Manifests
-from extender.core.names import API_VERSION
+from extender.engine.state.manifests import Manifests
+from extender.model.errors import InvalidObject
+from extender.model.names import API_VERSION
 
 POOL = {
     "apiVersion": API_VERSION,

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.moves import Move, MoveReason, moves_made
+from extender.model.moves import Move, MoveReason, moves_made
 
 
 def a_move(vreplicas: int, source: str, to: str = "") -> Move:

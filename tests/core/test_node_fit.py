@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core import decode, names
-from extender.core.node_fit import TAINTS_OF_CONDITION, NodeFit, Taint
-from extender.sim.scheduler.node_affinity import RequiredNodeAffinity
-from extender.sim.scheduler.taints import Taint as SimTaint, Toleration as SimToleration, untolerated_taint
+from extender.lab.scheduler.node_affinity import RequiredNodeAffinity
+from extender.lab.scheduler.taints import Taint as SimTaint, Toleration as SimToleration, untolerated_taint
+from extender.model import decode, names
+from extender.model.node_fit import TAINTS_OF_CONDITION, NodeFit, Taint
 
 Json = dict[str, Any]
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}

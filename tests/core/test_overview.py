@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core import overview as module
-from extender.core.model import Condition
-from extender.core.overview import Overview
-from extender.core.state import State
+from extender.engine.state.state import State
+from extender.model.objects import Condition
+from extender.whatif import overview as module
+from extender.whatif.overview import Overview
 from tests.support.builders import POOL, Scene
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from extender.core.scaling.packing import Packing, ZonePacking, zone_rule
+from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
 from tests.support.builders import Scene, a_node
 
 SEEDS = range(60)

@@ -1,6 +1,6 @@
 """Sums over placements; Knative's own rows are in the conformance suite."""
 
-from extender.core.sources.placements import (
+from extender.model.placements import (
     Placement,
     get_placement_for_pod,
     get_pod_count,

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.ledger import Share
-from extender.core.model import LabelSelector
-from extender.core.moves import Move, MoveReason
-from extender.core.plan import place, release_all
-from extender.core.policy.profile import DEFAULT_PROFILE
-from extender.core.policy.profile_document import profile_from
-from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE, SPREAD_PROFILE
-from extender.core.reasons import ConflictReason
+from extender.engine.placing.plan import place, release_all
+from extender.engine.policy.profile import DEFAULT_PROFILE
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.policy.profiles import HA_PROFILE, KNATIVE_PROFILE, SPREAD_PROFILE
+from extender.model.ledger import Share
+from extender.model.moves import Move, MoveReason
+from extender.model.objects import LabelSelector
+from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
 
 

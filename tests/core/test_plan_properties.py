@@ -2,8 +2,8 @@
 
 from hypothesis import given, settings, strategies as st
 
-from extender.core.model import VPod, ordinal_of, placement_order
-from extender.core.plan import Decision, place
+from extender.engine.placing.plan import Decision, place
+from extender.model.objects import VPod, ordinal_of, placement_order
 from tests.support import worlds
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import Naive, World

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.quantity import QUANTITY_MAX, quantity
+from extender.model.quantity import QUANTITY_MAX, quantity
 
 
 @pytest.mark.parametrize(

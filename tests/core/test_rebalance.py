@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Mapping
 
 import pytest
 
-from extender.core.ledger import Share
-from extender.core.model import VPod
-from extender.core.moves import Move
-from extender.core.policy.profiles import SPREAD_PROFILE
-from extender.core.pool_state import PoolState
-from extender.core.rebalance.plan import Advice, Limits, plan_moves
-from extender.core.scaling.scale_down import ordinals_to_close
-from extender.core.scaling.size import plan_scale
+from extender.engine.policy.profiles import SPREAD_PROFILE
+from extender.engine.rebalance.moves import Advice, Limits, plan_moves
+from extender.engine.scaling.scale_down import ordinals_to_close
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.model.ledger import Share
+from extender.model.moves import Move
+from extender.model.objects import VPod
 from tests.support.builders import Scene, a_node
 
 

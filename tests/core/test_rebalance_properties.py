@@ -5,17 +5,17 @@ import random
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.ledger import Share
-from extender.core.model import ordinal_of
-from extender.core.moves import Move, MoveReason
-from extender.core.plan import place
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.pool_state import PoolState
-from extender.core.rebalance.plan import Advice, Limits, plan_moves
-from extender.core.rebalance.relocation import is_published, relocate
-from extender.core.rebalance.repetition import LeftBehind
-from extender.core.scaling.scale_down import ordinals_to_close
-from extender.core.scaling.size import plan_scale
+from extender.engine.placing.plan import place
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.moves import Advice, Limits, plan_moves
+from extender.engine.rebalance.relocation import is_published, relocate
+from extender.engine.rebalance.repetition import LeftBehind
+from extender.engine.scaling.scale_down import ordinals_to_close
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.model.ledger import Share
+from extender.model.moves import Move, MoveReason
+from extender.model.objects import ordinal_of
 from tests.support import worlds
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import Naive, World

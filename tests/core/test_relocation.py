@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.core.moves import Move, MoveReason
-from extender.core.rebalance.relocation import relocate
+from extender.engine.rebalance.relocation import relocate
+from extender.model.moves import Move, MoveReason
 from tests.support.builders import Scene
 
 

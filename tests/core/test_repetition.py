@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.core.rebalance.repetition import LeftBehind
+from extender.engine.rebalance.repetition import LeftBehind
 from tests.support.builders import Scene, a_node, a_vpod
 
 HERE, THERE = {"dispatcher-0": 2}, {"dispatcher-1": 2}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.core.scaling.replica_writes import ReplicaWrites
+from extender.engine.scaling.replica_writes import ReplicaWrites
 
 
 def after(*writes: tuple[int, int]) -> ReplicaWrites:

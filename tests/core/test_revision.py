@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from extender.core.ledger import Share
-from extender.core.node_fit import NodeFit
-from extender.core.scaling.size import plan_scale
+from extender.engine.scaling.size import plan_scale
+from extender.model.ledger import Share
+from extender.model.node_fit import NodeFit
 from tests.support.builders import POOL, Scene, a_node, a_pool
 
 

@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.bits import bits
-from extender.core.ledger import Share
-from extender.core.model import LabelSelector
-from extender.core.plan import place
-from extender.core.policy.profile import DEFAULT_PROFILE
-from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
-from extender.core.rebalance.plan import Limits, plan_moves
-from extender.core.scaling.scale_down import (
+from extender.engine.placing.plan import place
+from extender.engine.pods.bits import bits
+from extender.engine.policy.profile import DEFAULT_PROFILE
+from extender.engine.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
+from extender.engine.rebalance.moves import Limits, plan_moves
+from extender.engine.scaling.scale_down import (
     count_without_empty,
     ordinals_to_close,
     still_closed,
     waits_for_closed,
 )
-from extender.core.scaling.size import plan_scale
+from extender.engine.scaling.size import plan_scale
+from extender.model.ledger import Share
+from extender.model.objects import LabelSelector
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_vpod
 from tests.support.worlds import OTHER
 

@@ -3,18 +3,18 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.ledger import Share
-from extender.core.model import LabelSelector
-from extender.core.plan import place
-from extender.core.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
-from extender.core.policy.even_pod_spread import EvenPodSpread
-from extender.core.policy.framework import Weighted
-from extender.core.policy.ordinals import LowestOrdinalPriority
-from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
-from extender.core.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
-from extender.core.policy.spreading import ZoneSpread
-from extender.core.pool_state import PoolState
-from extender.core.scaling.size import ScalePlan, plan_scale
+from extender.engine.placing.plan import place
+from extender.engine.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
+from extender.engine.policy.even_pod_spread import EvenPodSpread
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority
+from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.engine.policy.profiles import HA_PROFILE, KNATIVE_PROFILE
+from extender.engine.policy.spreading import ZoneSpread
+from extender.engine.scaling.size import ScalePlan, plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.model.ledger import Share
+from extender.model.objects import LabelSelector
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import World
 

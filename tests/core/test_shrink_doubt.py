@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.core.model import StatefulSet
-from extender.core.scaling.shrink_doubt import ShrinkDoubt
+from extender.engine.scaling.shrink_doubt import ShrinkDoubt
+from extender.model.objects import StatefulSet
 
 
 def seen(version: str, uid: str = "u1") -> StatefulSet:

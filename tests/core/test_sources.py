@@ -3,9 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.decode import pool_from
-from extender.core.model import LabelSelector, Source
-from extender.core.sources.declared import (
+from extender.model.decode import pool_from
+from extender.model.foreign_kinds import (
     PRESETS,
     SOURCES_MAX,
     Claimant,
@@ -14,6 +13,7 @@ from extender.core.sources.declared import (
     source_of,
     sources_from,
 )
+from extender.model.objects import LabelSelector, Source
 from tests.support.builders import NS, a_pool
 
 GROUP = PRESETS["knative-consumergroup"]

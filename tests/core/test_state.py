@@ -4,10 +4,10 @@ import pytest
 from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
-from extender.core.scaling.scale_down import holds_nothing
-from extender.core.state import State
+from extender.engine.scaling.scale_down import holds_nothing
+from extender.engine.state.state import State
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from tests.support import worlds
 from tests.support.builders import NS, POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import OTHER, Naive, World

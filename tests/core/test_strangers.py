@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from extender.core.model import AdapterPool, StatefulSet
-from extender.core.node_level.node_index import NodeIndex
-from extender.core.state import State
-from extender.core.verbs import pod_problem
+from extender.engine.pods.node_index import NodeIndex
+from extender.engine.state.state import State
+from extender.model.objects import AdapterPool, StatefulSet
+from extender.node.verbs import pod_problem
 from tests.support.builders import POOL, Scene, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
 OWNED: dict[str, Any] = {"owner_uid": "sts"}

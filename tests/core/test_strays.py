@@ -1,8 +1,8 @@
 """Vpods that have changed to another pool still publish pods of their old one: the next pod there covers them (I2)."""
 
-from extender.core.ledger import Share
-from extender.core.node_level.carry import carry_of
-from extender.core.scaling.size import anyone
+from extender.engine.scaling.size import anyone
+from extender.model.ledger import Share
+from extender.node.bind_ledger import carry_of
 from tests.support.builders import NS, POOL, Scene, a_vpod
 
 

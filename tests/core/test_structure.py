@@ -5,10 +5,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from extender.core.errors import WireError
-from extender.core.reading import structure_problem
-from extender.core.wire import decode_binding_args, decode_extender_args, decode_preemption_args
-from extender.service.schedule import vpod_of_request
+from extender.model.errors import WireError
+from extender.model.reading import structure_problem
+from extender.node.wire import decode_binding_args, decode_extender_args, decode_preemption_args
+from extender.service.http.schedule import vpod_of_request
 from tests.webhook.builders import a_pod, review
 from webhook.review import ReviewError, decode_review
 

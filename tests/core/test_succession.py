@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.core.model import AdapterPod
-from extender.core.succession import HOLD_S, Succession
+from extender.engine.state.ordinal_history import HOLD_S, Succession
+from extender.model.objects import AdapterPod
 from tests.support.builders import a_pod
 
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core import topology as module
-from extender.core.model import Node
-from extender.core.node_fit import NodeFit, Taint
-from extender.core.topology import Topology
+from extender.engine.pods import topology as module
+from extender.engine.pods.topology import Topology
+from extender.model.node_fit import NodeFit, Taint
+from extender.model.objects import Node
 from tests.support.builders import a_node
 
 SSD = NodeFit(selector=(("disk", "ssd"),))

@@ -3,12 +3,12 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.errors import InvalidObject
-from extender.core.model import Source, SourcePaths
-from extender.core.sources.declared import PRESETS
-from extender.core.sources.translate import PlacementTranslator
 from extender.kube.api import Obj
-from extender.sim.apiserver.patch import merge_patch
+from extender.lab.apiserver.patch import merge_patch
+from extender.model.errors import InvalidObject
+from extender.model.foreign_kinds import PRESETS
+from extender.model.objects import Source, SourcePaths
+from extender.model.translate import PlacementTranslator
 
 GROUPS = PlacementTranslator(PRESETS["knative-consumergroup"])
 KAFKA = PlacementTranslator(PRESETS["knative-kafkasource"])

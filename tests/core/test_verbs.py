@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod
-from extender.core.policy.profile import Profile
-from extender.core.policy.spreading import ZoneSpread
-from extender.core.reasons import UNRESOLVABLE, ConflictReason
-from extender.core.succession import HOLD_S
-from extender.core.verbs import (
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.spreading import ZoneSpread
+from extender.engine.state.ordinal_history import HOLD_S
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod
+from extender.model.reasons import UNRESOLVABLE, ConflictReason
+from extender.node.verbs import (
     filter_nodes,
     node_problem,
     preempt_nodes,
     slots_of,
 )
-from extender.core.wire import Victims
+from extender.node.wire import Victims
 from tests.support.builders import NS, POOL, Scene, a_node, a_pod
 
 THE_POD = a_pod(9, node="", uid="the-pod", slots=20, slots_request=20)

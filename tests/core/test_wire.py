@@ -8,8 +8,8 @@ import orjson
 import pytest
 from hypothesis import example, given, strategies as st
 
-from extender.core import wire
-from extender.core.errors import WireError
+from extender.model.errors import WireError
+from extender.node import wire
 
 POD: dict[str, Any] = {"metadata": {"name": "a-0", "namespace": "ns", "uid": "u-1"}, "spec": {}}
 DECODERS = (wire.decode_extender_args, wire.decode_binding_args, wire.decode_preemption_args)

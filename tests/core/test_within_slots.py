@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.ledger import Share, ledger_slots
-from extender.core.node_level.carry import within_slots
+from extender.model.ledger import Share, ledger_slots
+from extender.node.bind_ledger import within_slots
 
 A, B = "t/a", "t/b"
 

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.ledger import Share
-from extender.core.node_fit import NodeFit
-from extender.core.node_level.zone_rule import ZoneRule, elsewhere
+from extender.model.ledger import Share
+from extender.model.node_fit import NodeFit
+from extender.node.zone_rule import ZoneRule, elsewhere
 from tests.support.builders import Scene, a_node
 
 ZONES = ("z0", "z1", "z2")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from extender.demo.local import LocalSystem
-from extender.demo.story import FAILED, Census, Story
+from extender.lab.demo.local import LocalSystem
+from extender.lab.demo.story import FAILED, Census, Story
 from tests.check_demo import problems
 from tests.support.builders import NS, a_node, a_pod, a_vpod
 

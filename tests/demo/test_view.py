@@ -5,10 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from extender.core.ledger import Share
-from extender.core.model import Node
-from extender.demo.story import Census
-from extender.demo.view import View
+from extender.lab.demo.story import Census
+from extender.lab.demo.view import View
+from extender.model.ledger import Share
+from extender.model.objects import Node
 from tests.support.builders import a_pod
 
 PODS = 18

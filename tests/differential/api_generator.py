@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import orjson
 
-from extender.sim.apiserver.patch import merge_patch
+from extender.lab.apiserver.patch import merge_patch
 from tests.differential.api_objects import (
     BAD_METADATA,
     BAD_SCALES,

@@ -35,7 +35,7 @@ from extender.kube.api import (
     Resource,
     WatchEventType,
 )
-from extender.sim.apiserver.patch import merge_patch
+from extender.lab.apiserver.patch import merge_patch
 
 CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 KINDS: Final = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from extender.kube.api import CRDS, NAMESPACES, Api, Obj
 from extender.kube.client import KubeApi
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
 from tests.e2e.backend import apply_objects
 from tests.e2e.build import Binaries
 from tests.e2e.controlplane import ControlPlane, Settings

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from extender.core.names import ZONE_LABEL
 from extender.kube.api import Obj
-from extender.sim.scheduler.types import HOSTNAME_LABEL, pod_info
+from extender.lab.scheduler.types import HOSTNAME_LABEL, pod_info
+from extender.model.names import ZONE_LABEL
 from tests.differential.scheduler_terms import Terms
 from tests.differential.scheduler_volumes import WAITING, VolumeDraw
 

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from extender.kube.api import NAMESPACES as NAMESPACE_KIND, Obj
-from extender.sim.scheduler.algorithm import FitError, SchedulingAlgorithm, SchedulingError, prioritize_nodes
-from extender.sim.scheduler.cache import SchedulerCache
-from extender.sim.scheduler.extender_client import FilterResult, HostPriority, NodeLister, Victims
-from extender.sim.scheduler.framework import CycleState
-from extender.sim.scheduler.informers import ClusterWatcher
-from extender.sim.scheduler.listers import Listers
-from extender.sim.scheduler.preemption import Preemptor
-from extender.sim.scheduler.priorities import default_profile
-from extender.sim.scheduler.queue import SchedulingQueue
-from extender.sim.scheduler.types import NodeInfo, PodInfo, pod_info
+from extender.lab.scheduler.algorithm import FitError, SchedulingAlgorithm, SchedulingError, prioritize_nodes
+from extender.lab.scheduler.cache import SchedulerCache
+from extender.lab.scheduler.extender_client import FilterResult, HostPriority, NodeLister, Victims
+from extender.lab.scheduler.framework import CycleState
+from extender.lab.scheduler.informers import ClusterWatcher
+from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.preemption import Preemptor
+from extender.lab.scheduler.priorities import default_profile
+from extender.lab.scheduler.queue import SchedulingQueue
+from extender.lab.scheduler.types import NodeInfo, PodInfo, pod_info
 from tests.differential.scheduler_cases import NAMESPACE_LABELS, SchedulerCase, pod_key
 from tests.differential.scheduler_real import SEEN, Scores, Verdict
 

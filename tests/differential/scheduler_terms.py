@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from extender.core.names import ZONE_LABEL
 from extender.kube.api import Obj
-from extender.sim.scheduler.types import HOSTNAME_LABEL
+from extender.lab.scheduler.types import HOSTNAME_LABEL
+from extender.model.names import ZONE_LABEL
 
 _TOPOLOGY_KEYS: Final = (HOSTNAME_LABEL, ZONE_LABEL, ZONE_LABEL, "disk", "topology.kubernetes.io/region")
 _TAINT_KEYS: Final = ("dedicated", "maintenance")

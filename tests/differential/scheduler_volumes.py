@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from extender.core.names import ZONE_LABEL
 from extender.kube.api import Obj
-from extender.sim.scheduler.types import HOSTNAME_LABEL
+from extender.lab.scheduler.types import HOSTNAME_LABEL
+from extender.model.names import ZONE_LABEL
 
 _NAMESPACES: Final = ("default", "team-a", "team-b")
 _BOUND: Final = {"pv.kubernetes.io/bind-completed": "yes"}

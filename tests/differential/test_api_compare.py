@@ -6,7 +6,7 @@ import time
 import pytest
 
 from extender.kube.api import Obj
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
 from tests.differential import api_run
 from tests.differential.api_compare import Normaliser, gist, leaves
 from tests.differential.api_generator import sequence

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from extender.simulation.profile import ALL_KINDS
+from extender.lab.simulation.world.profile import ALL_KINDS
 from tests.docs.pages import ROOT
 from tests.e2e.build import VERSIONS, Module
 from tests.simulation.await_points import UNREACHED

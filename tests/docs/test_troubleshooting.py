@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from extender.core.moves import MoveReason
-from extender.core.reasons import ConflictReason
+from extender.model.moves import MoveReason
+from extender.model.reasons import ConflictReason
 from tests.docs.pages import ROOT
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text()

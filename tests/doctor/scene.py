@@ -6,11 +6,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from extender.core.ledger import Share, encode_ledger
-from extender.core.names import OWN_NAMESPACE, PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
-from extender.doctor.examine import examine
-from extender.doctor.facts import CERTIFICATE_SECRET, Facts, Listed
-from extender.doctor.verdict import Outcome
+from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET, Facts, Listed
+from extender.cli.doctor.checks.verdict import Outcome
+from extender.cli.doctor.examine import examine
+from extender.model.ledger import Share, encode_ledger
+from extender.model.names import OWN_NAMESPACE, PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from extender.shipped import manifests
 from webhook.rotation import STEPS_MAX, Bundle, next_step
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
-from extender.doctor.checks import CHECKS
-from extender.doctor.checks.webhooks import PLURALS
-from extender.doctor.examine import examine
-from extender.doctor.facts import Certificate, Listed, Replica
-from extender.doctor.report import as_document, as_table, exit_status
-from extender.doctor.verdict import EVIDENCE_MAX, Verdict
+from extender.cli.doctor.checks import CHECKS
+from extender.cli.doctor.checks.facts import Certificate, Listed, Replica
+from extender.cli.doctor.checks.verdict import EVIDENCE_MAX, Verdict
+from extender.cli.doctor.checks.webhooks import PLURALS
+from extender.cli.doctor.examine import examine
+from extender.cli.doctor.report import as_document, as_table, exit_status
+from extender.model.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SLOTS_ANNOTATION
 from tests.doctor.scene import NS, POOL, Obj, Scene, a_bundle, a_pod, a_vpod, named, stamp, text_of
 
 Break = Callable[[Scene], object]

@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from extender.cli import main
-from extender.core.decode import node_from
-from extender.core.names import OWN_NAMESPACE
-from extender.core.reading import mapping
-from extender.doctor import fetch as fetching
-from extender.doctor.checks import CHECKS
-from extender.doctor.examine import examine
-from extender.doctor.facts import CERTIFICATE_SECRET, NOT_READ
-from extender.doctor.fetch import ask_replica, certificate_at, certificate_secret_of, fetch, node_in_short
-from extender.doctor.verdict import Verdict
+from extender.cli.doctor import fetch as fetching
+from extender.cli.doctor.checks import CHECKS
+from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET, NOT_READ
+from extender.cli.doctor.checks.verdict import Verdict
+from extender.cli.doctor.examine import examine
+from extender.cli.doctor.fetch import ask_replica, certificate_at, certificate_secret_of, fetch, node_in_short
+from extender.cli.main import main
+from extender.cli.terminal.cluster_access import ClusterAccess, OpenCluster, open_cluster
+from extender.cli.terminal.replica_address import ReplicaAccess
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -36,11 +35,12 @@ from extender.kube.api import (
     Obj,
     OutcomeUnknown,
 )
-from extender.kube.replica_access import ReplicaAccess
-from extender.sim.cluster import Cluster
-from extender.sim.embedded import node_object, stateful_set_object
-from extender.sim.http.face import HttpFace
-from extender.terminal.cluster_access import ClusterAccess, OpenCluster, open_cluster
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.embedded import node_object, stateful_set_object
+from extender.lab.http.face import HttpFace
+from extender.model.decode import node_from
+from extender.model.names import OWN_NAMESPACE
+from extender.model.reading import mapping
 from tests.doctor.scene import NS, POOL, Scene, a_bundle, a_pod, a_vpod, text_of
 from tests.simulation.cluster_scene import a_cluster
 

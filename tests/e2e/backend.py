@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from extender.core.names import UNREACHABLE_TAINT
 from extender.kube.api import CRDS, NODES, PODS, STATEFULSETS, Api, ListOptions, NotFound, Obj, PatchType
+from extender.model.names import UNREACHABLE_TAINT
 from tests.e2e.objects import Source, Substitution, resource_of, substituted
 from tests.e2e.processes import Process, Processes
 from tests.e2e.waiting import NotYet, eventually

@@ -123,12 +123,12 @@ class Forks:
 
 
 def _main() -> None:
-    import extender.app  # noqa: F401, PLC0415 - what `serve` imports when it is run
-    from extender import cli  # noqa: PLC0415 - the suite's side does without
-    from extender.demo import commands  # noqa: F401, PLC0415 - what `cluster` imports when it is run
+    import extender.service.app  # noqa: F401, PLC0415 - what `serve` imports when it is run
+    from extender.cli.main import main  # noqa: PLC0415 - the suite's side does without
+    from extender.lab.demo import commands  # noqa: F401, PLC0415 - what `cluster` imports when it is run
     from webhook import cli as webhook_cli  # noqa: PLC0415
 
-    mains: dict[str, Callable[[], Any]] = {"vreplica": cli.main, "vreplica-webhook": webhook_cli.main}
+    mains: dict[str, Callable[[], Any]] = {"vreplica": main, "vreplica-webhook": webhook_cli.main}
     gc.collect()
     gc.freeze()
     ended, wake = os.pipe()

@@ -5,13 +5,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from extender.core.names import (
+from extender.kube.api import Obj
+from extender.model.names import (
     API_VERSION,
     PLACEMENTS_ANNOTATION,
     POOL_LABEL,
     SLOTS_ANNOTATION,
 )
-from extender.kube.api import Obj
 from tests.e2e.objects import MANIFESTS, pod, without
 from tests.e2e.raw import Answer, RawHttp
 from tests.e2e.real import RealBackend

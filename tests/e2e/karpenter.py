@@ -9,8 +9,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from extender.core.names import ZONE_LABEL
 from extender.kube.api import NODES, ListOptions, Obj, Resource
+from extender.model.names import ZONE_LABEL
 from tests.e2e.build import Binaries
 from tests.e2e.objects import KWOK_LABEL
 from tests.e2e.processes import Probe, Process, free_port

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import yaml
 
-from extender.core.names import POOL_LABEL, SLOTS_RESOURCE, ZONE_LABEL
 from extender.kube.api import Obj, Resource
+from extender.model.names import POOL_LABEL, SLOTS_RESOURCE, ZONE_LABEL
 
 Source = Path | Obj
 Substitution = Callable[[Obj], Obj | None]

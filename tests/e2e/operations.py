@@ -8,11 +8,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from extender.core.decode import pod_from
-from extender.core.ledger import Ledger
-from extender.core.model import AdapterPod
-from extender.core.names import UNSCHEDULABLE_ANNOTATION
 from extender.kube.api import NODES, PODS, STATEFULSETS, VPODS, NotFound, Obj, PatchType
+from extender.model.decode import pod_from
+from extender.model.ledger import Ledger
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.model.objects import AdapterPod
 from tests.e2e.backend import node_failed
 from tests.e2e.build import BuildFailed, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.scenario import POOL, System, is_placed

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Literal, Self
 
-from extender.core.names import API_VERSION, PLACEMENTS_ANNOTATION
 from extender.kube.api import NAMESPACES, NODES, PODS, Api, ListOptions, NotFound, Obj, PatchType
 from extender.kube.client import KubeApi
+from extender.model.names import API_VERSION, PLACEMENTS_ANNOTATION
 from tests.e2e.backend import apply_objects, nodes_ready
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.objects import KWOK_LABEL, Source, Substitution, node, pod

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
 
-from extender.core.decode import pod_from, vpod_from
-from extender.core.ledger import ledger_slots
-from extender.core.model import AdapterPod, VPod
-from extender.core.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from extender.kube.api import EVENTS, MUTATING_WEBHOOKS, PODS, VPODS, ListOptions, Obj, PatchType
-from extender.kube.serving import host_port
+from extender.kube.serving.listener import host_port
+from extender.model.decode import pod_from, vpod_from
+from extender.model.ledger import ledger_slots
+from extender.model.names import API_VERSION, POOL_LABEL, SLOTS_ANNOTATION, SLOTS_RESOURCE
+from extender.model.objects import AdapterPod, VPod
 from tests.e2e.backend import Backend, condition
 from tests.e2e.objects import MANIFESTS, extender_at, load, pod, stateful_set, without, write_json
 from tests.e2e.processes import VENV_BIN, Probe, Process, free_port

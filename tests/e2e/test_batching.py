@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from extender.core.names import ZONE_LABEL
 from extender.kube.api import NODES, Obj
+from extender.model.names import ZONE_LABEL
 from tests.e2e.build import VERSIONS, kubernetes_module
 from tests.e2e.controlplane import ControlPlane, Settings
 from tests.e2e.real import RealBackend

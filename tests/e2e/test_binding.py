@@ -5,10 +5,10 @@ from typing import Any
 
 import aiohttp
 
-from extender.core.decode import pod_from
-from extender.core.names import PLACEMENTS_ANNOTATION
 from extender.kube.api import PODS, PatchType
 from extender.kube.client import KubeApi
+from extender.model.decode import pod_from
+from extender.model.names import PLACEMENTS_ANNOTATION
 from tests.e2e.backend import Backend
 from tests.e2e.extender_proxy import Proxy
 from tests.e2e.scenario import SERVICE_ACCOUNT, SLOTS_PER_POD, Setup, System

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from extender.core.bucket import bucket_of
+from extender.model.bucket import bucket_of
 from tests.e2e.backend import Backend
 from tests.e2e.objects import MANIFESTS
 from tests.e2e.operations import ledgers, published

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.names import POOL_LABEL, SLOTS_ANNOTATION
 from extender.kube.api import MUTATING_WEBHOOKS, SECRETS, PatchType
 from extender.kube.client import KubeApi
+from extender.model.names import POOL_LABEL, SLOTS_ANNOTATION
 from tests.e2e import tcp_proxy
 from tests.e2e.backend import Backend
 from tests.e2e.objects import pod

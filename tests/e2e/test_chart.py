@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.cli import main
+from extender.cli.main import main
+from extender.config.model import LOOPBACK, Mode
+from extender.config.reading import config_from
 from extender.kube.api import Obj
-from extender.service.config import LOOPBACK, Mode, config_from
 from tests.e2e.real import RealBackend
 from tests.manifests.__main__ import differences
 from tests.manifests.chart import CHART, RenderFailed, Rendering, Values, objects, render, run_helm

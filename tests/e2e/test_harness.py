@@ -17,8 +17,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from extender.core.names import PLACEMENTS_ANNOTATION, ZONE_LABEL
 from extender.kube.api import NODES, PODS, SECRETS, ListOptions, NotFound, Obj, PatchType
+from extender.model.names import PLACEMENTS_ANNOTATION, ZONE_LABEL
 from tests.e2e import build
 from tests.e2e.backend import Backend, node_failed, nodes_ready, pods_ready
 from tests.e2e.controlplane import ControlPlane

@@ -9,9 +9,6 @@ from typing import Any, Final
 import aiohttp
 import pytest
 
-from extender.core.ledger import Share, encode_ledger
-from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SCHEDULER_NAME, SLOTS_ANNOTATION
-from extender.core.wire import BODY_BYTES_MAX
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -26,6 +23,9 @@ from extender.kube.api import (
     Obj,
     PatchType,
 )
+from extender.model.ledger import Share, encode_ledger
+from extender.model.names import PLACEMENTS_ANNOTATION, POOL_LABEL, SCHEDULER_NAME, SLOTS_ANNOTATION
+from extender.node.wire import BODY_BYTES_MAX
 from tests.e2e.backend import Backend
 from tests.e2e.objects import pod
 from tests.e2e.scenario import POOL, SLOTS_PER_POD, System

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.core.names import LEASE_NAME, PLACEMENTS_ANNOTATION
 from extender.kube.api import (
     CRDS,
     LEASES,
@@ -24,6 +23,7 @@ from extender.kube.api import (
     Resource,
     TooManyRequests,
 )
+from extender.model.names import LEASE_NAME, PLACEMENTS_ANNOTATION
 from tests.e2e.installed import DEPLOYMENTS, ChartSystem
 from tests.e2e.real import RealBackend
 from tests.e2e.scenario import SLOTS_PER_POD

@@ -7,8 +7,8 @@ from typing import Final
 
 import pytest
 
-from extender.core.names import SLOTS_RESOURCE, ZONE_LABEL
 from extender.kube.api import ADAPTERPOOLS, PatchType
+from extender.model.names import SLOTS_RESOURCE, ZONE_LABEL
 from tests.e2e.build import KARPENTER, Binaries, ControlPlaneUnavailable, ready_binaries
 from tests.e2e.controlplane import ControlPlane
 from tests.e2e.karpenter import NODE_CPUS, ZONES, made_nodes, start_karpenter

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 import pytest
 
-from extender.core.moves import MoveReason
 from extender.kube.api import NotFound
+from extender.model.moves import MoveReason
 from tests.e2e.backend import Backend
 from tests.e2e.operations import emptied, mark_unschedulable, remove_vpods
 from tests.e2e.replicas import Pair

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from extender.core.names import COMPONENT
 from extender.kube.api import ADAPTERPOOLS, VPODS, Obj
+from extender.model.names import COMPONENT
 from tests.e2e.backend import Backend
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.scenario import POOL, System

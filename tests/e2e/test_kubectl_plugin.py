@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from extender import cli
+import extender
 from tests.e2e.embedded import EmbeddedBackend
 from tests.e2e.scenario import System
 
@@ -20,10 +20,10 @@ def installed(tmp_path: Path) -> dict[str, str]:
     for name in ("kubectl-vreplica", "kubectl_complete-vreplica"):
         program = folder / name
         program.write_text(
-            f"#!{sys.executable}\nimport sys\nfrom extender.cli import main\nsys.exit(main())\n"
+            f"#!{sys.executable}\nimport sys\nfrom extender.cli.main import main\nsys.exit(main())\n"
         )
         program.chmod(0o755)
-    source = str(Path(cli.__file__).parents[1])
+    source = str(Path(extender.__file__).parents[1])
     return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": source}
 
 

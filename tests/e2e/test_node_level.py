@@ -4,10 +4,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from extender.core.decode import pod_from
-from extender.core.model import AdapterPod
-from extender.core.names import ZONE_LABEL
 from extender.kube.api import NODES
+from extender.model.decode import pod_from
+from extender.model.names import ZONE_LABEL
+from extender.model.objects import AdapterPod
 from tests.e2e.backend import Backend, nodes_ready
 from tests.e2e.operations import delete_pod, fail_nodes, ledgers, on_nodes, published
 from tests.e2e.scenario import POOL, System

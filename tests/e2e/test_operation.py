@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import pytest
 
-from extender.core.model import split_key
-from extender.core.moves import MoveReason
 from extender.kube.api import PODS
+from extender.model.moves import MoveReason
+from extender.model.objects import split_key
 from tests.e2e.backend import Backend
 from tests.e2e.operations import (
     cordon,

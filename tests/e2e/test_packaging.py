@@ -169,10 +169,12 @@ def test_the_images_steps_make_an_environment_that_works(
     made = build.stages["build"].root / "opt" / "vreplica" / "bin"
     works(made, tmp_path)
     packages = only(programs.parent / "lib", "python*/site-packages")
-    assert bool(list(packages.glob("extender/core/*.so"))) is compiled
+    assert bool(list(packages.glob("extender/engine/placing/*.so"))) is compiled
     assert (packages / "opentelemetry").exists() is extra
     assert {"pip", "hatchling", "mypy", "setuptools"}.isdisjoint(path.name for path in packages.iterdir())
-    assert list(packages.glob("extender/core/__pycache__/*.pyc")), "nothing can be written there later"
+    assert list(packages.glob("extender/engine/placing/__pycache__/*.pyc")), (
+        "nothing can be written there later"
+    )
     assert last.user == "65532:65532"
     assert last.env["PATH"].startswith("/opt/vreplica/bin:")
     shipped = last.root / "usr/share/vreplica-scheduler/image.cdx.json"

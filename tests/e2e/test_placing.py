@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.decode import pod_from
-from extender.core.ledger import Ledger, ledger_slots
-from extender.core.model import AdapterPod
-from extender.core.names import PLACEMENTS_ANNOTATION, SCHEDULER_NAME
 from extender.kube.api import PODS, VPODS
+from extender.model.decode import pod_from
+from extender.model.ledger import Ledger, ledger_slots
+from extender.model.names import PLACEMENTS_ANNOTATION, SCHEDULER_NAME
+from extender.model.objects import AdapterPod
 from tests.e2e.backend import Backend, pods_ready
 from tests.e2e.objects import pod
 from tests.e2e.scenario import POOL, SLOTS_PER_POD, Setup, System

@@ -8,13 +8,13 @@ import asyncio
 
 import pytest
 
-from extender.core.names import (
+from extender.kube.api import Obj
+from extender.model.names import (
     API_VERSION,
     PLACEMENTS_ANNOTATION,
     POOL_LABEL,
     SLOTS_ANNOTATION,
 )
-from extender.kube.api import Obj
 from tests.e2e.guarded import (
     FORGED,
     LEDGER,

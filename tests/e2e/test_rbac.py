@@ -7,8 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from extender.core.names import LEASE_NAME
-from extender.doctor.facts import CERTIFICATE_SECRET
+from extender.cli.doctor.checks.facts import CERTIFICATE_SECRET
 from extender.kube.api import (
     LEASES,
     MUTATING_WEBHOOKS,
@@ -20,6 +19,7 @@ from extender.kube.api import (
     PatchType,
     Resource,
 )
+from extender.model.names import LEASE_NAME
 from tests.e2e.objects import MANIFESTS, load, without
 from tests.e2e.raw import RawHttp
 from tests.e2e.real import RealBackend

@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from extender import cli
+import extender
 from tests.e2e.backend import Backend
 from tests.e2e.scenario import System
 from tests.e2e.waiting import NotYet, eventually
@@ -16,11 +16,11 @@ async def vreplica(*arguments: object) -> tuple[int, str, str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "extender.cli",
+        "extender.cli.main",
         *(str(argument) for argument in arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(cli.__file__).parents[1])},
+        env={**os.environ, "PYTHONPATH": str(Path(extender.__file__).parents[1])},
     )
     out, errors = await process.communicate()
     return process.returncode or 0, out.decode(), errors.decode()

@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
-from extender.core.availability import condition_of
-from extender.core.model import VPod, split_key
-from extender.core.moves import MoveReason
-from extender.core.names import ALLOW_DELETION_ANNOTATION, UNREACHABLE_TAINT
+from extender.engine.state.availability import condition_of
 from extender.kube.api import ADAPTERPOOLS, NODES, STATEFULSETS, VPODS, Forbidden, Obj, PatchType
+from extender.model.moves import MoveReason
+from extender.model.names import ALLOW_DELETION_ANNOTATION, UNREACHABLE_TAINT
+from extender.model.objects import VPod, split_key
 from tests.e2e.backend import Backend, nodes_ready
 from tests.e2e.objects import stateful_set
 from tests.e2e.operations import (

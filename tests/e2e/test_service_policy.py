@@ -4,12 +4,12 @@ from typing import Final
 
 import pytest
 
-from extender.core.names import (
+from extender.kube.api import Obj
+from extender.model.names import (
     PLACEMENTS_ANNOTATION,
     POOL_LABEL,
     RETRY_ANNOTATION,
 )
-from extender.kube.api import Obj
 from tests.e2e.guarded import (
     BYSTANDER,
     MERGE,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from extender.core.decode import pod_from
-from extender.core.ledger import ledger_slots
 from extender.kube.api import ADAPTERPOOLS, CRDS, ApiError, NotFound, Obj, PatchType, Resource
+from extender.model.decode import pod_from
+from extender.model.ledger import ledger_slots
 from extender.scheduling_api import (
     CallersVPod,
     GetTotalVReplicas,

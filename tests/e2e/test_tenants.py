@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from extender.core.decode import pod_from
-from extender.core.model import AdapterPod
 from extender.kube.api import NAMESPACES, VPODS, ApiError, PatchType
+from extender.model.decode import pod_from
+from extender.model.objects import AdapterPod
 from tests.e2e.backend import Backend
 from tests.e2e.scenario import System
 from tests.e2e.waiting import NotYet, eventually

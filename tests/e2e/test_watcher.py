@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from extender.core.moves import MoveReason
-from extender.core.names import PLACEMENTS_ANNOTATION, POOL_LABEL
 from extender.kube.api import PODS, STATEFULSETS, VPODS, ListOptions, ListPage, Obj, Resource
+from extender.model.moves import MoveReason
+from extender.model.names import PLACEMENTS_ANNOTATION, POOL_LABEL
 from tests.e2e.watcher import Version, Watcher
 
 NS, TENANT = "adapters", "tenant"

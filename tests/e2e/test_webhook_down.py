@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.kube.api import PODS
+from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from tests.e2e.backend import Backend
 from tests.e2e.scenario import POOL, SLOTS_PER_POD, Setup, System
 from tests.e2e.waiting import eventually

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.core.decode import pod_from, vpod_from
-from extender.core.ledger import ledger_slots
-from extender.core.model import AdapterPod, Condition, VPod
-from extender.core.moves import MoveReason
-from extender.core.names import POOL_LABEL
-from extender.core.rebalance.absence import epoch_s
+from extender.engine.rebalance.absence import epoch_s
 from extender.kube.api import PODS, STATEFULSETS, VPODS, Api, ListOptions, Obj, Resource, WatchEventType
+from extender.model.decode import pod_from, vpod_from
+from extender.model.ledger import ledger_slots
+from extender.model.moves import MoveReason
+from extender.model.names import POOL_LABEL
+from extender.model.objects import AdapterPod, Condition, VPod
 from tests.e2e.waiting import NotYet, eventually
 
 CAUGHT_UP_TIMEOUT_S: Final = 10.0

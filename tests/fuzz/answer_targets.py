@@ -12,10 +12,10 @@ import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from extender.core.errors import VReplicaError
-from extender.core.questions.request import FIELDS
-from extender.core.recording.entries import Header, Synced
-from extender.core.recording.lines import line_from
+from extender.model.errors import VReplicaError
+from extender.whatif.recording.entries import Header, Synced
+from extender.whatif.recording.lines import line_from
+from extender.whatif.request import FIELDS
 from tests.fuzz.answers_scene import JOURNAL, AnswersScene
 from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.findings import Broken, general

@@ -7,14 +7,14 @@ import time
 from types import SimpleNamespace
 from typing import Final
 
-from extender.core.plan import place
-from extender.core.recording.entries import Cause
-from extender.service import decision_log
-from extender.service.answers import Answers, Asked
-from extender.service.config import Config
-from extender.service.decision_history import DecisionHistory
-from extender.service.journal_ring import ENTRIES_MAX
-from extender.service.server import Health
+from extender.config.model import Config
+from extender.engine.placing.plan import place
+from extender.service.http import decision_log
+from extender.service.http.answers import Answers, Asked
+from extender.service.http.journal_ring import ENTRIES_MAX
+from extender.service.http.server import Health
+from extender.service.placing.decision_history import DecisionHistory
+from extender.whatif.recording.entries import Cause
 from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.extender_targets import Leads
 from tests.fuzz.findings import Broken

@@ -12,19 +12,19 @@ from unittest import mock
 import orjson
 import yaml
 
-import extender.profiles
-from extender.core.errors import InvalidObject, LedgerTooLarge, LedgerUnreadable
-from extender.core.ledger import decode_ledger, encode_ledger, ledger_slots
-from extender.core.plan import place
-from extender.core.policy.knative_configmap import knative_document
-from extender.core.policy.profile_document import profile_from
-from extender.core.quantity import QUANTITY_MAX, quantity
-from extender.core.state import State
-from extender.plugins import load_entry_points
-from extender.profiles import load_profiles
-from extender.service.config import config_from
-from extender.sim.scheduler.config_file import InvalidConfiguration, read_configuration, read_policy
-from extender.sim.scheduler.quantities import NANO, nanos
+import extender.config.profiles
+from extender.config.kube_scheduler_file import InvalidConfiguration, read_configuration, read_policy
+from extender.config.plugins import load_entry_points
+from extender.config.profiles import load_profiles
+from extender.config.reading import config_from
+from extender.engine.placing.plan import place
+from extender.engine.policy.knative_configmap import knative_document
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.state.state import State
+from extender.lab.scheduler.quantities import NANO, nanos
+from extender.model.errors import InvalidObject, LedgerTooLarge, LedgerUnreadable
+from extender.model.ledger import decode_ledger, encode_ledger, ledger_slots
+from extender.model.quantity import QUANTITY_MAX, quantity
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import Target, any_json
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
@@ -186,7 +186,9 @@ DESCHEDULER_MAP: Final[Mapping[str, Any]] = {
 
 def cached_entry_points() -> Any:
     """Installed packages are looked through once, and not for each input."""
-    return mock.patch.object(extender.profiles, "load_entry_points", functools.cache(load_entry_points))
+    return mock.patch.object(
+        extender.config.profiles, "load_entry_points", functools.cache(load_entry_points)
+    )
 
 
 class ConfigTarget(JsonTarget):

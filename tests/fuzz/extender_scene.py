@@ -6,7 +6,6 @@ A pool under a hard zone rule, nodes that declare slots, bound pods with vreplic
 import asyncio
 from typing import Final
 
-from extender.core.model import AdapterPod
 from extender.kube.api import (
     NODES,
     PODS,
@@ -18,10 +17,11 @@ from extender.kube.api import (
     OutcomeUnknown,
     Resource,
 )
-from extender.service.binder import AssumedPod, SchedulerVReplicaBinder
-from extender.service.pod_binder import PodBinder
-from extender.service.reactivator import REFUSED_PODS_MAX, Reactivator
-from extender.service.verbs import ExtenderVerbs
+from extender.model.objects import AdapterPod
+from extender.service.binding.binder import AssumedPod, SchedulerVReplicaBinder
+from extender.service.binding.pod_binder import PodBinder
+from extender.service.binding.reactivator import REFUSED_PODS_MAX, Reactivator
+from extender.service.binding.verbs import ExtenderVerbs
 from tests.fuzz.findings import Broken
 from tests.fuzz.target import Target
 from tests.support.builders import NS

@@ -12,15 +12,15 @@ from typing import Final
 import orjson
 from yarl import URL
 
-from extender.core.errors import WireError
-from extender.core.model import VPod
-from extender.core.plan import Decision, place
-from extender.core.succession import Succession
-from extender.service.caches import Caches
-from extender.service.describe import StateQuery, describe_state
-from extender.service.informers import Informers
-from extender.service.placer import NotCommitted
-from extender.service.schedule import ScheduleVerb
+from extender.engine.placing.plan import Decision, place
+from extender.engine.state.ordinal_history import Succession
+from extender.model.errors import WireError
+from extender.model.objects import VPod
+from extender.service.http.describe import StateQuery, describe_state
+from extender.service.http.schedule import ScheduleVerb
+from extender.service.placing.placer import NotCommitted
+from extender.service.watching.caches import Caches
+from extender.service.watching.informers import Informers
 from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import in_any_case, recorded

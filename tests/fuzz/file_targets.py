@@ -12,18 +12,18 @@ from typing import Final
 import orjson
 import yaml
 
-from extender.asking.files import read_files
-from extender.asking.plan import choose_profiles, run_plan
-from extender.core.errors import InvalidObject
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.questions.explanation import explain_vpod
-from extender.core.questions.pod_explanation import explain_pod
-from extender.core.questions.snapshot import Snapshot
-from extender.core.questions.trial import OutOfTime
-from extender.core.questions.whatif import Change, what_if
-from extender.lint.files import check_files
-from extender.lint.report import document_of_report, text_of_report
-from extender.terminal.output import Format
+from extender.cli.lint.files import check_files
+from extender.cli.lint.report import document_of_report, text_of_report
+from extender.cli.query.files import read_files
+from extender.cli.query.plan import choose_profiles, run_plan
+from extender.cli.terminal.output import Format
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.model.errors import InvalidObject
+from extender.whatif.explanation import explain_vpod
+from extender.whatif.pod_explanation import explain_pod
+from extender.whatif.snapshot import Snapshot
+from extender.whatif.trial import OutOfTime
+from extender.whatif.whatif import Change, what_if
 from tests.fuzz.document_targets import CONFIG, MANIFESTS, PROFILE, cached_entry_points
 from tests.fuzz.findings import general, outcome_of
 from tests.fuzz.target import Target, any_json

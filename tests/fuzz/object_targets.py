@@ -13,12 +13,6 @@ from typing import Any, Final
 
 import orjson
 
-from extender.core.decode import namespace_from, node_from, pod_from, pool_from, stateful_set_from, vpod_from
-from extender.core.errors import InvalidObject
-from extender.core.model import Source, SourcePaths
-from extender.core.reading import COUNT_MAX
-from extender.core.sources.declared import PRESETS
-from extender.core.sources.translate import PlacementTranslator
 from extender.kube.api import (
     ADAPTERPOOLS,
     EVERYWHERE,
@@ -36,8 +30,14 @@ from extender.kube.api import (
 )
 from extender.kube.leader import LeaderElector
 from extender.kube.lease import LeaseConfig
-from extender.service.describe import describe_state
-from extender.service.informers import CacheSink
+from extender.model.decode import namespace_from, node_from, pod_from, pool_from, stateful_set_from, vpod_from
+from extender.model.errors import InvalidObject
+from extender.model.foreign_kinds import PRESETS
+from extender.model.objects import Source, SourcePaths
+from extender.model.reading import COUNT_MAX
+from extender.model.translate import PlacementTranslator
+from extender.service.http.describe import describe_state
+from extender.service.watching.informers import CacheSink
 from tests.fuzz.findings import Broken, outcome_of
 from tests.fuzz.target import Target
 from tests.support.builders import NS, nothing_decided

@@ -7,10 +7,11 @@ from typing import Final
 
 import orjson
 
-from extender.core.errors import InvalidObject
-from extender.core.ledger import Share
-from extender.core.moves import Move, MoveReason
-from extender.core.recording.entries import (
+from extender.cli.recordings.replay import replay_files
+from extender.model.errors import InvalidObject
+from extender.model.ledger import Share
+from extender.model.moves import Move, MoveReason
+from extender.whatif.recording.entries import (
     Abandon,
     Cause,
     Close,
@@ -27,8 +28,7 @@ from extender.core.recording.entries import (
     Reserve,
     Synced,
 )
-from extender.core.recording.lines import line_to_json
-from extender.recordings.replay import replay_files
+from extender.whatif.recording.lines import line_to_json
 from tests.fuzz.file_targets import FileTarget
 from tests.fuzz.findings import outcome_of
 from tests.fuzz.target import any_json

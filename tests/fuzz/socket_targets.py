@@ -12,9 +12,9 @@ from typing import Final
 
 import orjson
 
-from extender.service.config import ServerConfig
-from extender.service.describe import state_steps
-from extender.service.server import ExtenderServer, Health
+from extender.config.model import ServerConfig
+from extender.service.http.describe import state_steps
+from extender.service.http.server import ExtenderServer, Health
 from tests.fuzz.answers_scene import JOURNAL, AnswersScene
 from tests.fuzz.extender_scene import VerbTarget
 from tests.fuzz.extender_targets import schedule_args, schedule_verb

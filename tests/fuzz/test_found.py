@@ -8,19 +8,19 @@ import orjson
 import pytest
 import yaml
 
-from extender.config_cli import run_check
-from extender.core.decode import pool_from, stateful_set_from, vpod_from
-from extender.core.errors import InvalidObject, LedgerUnreadable, WireError
-from extender.core.ledger import decode_ledger
-from extender.core.manifests import Manifests
-from extender.core.model import Source, SourcePaths
-from extender.core.names import LEDGER_BYTES_MAX, POOL_LABEL
-from extender.core.policy.knative_configmap import knative_document
-from extender.core.policy.profile_document import profile_from
-from extender.core.scaling.size import POOL_PODS_MAX
-from extender.core.sources.declared import sources_from
-from extender.core.sources.translate import PlacementTranslator
-from extender.service.schedule import vpod_of_request
+from extender.cli.lint.command import run_check
+from extender.engine.policy.knative_configmap import knative_document
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.scaling.size import POOL_PODS_MAX
+from extender.engine.state.manifests import Manifests
+from extender.model.decode import pool_from, stateful_set_from, vpod_from
+from extender.model.errors import InvalidObject, LedgerUnreadable, WireError
+from extender.model.foreign_kinds import sources_from
+from extender.model.ledger import decode_ledger
+from extender.model.names import LEDGER_BYTES_MAX, POOL_LABEL
+from extender.model.objects import Source, SourcePaths
+from extender.model.translate import PlacementTranslator
+from extender.service.http.schedule import vpod_of_request
 from tests.fuzz.answer_targets import ERROR_BYTES_MAX, DecisionsQueryTarget, PlanRequestTarget
 from tests.fuzz.answers_scene import JOURNAL
 from tests.fuzz.extender_targets import FilterTarget

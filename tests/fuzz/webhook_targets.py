@@ -10,9 +10,9 @@ from typing import Any
 
 import orjson
 
-from extender.core.decode import mapping
-from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION, SLOTS_RESOURCE
-from extender.sim.apiserver.patch import json_patch
+from extender.lab.apiserver.patch import json_patch
+from extender.model.decode import mapping
+from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION, SLOTS_RESOURCE
 from tests.fuzz.findings import Broken, general, outcome_of
 from tests.fuzz.target import Target, recorded
 from tests.webhook.builders import NS, a_namespace, a_pod, a_pool_object, a_vpod_object, caches, review

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from extender.kube.bodies import (
+from extender.kube.serving.bodies import (
     ArrivalLimits,
     BodiesTooLarge,
     BodyBudget,

@@ -12,8 +12,8 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from extender.kube import sockets
-from extender.kube.serving import ConnectionLimits, Listener, body_of
+from extender.kube.serving import sockets
+from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
 from tests.service.authority import Authority
 from tests.support.service import until
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.event_reasons import EVENTS, EventReason
 from extender.kube.api import (
     Api,
     ApiError,
@@ -27,6 +26,7 @@ from extender.kube.events import (
     ObjectReference,
     clean_note,
 )
+from extender.model.event_reasons import EVENTS, EventReason
 from tests.kube.fakes import StoreApi, wall
 
 POD = ObjectReference("v1", "Pod", "tenant", "dispatcher-0", "uid-0", "7")

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.kube.intake import (
+from extender.kube.serving.intake import (
     AHEAD_BYTES_MAX,
     FRAMING_BYTES_MAX,
     HEAD_BYTES_MAX,

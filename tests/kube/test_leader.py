@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from extender.core.errors import HistoryReplaced
 from extender.kube.api import LEASES, ApiError, Conflict
 from extender.kube.leader import LeaderElector, LeadStuck, new_identity
 from extender.kube.lease import LeaseConfig
 from extender.kube.seen_lease import Candidacy
+from extender.model.errors import HistoryReplaced
 from tests.kube.fakes import StoreApi, wall
 
 pytestmark = pytest.mark.looptime

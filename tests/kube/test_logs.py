@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from extender.kube.logs import (
+from extender.telemetry.logs import (
     FIELD_CHARS_MAX,
     FIELDS,
     AtMost,
@@ -18,12 +18,12 @@ from extender.kube.logs import (
     set_up,
     use_form,
 )
-from extender.kube.one_line import LINE_CHARS_MAX, OneLineFormatter
+from extender.telemetry.one_line import LINE_CHARS_MAX, OneLineFormatter
 
 
 def _line(message: str, *arguments: object, extra: dict[str, object] | None = None) -> str:
-    record = logging.getLogger("extender.service.placer").makeRecord(
-        "extender.service.placer", logging.INFO, __file__, 1, message, arguments, None, extra=extra
+    record = logging.getLogger("extender.service.placing.placer").makeRecord(
+        "extender.service.placing.placer", logging.INFO, __file__, 1, message, arguments, None, extra=extra
     )
     return JsonFormatter().format(record)
 
@@ -36,7 +36,7 @@ def test_a_record_has_the_keys_that_it_always_has_and_the_fields_that_it_is_abou
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"])
     assert (line["level"], line["logger"], line["msg"]) == (
         "INFO",
-        "extender.service.placer",
+        "extender.service.placing.placer",
         "vpod team/a waits",
     )
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from extender.core.event_reasons import EventReason
 from extender.kube.api import EVENTS, LEASES, NAMESPACES, ListOptions, Obj, PatchType, WatchEvent
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.kube.leader import LeaderElector
 from extender.kube.lease import LeaseConfig
 from extender.kube.reflector import Reflector, ReflectorSettings
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
+from extender.model.event_reasons import EventReason
 from tests.kube.fakes import wall
 
 pytestmark = pytest.mark.looptime

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from extender.core.errors import HistoryReplaced, InvalidObject
 from extender.kube.api import (
     PODS,
     ApiError,
@@ -20,6 +19,7 @@ from extender.kube.api import (
     WatchEvent,
 )
 from extender.kube.reflector import Reflector, ReflectorSettings
+from extender.model.errors import HistoryReplaced, InvalidObject
 from tests.kube.fakes import HANG, ListWatchApi, bookmark, event, pod
 
 pytestmark = pytest.mark.looptime

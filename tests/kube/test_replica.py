@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from extender.core.errors import InvalidObject
-from extender.kube import replica as module
-from extender.kube.replica import Refused, Replica, ReplicaError, Unreachable, open_replica
-from extender.kube.replica_access import ReplicaAccess
+from extender.cli.terminal import replica as module
+from extender.cli.terminal.replica import Refused, Replica, ReplicaError, Unreachable, open_replica
+from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.model.errors import InvalidObject
 
 
 @asynccontextmanager

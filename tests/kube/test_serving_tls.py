@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 
-from extender.kube.serving_tls import (
+from extender.kube.serving.tls import (
     WARNING_PERIOD_S,
     CertificateFiles,
     ServingCertificate,

@@ -19,7 +19,7 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.sources import KindWatch
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
 from tests.simulation.cluster_scene import NS, WIDGETS, a_definition, a_virtual_cluster, a_widget
 from tests.support.service import FaultApi, until
 

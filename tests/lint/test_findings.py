@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.cli import main
-from extender.lint.codes import CODES
-from extender.lint.files import check_files
+from extender.cli.lint.codes import CODES
+from extender.cli.lint.files import check_files
+from extender.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "manifests"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
-from extender.service.config import config_from
+from extender.config.reading import config_from
+from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 from tests.manifests.__main__ import differences
 from tests.manifests.chart import CHART
 from tests.manifests.generate import COMPONENTS, DERIVED, MANIFESTS, chart_files

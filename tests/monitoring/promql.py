@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from extender.exposition import Family, Kind
+from extender.telemetry.exposition import Family, Kind
 
 TARGET_LABELS: Final = frozenset({"job", "instance", "namespace", "pod"})
 """What Prometheus adds to every series of a target."""

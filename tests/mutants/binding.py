@@ -2,11 +2,11 @@
 
 from tests.mutants.mutant import Mutant
 
-_BINDER = "extender/service/binder.py"
-_POD_BINDER = "extender/service/pod_binder.py"
-_SUCCESSION = "extender/core/succession.py"
-_PREDECESSORS = "extender/service/predecessors.py"
-_CARRY = "extender/core/node_level/carry.py"
+_BINDER = "extender/service/binding/binder.py"
+_POD_BINDER = "extender/service/binding/pod_binder.py"
+_SUCCESSION = "extender/engine/state/ordinal_history.py"
+_PREDECESSORS = "extender/service/binding/ordinal_history.py"
+_CARRY = "extender/node/bind_ledger.py"
 _TEST = "tests/service/test_binder.py::"
 _FORGED = "tests/service/test_bind_forged.py::"
 _STANDING = "tests/core/test_carry.py::TestStanding::"
@@ -207,7 +207,7 @@ BINDING = (
     ),
     Mutant(
         "what a lagging status claims comes before what the last pod held",
-        "extender/core/node_level/carry.py",
+        "extender/node/bind_ledger.py",
         "within_slots(slots, covered, held, published, strays)",
         "within_slots(slots, published, strays, held)",
         "stale read: what stands is cut to make room for what has left",
@@ -316,7 +316,7 @@ BINDING = (
     ),
     Mutant(
         "a node's slots are off by one",
-        "extender/core/verbs.py",
+        "extender/node/verbs.py",
         "taken + _declared(state, pod) > node.slots",
         "taken + _declared(state, pod) > node.slots + 1",
         "a node would get a slot more than it declares",
@@ -324,7 +324,7 @@ BINDING = (
     ),
     Mutant(
         "expired decisions count",
-        "extender/core/decisions.py",
+        "extender/node/decisions.py",
         "return entry if entry is not None and entry.expires_at > self._clock() else None",
         "return entry",
         "I5: kube-scheduler never says that it has given a pod up",

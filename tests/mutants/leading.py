@@ -4,8 +4,8 @@ from tests.mutants.mutant import Mutant
 
 _LEADER = "extender/kube/leader.py"
 _SEEN = "extender/kube/seen_lease.py"
-_INFORMERS = "extender/service/informers.py"
-_LEADERSHIP = "extender/service/leadership.py"
+_INFORMERS = "extender/service/watching/informers.py"
+_LEADERSHIP = "extender/service/pools/leadership.py"
 _TEST = "tests/kube/test_leader.py::"
 _SHARED = "tests/service/test_leadership.py::"
 _BUCKETS = "tests/service/test_buckets.py::"
@@ -153,7 +153,7 @@ LEADING = (
     ),
     Mutant(
         "what is to leave its pod waits for no closed one",
-        "extender/core/scaling/scale_down.py",
+        "extender/engine/scaling/scale_down.py",
         "chain(state.unplaced, _to_leave(state))",
         "chain(state.unplaced)",
         "I3: a vreplica would stay on a pod taken for lost beside one with room",
@@ -181,7 +181,7 @@ LEADING = (
     ),
     Mutant(
         "a new leader does not catch up",
-        "extender/app.py",
+        "extender/service/app.py",
         "        await self.informers.catch_up()\n",
         "",
         "stale read: the leader before has written what our watch has not shown",
@@ -276,7 +276,7 @@ LEADING = (
     ),
     Mutant(
         "callers are answered before it is known what was written before",
-        "extender/service/schedule.py",
+        "extender/service/http/schedule.py",
         "if not self._leadership.acts(vpod.pool):",
         "if not vpod.pool:",
         "stale read: what is decided then goes by ledgers and statuses of long ago",
@@ -287,7 +287,7 @@ LEADING = (
     ),
     Mutant(
         "what callers asked of us before another led is decided again, or comes back with a pod",
-        "extender/app.py",
+        "extender/service/app.py",
         "        self.leadership.another_has_led = self.placer.forget\n",
         "",
         "ledgers would go below what the caller publishes by now (I2), or have what nobody takes back (I3)",
@@ -306,7 +306,7 @@ LEADING = (
     ),
     Mutant(
         "a refused pod is forgotten for the one before it",
-        "extender/service/reactivator.py",
+        "extender/service/binding/reactivator.py",
         "if pod.uid != refusal.shown:",
         "if refusal:",
         "it would wait for kube-scheduler's five minutes",
@@ -317,7 +317,7 @@ LEADING = (
     ),
     Mutant(
         "what nobody knows of is still held when we lead again",
-        "extender/service/placer.py",
+        "extender/service/placing/placer.py",
         "                    pool.release(owner, key)\n",
         "                    continue\n",
         "what another leader has placed there meanwhile is trimmed for it (I4)",
@@ -327,7 +327,7 @@ LEADING = (
     ),
     Mutant(
         "what a pod is bound with is forgotten with the leadership",
-        "extender/service/placer.py",
+        "extender/service/placing/placer.py",
         "if isinstance(owner, tuple) and owner[0] == PLACER:",
         "if isinstance(owner, tuple):",
         "another would be promised what the pod is being bound with",
@@ -337,7 +337,7 @@ LEADING = (
     ),
     Mutant(
         "what fails is not asked whether it is in doubt",
-        "extender/service/committer.py",
+        "extender/service/placing/committer.py",
         "doubtful = self.status_doubts.hold(key)",
         "doubtful = key not in batch.failed and self.status_doubts.hold(key)",
         "a silent watch would cost minutes",
@@ -345,7 +345,7 @@ LEADING = (
     ),
     Mutant(
         "every bucket waits for pods by itself",
-        "extender/service/informers.py",
+        "extender/service/watching/informers.py",
         "            if self._caught_up.done >= wanted:\n                return\n",
         "",
         "a replica that takes many would read all pods as often",

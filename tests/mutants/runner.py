@@ -163,7 +163,7 @@ def _commands(tests: Sequence[str], simulations: Iterable[str]) -> Iterator[list
     if tests:
         yield ["-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
     for arguments in simulations:
-        yield ["-m", "extender.cli", *arguments.split(), "--no-shrink", "--quiet"]
+        yield ["-m", "extender.cli.main", *arguments.split(), "--no-shrink", "--quiet"]
 
 
 def _last_lines(output: str) -> str:

@@ -2,16 +2,16 @@
 
 from tests.mutants.mutant import Mutant
 
-_ASSUME = "extender/core/assume.py"
-_PASSIVE = "extender/core/passive_assume.py"
-_CACHES = "extender/core/caches.py"
-_STATE = "extender/core/pool_state.py"
-_CLAIMS = "extender/core/claims.py"
+_ASSUME = "extender/engine/cache/assume.py"
+_PASSIVE = "extender/engine/cache/passive_assume.py"
+_CACHES = "extender/engine/cache/caches.py"
+_STATE = "extender/engine/state/pool_state.py"
+_CLAIMS = "extender/engine/pods/claims.py"
 _BYTES = "tests/core/test_ledger_shares.py::"
-_PLAN = "extender/core/plan.py"
-_DOWN = "extender/core/scaling/scale_down.py"
-_SCALER = "extender/service/pool_scaler.py"
-_CLOSED = "extender/service/closed_ordinals.py"
+_PLAN = "extender/engine/placing/plan.py"
+_DOWN = "extender/engine/scaling/scale_down.py"
+_SCALER = "extender/service/pools/pool_scaler.py"
+_CLOSED = "extender/service/pools/draining_ordinals.py"
 _DOUBTS = "tests/service/test_pool_scaler.py::test_"
 _AFTER = "tests/core/test_assume.py::TestAfterAWrite::"
 _BEFORE = "tests/core/test_assume.py::TestBeforeAWrite::"
@@ -27,7 +27,7 @@ _CLAIMED = "tests/core/test_claims.py::"
 CACHES = (
     Mutant(
         "what a caller has left in another pool stays there",
-        "extender/service/placer.py",
+        "extender/service/placing/placer.py",
         "if not vpod.vreplicas and not vpod.placements:",
         "if not vpod.key:",
         "I3: nobody ever takes it back (seed 294000719)",
@@ -38,7 +38,7 @@ CACHES = (
     ),
     Mutant(
         "as many other nodes are taken for the same in another order",
-        "extender/core/candidates.py",
+        "extender/node/candidates.py",
         "mark = len(names), sum(map(hash, names))",
         "mark = len(names), 0",
         "filter passes a node that there is not, or that is full",
@@ -182,7 +182,7 @@ POOL_STATE = (
     ),
     Mutant(
         "a pod has what its annotation says, whatever it requests",
-        "extender/core/model.py",
+        "extender/model/objects.py",
         "return self.slots_request if self.slots is None else min(self.slots, self.slots_request)",
         "return self.slots",
         "I1: its node has no more for it",
@@ -217,7 +217,7 @@ POOL_STATE = (
     ),
     Mutant(
         "a namespace does not get its share back",
-        "extender/core/ledger_shares.py",
+        "extender/engine/pods/ledger_shares.py",
         "elif left := known.get(tenant, 0) + change:",
         "elif left := known.get(tenant, 0) + abs(change):",
         "incremental is not rebuilt: it would wait for ever",
@@ -225,7 +225,7 @@ POOL_STATE = (
     ),
     Mutant(
         "sizing knows slots alone",
-        "extender/core/scaling/packing.py",
+        "extender/engine/scaling/packing.py",
         "return self._ledgers.open_to(self._with_slots(weight), vpod_key)",
         "return self._with_slots(weight)",
         "liveness: who finds slots and no bytes waits for ever, and the pool does not grow",
@@ -233,7 +233,7 @@ POOL_STATE = (
     ),
     Mutant(
         "a vpod's entry counts again with each of its vreplicas",
-        "extender/core/ledger_room.py",
+        "extender/engine/state/ledger_room.py",
         "            if not own >> ordinal & 1:\n",
         "            if key:\n",
         "plans would find less room than there is, and pools grow for nothing",
@@ -241,7 +241,7 @@ POOL_STATE = (
     ),
     Mutant(
         "a bind carries what a namespace has no bytes for",
-        "extender/core/node_level/carry.py",
+        "extender/node/bind_ledger.py",
         "round_robin(ledgers.open_to(room, key), own,",
         "round_robin(room, own,",
         "long names keep every other tenant out of a new pod",
@@ -249,7 +249,7 @@ POOL_STATE = (
     ),
     Mutant(
         "a move goes where there are no bytes",
-        "extender/core/rebalance/relocation.py",
+        "extender/engine/rebalance/relocation.py",
         "or not pool.room_for(vpod.key) >> to.ordinal & 1",
         "or pool.is_closed(to)",
         "its ledger can never be written, and it is tried again and again",
@@ -257,7 +257,7 @@ POOL_STATE = (
     ),
     Mutant(
         "who finds no bytes is told of slots",
-        "extender/core/plan.py",
+        "extender/engine/placing/plan.py",
         "reason = reason_for(refused) if reason is ConflictReason.INSUFFICIENT_SLOTS else reason",
         "reason = reason",
         "a person would make slots, of which there are enough",
@@ -305,7 +305,7 @@ POOL_STATE = (
     ),
     Mutant(
         "weight is ignored in what is held",
-        "extender/core/ledger.py",
+        "extender/model/ledger.py",
         "return self.vreplicas * self.weight\n\n\n@lru_cache",
         "return self.vreplicas\n\n\n@lru_cache",
         "I1: heavy vreplicas take more than one slot",
@@ -313,7 +313,7 @@ POOL_STATE = (
     ),
     Mutant(
         "the ledger's sum ignores the weight",
-        "extender/core/ledger.py",
+        "extender/model/ledger.py",
         "return sum(share.vreplicas * share.weight for share in ledger.values())",
         "return sum(share.vreplicas for share in ledger.values())",
         "I1: the last check before a ledger is written",
@@ -348,7 +348,7 @@ PLAN = (
     ),
     Mutant(
         "a tenant that is let in again waits in no queue",
-        "extender/service/activation.py",
+        "extender/service/placing/activation.py",
         "                if vpod.namespace == changed.name:\n",
         "                if not vpod.key:\n",
         "liveness: what its pool asked of it meanwhile is never done (seed 287004468)",
@@ -426,7 +426,7 @@ PLAN = (
 SCALE_DOWN = (
     Mutant(
         "the later of two pools has the StatefulSet, too",
-        "extender/core/state.py",
+        "extender/engine/state/state.py",
         "stateful_set if name == first else None",
         "stateful_set",
         "two pools undo each other's scaling, under what is placed",
@@ -531,7 +531,7 @@ SCALE_DOWN = (
     ),
     Mutant(
         "what grows heavier is no less room",
-        "extender/core/scaling/packing.py",
+        "extender/engine/scaling/packing.py",
         "self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)",
         "self._free[ordinal] = pod.capacity - pod.placed",
         "liveness: placing keeps that room from others, and the pool does not grow",
@@ -563,7 +563,7 @@ SCALE_DOWN = (
     ),
     Mutant(
         "any other version of a StatefulSet ends the doubt",
-        "extender/core/scaling/shrink_doubt.py",
+        "extender/engine/scaling/shrink_doubt.py",
         "seen > asked",
         "seen != asked",
         "the watch lags: an older version says nothing",

@@ -2,11 +2,11 @@
 
 from tests.mutants.mutant import Mutant
 
-_COMMITTER = "extender/service/committer.py"
-_PATCH = "extender/service/ledger_patch.py"
-_RECONCILER = "extender/service/reconciler.py"
-_EVICTOR = "extender/service/evictor.py"
-_MOVES = "extender/service/pool_moves.py"
+_COMMITTER = "extender/service/placing/committer.py"
+_PATCH = "extender/service/placing/ledger_patch.py"
+_RECONCILER = "extender/service/pools/reconciler.py"
+_EVICTOR = "extender/service/pools/evictor.py"
+_MOVES = "extender/service/pools/pool_moves.py"
 _TEST = "tests/service/test_committer.py::"
 _PLACER = "tests/service/test_placer.py::"
 _REPAIRS = "tests/service/test_reconciler.py::"
@@ -98,7 +98,7 @@ COMMITTER = (
     ),
     Mutant(
         "what others write meanwhile is taken for agreed",
-        "extender/service/placer.py",
+        "extender/service/placing/placer.py",
         "if vpod is None or vpod.placements != decision.target:",
         "if vpod is None:",
         "somebody else's status would stand although nobody has decided it",
@@ -122,7 +122,7 @@ COMMITTER = (
     ),
     Mutant(
         "a doubt about a version that is over already",
-        "extender/service/status_doubts.py",
+        "extender/service/placing/status_doubts.py",
         "if latest is None or latest.resource_version != vpod.resource_version:",
         "if latest is None:",
         "I4: what was decided for it stays reserved, and the vpod is placed by that",
@@ -130,7 +130,7 @@ COMMITTER = (
     ),
     Mutant(
         "a doubt ends by itself",
-        "extender/service/status_doubts.py",
+        "extender/service/placing/status_doubts.py",
         "        return doubt is not None\n",
         "        return doubt is not None and self._clock() < doubt.list_tells_at + self._lasts_s\n",
         "I2: that no newer version comes proves nothing while the watch is silent",
@@ -141,7 +141,7 @@ COMMITTER = (
     ),
     Mutant(
         "a list settles what may still be under way",
-        "extender/service/status_doubts.py",
+        "extender/service/placing/status_doubts.py",
         "if doubt.source == source and doubt.list_tells_at <= began:",
         "if doubt.source == source:",
         "I2: the write may arrive after it",
@@ -189,7 +189,7 @@ COMMITTER = (
     ),
     Mutant(
         "a proof lasts for ever",
-        "extender/service/proofs.py",
+        "extender/service/placing/ledger_confirmations.py",
         'return self._clock() - self._at.get(uid, float("-inf")) < FRESH_S',
         "return uid in self._at",
         "stale read: an answer of a minute ago says nothing of now (I2)",
@@ -197,7 +197,7 @@ COMMITTER = (
     ),
     Mutant(
         "of several late writes of a pod the last is remembered",
-        "extender/service/proofs.py",
+        "extender/service/placing/ledger_confirmations.py",
         "for known, until in self._late.get(uid, {}).items() if now < until",
         "for known, until in self._late.get(uid, {}).items() if now < until < 0",
         "ABA: the ledger is again what an earlier one looks for (I2)",
@@ -205,7 +205,7 @@ COMMITTER = (
     ),
     Mutant(
         "a doubt about a status never ends",
-        "extender/service/status_doubts.py",
+        "extender/service/placing/status_doubts.py",
         "if doubt is not None and doubt.look_at <= self._clock():",
         "if doubt is not None and not vpod_key:",
         "I5: ledgers would stay too large for ever",
@@ -215,7 +215,7 @@ COMMITTER = (
     ),
     Mutant(
         "a doubt that has ended keeps its reservation",
-        "extender/service/status_doubts.py",
+        "extender/service/placing/status_doubts.py",
         "self._caches.state.release(doubt.owner, doubt.pool, key)",
         "return",
         "the vpod would be decided by what nobody knows of, though it is known now",
@@ -223,7 +223,7 @@ COMMITTER = (
     ),
     Mutant(
         "our own write in doubt counts as another's",
-        "extender/service/own_writes.py",
+        "extender/service/watching/own_writes.py",
         "if not isinstance(error, OutcomeUnknown):",
         "if isinstance(error, ApiError):",
         "people would be warned of a forger that we are ourselves",
@@ -233,7 +233,7 @@ COMMITTER = (
     ),
     Mutant(
         "every write counts as our own",
-        "extender/service/own_writes.py",
+        "extender/service/watching/own_writes.py",
         "return text in self._texts.get(uid, ())",
         "return text is not None",
         "a forged ledger would be put right and nobody told",
@@ -241,7 +241,7 @@ COMMITTER = (
     ),
     Mutant(
         "why a move in doubt was made is forgotten",
-        "extender/service/untold.py",
+        "extender/service/placing/unreported_moves.py",
         "if decision.moves:",
         "if not decision.vpod:",
         "I4: a move happens only for a recorded reason",
@@ -249,7 +249,7 @@ COMMITTER = (
     ),
     Mutant(
         "a move whose answer was lost is told twice",
-        "extender/service/untold.py",
+        "extender/service/placing/unreported_moves.py",
         "before if published is None else published",
         "before",
         "I4: what leaves next is called a move that was made before (seed 287003885)",
@@ -317,7 +317,7 @@ COMMITTER = (
 LOOPS = (
     Mutant(
         "what a caller was answered is forgotten",
-        "extender/service/placer.py",
+        "extender/service/placing/placer.py",
         "self.callers.note_answer(vpod, covered)",
         "pass",
         "I2: a drain takes it from the ledger before the caller asks again",
@@ -325,7 +325,7 @@ LOOPS = (
     ),
     Mutant(
         "a foreign object that its labels take to a pool which refuses it is nobody's",
-        "extender/core/sources/declared.py",
+        "extender/model/foreign_kinds.py",
         "standing or (labelled if pods else [item for item in labelled if item.pool.key == has])",
         "standing or [item for item in labelled if not pods and item.pool.key == has]",
         "I2: its ledgers are lowered, and nobody writes the status that publishes them",
@@ -336,7 +336,7 @@ LOOPS = (
     ),
     Mutant(
         "a foreign object that its pool does not select any more is nobody's at once",
-        "extender/core/sources/declared.py",
+        "extender/model/foreign_kinds.py",
         "standing or (labelled if pods else [item for item in labelled if item.pool.key == has])",
         "standing or (labelled if pods else [])",
         "I2: a status of ours is on its way, and its ledger is lowered meanwhile",
@@ -347,7 +347,7 @@ LOOPS = (
     ),
     Mutant(
         "what a caller gave back is forgotten while a pod is about to bring it back",
-        "extender/service/callers.py",
+        "extender/service/watching/external_vpods.py",
         "kept = GIVEN_BACK_MAX if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
         "kept = 0",
         "its slots are taken for ever: nobody else releases it",
@@ -358,7 +358,7 @@ LOOPS = (
     ),
     Mutant(
         "a caller that has changed its pool is forgotten before the first one's pods are back",
-        "extender/service/callers.py",
+        "extender/service/watching/external_vpods.py",
         "if any(_awaits_pods(pool) for pool in self._state.pools.values()) else 0",
         "if any(_awaits_pods(self._state.pool(self._vpods[key].pool)) for key in self._given_back) else 0",
         "its slots are taken for ever: nobody else releases it",
@@ -369,7 +369,7 @@ LOOPS = (
     ),
     Mutant(
         "what nobody wants any more is told as moved",
-        "extender/core/moves.py",
+        "extender/model/moves.py",
         "- max(0, sum(before.values()) - wanted)",
         "",
         "I4 as told: a vpod that was scaled down says that the cluster has moved it",
@@ -377,7 +377,7 @@ LOOPS = (
     ),
     Mutant(
         "decisions of a batch do not reserve",
-        "extender/service/placer.py",
+        "extender/service/placing/placer.py",
         "self._committer.reserve(owner, decision)",
         "pass",
         "two vpods would be promised the same slots",
@@ -393,7 +393,7 @@ LOOPS = (
     ),
     Mutant(
         "a lost ledger is written again empty",
-        "extender/core/node_level/carry.py",
+        "extender/node/bind_ledger.py",
         "    return standing_of(pool, pod.name, slots, strays)\n",
         "    return {}\n",
         "I2: the statuses say what stands there",
@@ -425,7 +425,7 @@ LOOPS = (
     ),
     Mutant(
         "a pod that is not Ready is given up at once",
-        "extender/core/rebalance/absence.py",
+        "extender/engine/rebalance/absence.py",
         "name: absence.since + limit for",
         "name: absence.since for",
         "a restart would move everything",
@@ -436,7 +436,7 @@ LOOPS = (
     ),
     Mutant(
         "a standby does not see who is absent",
-        "extender/service/rescheduler.py",
+        "extender/service/pools/rescheduler.py",
         "self._absences.setdefault(key, Absences()).note(state, now)",
         "self._absences.setdefault(key, Absences())",
         "each failover would begin to count anew",
@@ -487,7 +487,7 @@ LOOPS = (
     ),
     Mutant(
         "a decision that came too late tells an earlier one's moves",
-        "extender/service/committer.py",
+        "extender/service/placing/committer.py",
         "            batch.stale.add(key)\n            return\n",
         "            batch.stale.add(key)\n            self._tell(batch, decision)\n            return\n",
         "the reason is lost: the status that is written then has none (I4)",

@@ -11,8 +11,8 @@ from typing import Final
 
 import aiohttp
 
-from extender.core.names import PLACEMENTS_ANNOTATION
 from extender.kube.api import Obj
+from extender.model.names import PLACEMENTS_ANNOTATION
 from tests.e2e.waiting import NotYet, eventually
 from tests.nodes.cluster import Cluster, told
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from extender.core.names import LEASE_NAME
+from extender.model.names import LEASE_NAME
 from tests.e2e.waiting import NotYet, eventually
 from tests.nodes.adapters import NAMESPACE, POOL, Adapters, is_ready, pool_objects, vpod
 from tests.nodes.cluster import SYSTEM, Cluster, told

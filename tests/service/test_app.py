@@ -10,12 +10,14 @@ from pathlib import Path
 import orjson
 import pytest
 
-from extender import app, cli
-from extender.app import Service
+from extender.cli.main import main
+from extender.config.model import ClientConnectionConfig, Config, LeaderElectionConfig, Mode, ServerConfig
+from extender.config.profiles import Reading
 from extender.kube.api import LEASES, Forbidden, OutcomeUnknown
-from extender.kube.one_line import OneLineFormatter
-from extender.service.config import ClientConnectionConfig, Config, LeaderElectionConfig, Mode, ServerConfig
-from extender.service.reloading import Reading, Watched
+from extender.service import app
+from extender.service.app import Service
+from extender.service.reloading import Watched
+from extender.telemetry.one_line import OneLineFormatter
 from tests.kube.apiserver import kubeconfig
 from tests.support.service import World, schedule, until, wall
 
@@ -191,7 +193,7 @@ def a_config(folder: Path, text: str) -> str:
 def test_a_wrong_configuration_is_one_line_and_status_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, says: str
 ):
-    assert cli.main(["serve", "--config", a_config(tmp_path, text)]) == 1
+    assert main(["serve", "--config", a_config(tmp_path, text)]) == 1
     error = capsys.readouterr().err
     assert says in error
     assert error.startswith("vreplica: ")
@@ -199,7 +201,7 @@ def test_a_wrong_configuration_is_one_line_and_status_1(
 
 
 def test_a_configuration_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]):
-    assert cli.main(["serve", "--config", "/nonexistent/config.yaml"]) == 1
+    assert main(["serve", "--config", "/nonexistent/config.yaml"]) == 1
     assert (
         capsys.readouterr().err
         == "vreplica: /nonexistent/config.yaml: cannot be read: No such file or directory\n"
@@ -212,8 +214,8 @@ def test_an_operating_system_error_is_one_line(
     def taken(_options: object) -> int:
         raise OSError(errno.EADDRINUSE, "address already in use")
 
-    monkeypatch.setattr("extender.commands.serve._run", taken)
-    assert cli.main(["serve", "--config", "x"]) == 1
+    monkeypatch.setattr("extender.cli.commands.serve._run", taken)
+    assert main(["serve", "--config", "x"]) == 1
     error = capsys.readouterr().err
     assert error.startswith(
         f"vreplica: [Errno {errno.EADDRINUSE}] address already in use. Another program listens"

@@ -6,10 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from extender.app import Service
-from extender.core import names
-from extender.core.bits import bits
-from extender.core.pool_state import PoolState
+from extender.engine.pods.bits import bits
+from extender.engine.state.pool_state import PoolState
 from extender.kube.api import (
     ADAPTERPOOLS,
     NAMESPACES,
@@ -21,6 +19,8 @@ from extender.kube.api import (
     PatchType,
     TooManyRequests,
 )
+from extender.model import names
+from extender.service.app import Service
 from tests.support.builders import NS
 from tests.support.service import TENANT, World, until
 

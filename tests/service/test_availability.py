@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from extender.core.model import Condition
 from extender.kube.api import ADAPTERPOOLS, EVENTS, NODES, PODS, PatchType
-from extender.service import availability
-from extender.service.availability import AvailabilityTracker
-from extender.service.caches import Caches
+from extender.model.objects import Condition
+from extender.service.pools import availability
+from extender.service.pools.availability import AvailabilityTracker
+from extender.service.watching.caches import Caches
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.service import World
 

@@ -4,11 +4,8 @@ import asyncio
 
 import pytest
 
-from extender.core import decode, names
-from extender.core.candidates import Candidates
-from extender.core.policy.profile import Profile
-from extender.core.policy.spreading import ZoneSpread
-from extender.core.reasons import ConflictReason
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.spreading import ZoneSpread
 from extender.kube.api import (
     ADAPTERPOOLS,
     PODS,
@@ -22,9 +19,12 @@ from extender.kube.api import (
     PatchType,
     TooManyRequests,
 )
-from extender.service.binder import BindRefused, SchedulerVReplicaBinder
-from extender.service.caches import Caches
-from extender.service.pod_binder import PodBinder
+from extender.model import decode, names
+from extender.model.reasons import ConflictReason
+from extender.node.candidates import Candidates
+from extender.service.binding.binder import BindRefused, SchedulerVReplicaBinder
+from extender.service.binding.pod_binder import PodBinder
+from extender.service.watching.caches import Caches
 from tests.support.builders import NS, POOL
 from tests.support.service import World, always, lost, until
 

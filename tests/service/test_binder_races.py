@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from extender.core.model import AdapterPod
-from extender.core.plan import place
-from extender.core.reasons import ConflictReason
-from extender.service.binder import BindRefused
-from extender.service.pod_binder import PodBinder
+from extender.engine.placing.plan import place
+from extender.model.objects import AdapterPod
+from extender.model.reasons import ConflictReason
+from extender.service.binding.binder import BindRefused
+from extender.service.binding.pod_binder import PodBinder
 from tests.support.builders import NS, POOL
 from tests.support.service import World
 

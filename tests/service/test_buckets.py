@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from extender.app import Service
-from extender.core.bucket import Bucket
-from extender.core.names import LEASE_NAME
+from extender.config.model import Config, LeaderElectionConfig
 from extender.kube.api import EVERYWHERE, LEASES, PODS, VPODS, ListOptions, ListPage, NotFound, Resource
-from extender.service.config import Config, LeaderElectionConfig
+from extender.model.bucket import Bucket
+from extender.model.names import LEASE_NAME
+from extender.service.app import Service
 from tests.service.test_schedule import KEY, a_request
 from tests.support.builders import POOL
 from tests.support.service import World, lost, until, wall

@@ -5,17 +5,17 @@ from collections.abc import Mapping
 
 import pytest
 
-from extender.core import names
-from extender.core.errors import LedgerTooLarge
-from extender.core.explain import Explanation
-from extender.core.ledger import Share, decode_ledger
-from extender.core.model import placement_order
-from extender.core.plan import Decision, release_all
-from extender.core.reasons import ConflictReason
+from extender.engine.placing.explain import Explanation
+from extender.engine.placing.plan import Decision, release_all
 from extender.kube.api import PODS, VPODS, ApiError, PatchType
-from extender.service.committer import RESERVATION_TTL_S
-from extender.service.ledger_patch import ledger_patch
-from extender.service.pod_binder import PodBinder
+from extender.model import names
+from extender.model.errors import LedgerTooLarge
+from extender.model.ledger import Share, decode_ledger
+from extender.model.objects import placement_order
+from extender.model.reasons import ConflictReason
+from extender.service.binding.pod_binder import PodBinder
+from extender.service.placing.committer import RESERVATION_TTL_S
+from extender.service.placing.ledger_patch import ledger_patch
 from tests.support.builders import NS, POOL, a_pod
 from tests.support.service import TENANT, World, always, lost
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 
 import pytest
 
-from extender.core.explain import Explanation, Reasoning, Step
-from extender.core.ledger import Share
-from extender.core.moves import Move, MoveReason
-from extender.core.plan import Decision, place, release_all
-from extender.core.rebalance.relocation import relocate
+from extender.engine.placing.explain import Explanation, Reasoning, Step
+from extender.engine.placing.plan import Decision, place, release_all
+from extender.engine.rebalance.relocation import relocate
 from extender.kube.api import VPODS, PatchType
-from extender.service.batch import Committed
-from extender.service.caches import Caches
-from extender.service.proofs import FRESH_S, LATE_MAX, UNDER_WAY_S, Proofs
-from extender.service.status_doubts import StatusDoubts
-from extender.service.untold import UntoldMoves
+from extender.model.ledger import Share
+from extender.model.moves import Move, MoveReason
+from extender.service.placing.batch import Committed
+from extender.service.placing.ledger_confirmations import FRESH_S, LATE_MAX, UNDER_WAY_S, Proofs
+from extender.service.placing.status_doubts import StatusDoubts
+from extender.service.placing.unreported_moves import UntoldMoves
+from extender.service.watching.caches import Caches
 from tests.service.test_committer import OWNER, a_decision, a_world, commit, made_now
 from tests.support.builders import NS, POOL, a_vpod
 from tests.support.service import TENANT, World, lost

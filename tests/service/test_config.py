@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from extender.config import document
-from extender.core.errors import InvalidObject
-from extender.core.names import CONFIG_API_VERSION, CONFIG_KIND
-from extender.service.config import Config, Mode, TlsConfig, config_from, load_config
+from extender.config.model import Config, Mode, TlsConfig
+from extender.config.reading import config_from, load_config
+from extender.model.errors import InvalidObject
+from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
 
 HEAD: dict[str, Any] = {"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND}
 

@@ -2,11 +2,18 @@
 
 import pytest
 
-from extender.core.explain import Explanation, Reasoning, Step
-from extender.core.moves import MoveReason
-from extender.core.reasons import ConflictReason
-from extender.service import decision_history as memories
-from extender.service.decision_history import NEW, POOL_CHANGED, TOOK_OVER, WAITED, DecisionHistory, rfc3339
+from extender.engine.placing.explain import Explanation, Reasoning, Step
+from extender.model.moves import MoveReason
+from extender.model.reasons import ConflictReason
+from extender.service.placing import decision_history as memories
+from extender.service.placing.decision_history import (
+    NEW,
+    POOL_CHANGED,
+    TOOK_OVER,
+    WAITED,
+    DecisionHistory,
+    rfc3339,
+)
 from tests.support.builders import a_vpod
 
 KEY = "tenant/a"

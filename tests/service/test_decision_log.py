@@ -9,10 +9,10 @@ import aiohttp
 import orjson
 import pytest
 
-from extender.app import Service
-from extender.core.recording.entries import Decided, Entry, Header, Line, Put, Reserve, Synced
-from extender.core.recording.lines import line_from
-from extender.service import decision_log, journal_ring
+from extender.service.app import Service
+from extender.service.http import decision_log, journal_ring
+from extender.whatif.recording.entries import Decided, Entry, Header, Line, Put, Reserve, Synced
+from extender.whatif.recording.lines import line_from
 from tests.support.service import World, until
 
 

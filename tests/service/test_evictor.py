@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.core.model import Condition, LabelSelector, VPod
-from extender.core.moves import Move, MoveReason
-from extender.core.rebalance.relocation import relocate
+from extender.engine.rebalance.relocation import relocate
 from extender.kube.api import ApiError
 from extender.kube.events import EventRecorder, ObjectReference
-from extender.metrics import Metrics
-from extender.service.caches import Caches
-from extender.service.evictor import Evictor
-from extender.service.narrator import Narrator
-from extender.service.placer import Placer
-from extender.service.status import timestamp
+from extender.model.moves import Move, MoveReason
+from extender.model.objects import Condition, LabelSelector, VPod
+from extender.service.placing.placer import Placer
+from extender.service.placing.vpod_events import Narrator
+from extender.service.placing.vpod_status import timestamp
+from extender.service.pools.evictor import Evictor
+from extender.service.watching.caches import Caches
+from extender.telemetry.metrics import Metrics
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.service import World, wall
 
@@ -353,9 +353,9 @@ class TestPolicy:
             looked.append("".join(key[-1] for key in advice.vpods))
             return []
 
-        monkeypatch.setattr("extender.service.evictor.plan_moves", look)
-        monkeypatch.setattr("extender.service.pool_moves.POLICY_VPODS_A_PLAN", 2)
-        monkeypatch.setattr("extender.service.pool_moves.POLICY_PLANS_MAX", 2)
+        monkeypatch.setattr("extender.service.pools.evictor.plan_moves", look)
+        monkeypatch.setattr("extender.service.pools.pool_moves.POLICY_VPODS_A_PLAN", 2)
+        monkeypatch.setattr("extender.service.pools.pool_moves.POLICY_PLANS_MAX", 2)
         return bench, looked
 
     async def test_it_looks_at_a_few_vpods_at_a_time_in_turn(self, monkeypatch):
@@ -401,7 +401,7 @@ class TestPolicy:
             "dispatcher-2": "dispatcher-0",
         }
         disagree = lambda pool, vpod, placed, profile: next((name, there[name]) for name in placed)  # noqa: E731
-        monkeypatch.setattr("extender.core.rebalance.plan.better_place", disagree)
+        monkeypatch.setattr("extender.engine.rebalance.moves.better_place", disagree)
         async with bench.running():
             await asyncio.sleep(10 * PERIOD_S)
             assert bench.moved() == [(100, 1), (200, 1)], "back on dispatcher-0 it would be where it was"

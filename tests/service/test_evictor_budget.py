@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from extender.core.moves import Move, MoveReason
-from extender.service.pool_moves import PoolMoves
+from extender.model.moves import Move, MoveReason
+from extender.service.pools.pool_moves import PoolMoves
 from tests.service.test_evictor import PERIOD_S, Bench
 from tests.support.builders import POOL, a_vpod
 

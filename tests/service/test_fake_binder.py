@@ -5,12 +5,12 @@ import inspect
 
 import pytest
 
-from extender.core.candidates import Candidates
-from extender.core.reasons import ConflictReason
 from extender.kube.api import Conflict
-from extender.service.binder import BindRefused, SchedulerVReplicaBinder, VReplicaBinder
-from extender.service.fake_binder import FakeBinderConfig, FakeVReplicaBinder
-from extender.service.pod_binder import PodBinder
+from extender.model.reasons import ConflictReason
+from extender.node.candidates import Candidates
+from extender.service.binding.binder import BindRefused, SchedulerVReplicaBinder, VReplicaBinder
+from extender.service.binding.fake_binder import FakeBinderConfig, FakeVReplicaBinder
+from extender.service.binding.pod_binder import PodBinder
 from tests.support.builders import NS, a_pod
 from tests.support.service import World, always, lost
 

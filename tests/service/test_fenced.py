@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from extender.app import Service
-from extender.core.names import PLACEMENTS_ANNOTATION
 from extender.kube.api import ADAPTERPOOLS, PODS, PatchType
+from extender.model.names import PLACEMENTS_ANNOTATION
+from extender.service.app import Service
 from tests.support.builders import NS
 from tests.support.service import World, until
 

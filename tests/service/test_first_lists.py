@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import extender.core.caches
-import extender.service.caches
-from extender.core import decode
-from extender.core.model import AdapterPod, VPod
+import extender.engine.cache.caches
+import extender.service.watching.caches
 from extender.kube.api import Obj
-from extender.service.caches import Caches
-from extender.service.informers import CacheSink
+from extender.model import decode
+from extender.model.objects import AdapterPod, VPod
+from extender.service.watching.caches import Caches
+from extender.service.watching.informers import CacheSink
 from tests.support import worlds
 from tests.support.builders import NS
 from tests.support.worlds import Naive, World
@@ -30,8 +30,8 @@ clusters = st.lists(
 @pytest.fixture(autouse=True, scope="module")
 def slices_of_one() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extender.core.caches, "SLICE_OBJECTS", 1)
-        patch.setattr(extender.service.caches, "SLICE_OBJECTS", 1)
+        patch.setattr(extender.engine.cache.caches, "SLICE_OBJECTS", 1)
+        patch.setattr(extender.service.watching.caches, "SLICE_OBJECTS", 1)
         yield
 
 

@@ -6,11 +6,11 @@ import random
 
 import pytest
 
-from extender.core.succession import Succession
+from extender.engine.state.ordinal_history import Succession
 from extender.kube.api import ListPage, Resource
-from extender.service.caches import Caches
-from extender.service.first_lists import wait_synced
-from extender.service.informers import Informers
+from extender.service.watching.caches import Caches
+from extender.service.watching.first_lists import wait_synced
+from extender.service.watching.informers import Informers
 from tests.support.service import World
 
 
@@ -41,11 +41,13 @@ async def test_each_few_seconds_a_line_says_of_each_kind_how_far_it_is(caplog: p
     succession = Succession(asyncio.get_running_loop().time)
     informers = Informers(Slow(), caches, rng=random.Random(1), succession=succession)
     watching = asyncio.create_task(informers.run())
-    with caplog.at_level(logging.INFO, logger="extender.service.first_lists"):
+    with caplog.at_level(logging.INFO, logger="extender.service.watching.first_lists"):
         await wait_synced(informers)
     watching.cancel()
     await asyncio.wait({watching})
-    told = [record.message for record in caplog.records if record.name == "extender.service.first_lists"]
+    told = [
+        record.message for record in caplog.records if record.name == "extender.service.watching.first_lists"
+    ]
     assert len(told) == 3
     assert "synced 2 of ~5 vpods" in told[0]
     assert "synced 4 of ~5 vpods" in told[1]

@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from extender.app import Service
-from extender.core import names
 from extender.kube.api import ADAPTERPOOLS, PatchType
-from extender.metrics import Metrics
-from extender.service.own_writes import OwnWrites
+from extender.model import names
+from extender.service.app import Service
+from extender.service.watching.own_writes import OwnWrites
+from extender.telemetry.metrics import Metrics
 from tests.support.builders import NS, POOL
 from tests.support.service import World, lost, until
 

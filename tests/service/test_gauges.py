@@ -5,13 +5,13 @@ import asyncio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.app import Service
-from extender.core.state import State
-from extender.exposition import OTHER, Label
+from extender.engine.state.state import State
 from extender.kube.api import VPODS
-from extender.metrics import Metrics
-from extender.service.pool_gauges import MISSING, POOLS_NAMED_MAX, PoolGauges
-from extender.service.process_metrics import LoopLag
+from extender.service.app import Service
+from extender.service.http.pool_gauges import MISSING, POOLS_NAMED_MAX, PoolGauges
+from extender.service.http.process_metrics import LoopLag
+from extender.telemetry.exposition import OTHER, Label
+from extender.telemetry.metrics import Metrics
 from tests.soak.measure import metric
 from tests.support.builders import NS, Scene, a_pool
 from tests.support.service import World

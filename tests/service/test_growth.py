@@ -8,9 +8,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from extender.app import Service
-from extender.core import names
-from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.config.model import Mode
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -23,8 +21,10 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.service.config import Mode
-from extender.service.foreign_kind import ForeignKind
+from extender.model import names
+from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+from extender.service.app import Service
+from extender.service.watching.foreign_kind import ForeignKind
 from tests.service.test_sources import GROUPS, KNATIVE, PRESET
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.kept import larger

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from extender.core import decode
-from extender.core.errors import InvalidObject
-from extender.core.succession import Succession
+from extender.engine.state.ordinal_history import Succession
 from extender.kube.api import NODES, PODS, VPODS, Obj, WatchEvent, WatchEventType
-from extender.service.caches import Caches
-from extender.service.informers import CacheSink, Informers
+from extender.model import decode
+from extender.model.errors import InvalidObject
+from extender.service.watching.caches import Caches
+from extender.service.watching.informers import CacheSink, Informers
 from tests.support.builders import NS
 from tests.support.service import TENANT, World
 

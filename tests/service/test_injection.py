@@ -19,18 +19,18 @@ import pytest
 from hypothesis import given, strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from extender.core import names
-from extender.core.errors import WireError
 from extender.kube.api import EVENTS, VPODS, ApiError, Conflict, Forbidden, Obj
 from extender.kube.events import NOTE_BYTES_MAX
-from extender.kube.logs import FIELDS, JsonFormatter
-from extender.kube.one_line import LINE_CHARS_MAX, OneLineFormatter, one_line
-from extender.metrics import Metrics
+from extender.model import names
+from extender.model.errors import WireError
+from extender.telemetry.logs import FIELDS, JsonFormatter
+from extender.telemetry.metrics import Metrics
+from extender.telemetry.one_line import LINE_CHARS_MAX, OneLineFormatter, one_line
 from tests.support.builders import NS
 from tests.support.service import World, bind_args, until
 
 HOSTILE: Final = {
-    "line breaks": "x\nERROR root: y\r\n2026-01-01 00:00:00,000 INFO extender.app: replica leads",
+    "line breaks": "x\nERROR root: y\r\n2026-01-01 00:00:00,000 INFO extender.service.app: replica leads",
     "terminal escapes": "\x1b[2J\x1b]0;owned\x07\x9b31m\x00\x08",
     "text direction": "\u202e\u2066gnp.exe\u2069\u200b\ufeff",
     "line separators": "a\u2028b\u2029c\x85d\x0be",
@@ -245,7 +245,7 @@ def lines_are_ours(log: str) -> None:
         assert line.startswith(("LINE ", "    ")), line[:200]
         assert line.isprintable()
         assert len(line) < LINE_CHARS_MAX + 100
-    assert "LINE INFO extender.app: replica leads" not in log
+    assert "LINE INFO extender.service.app: replica leads" not in log
 
 
 ABOUT: Final = re.compile(r"(pool|vpod|pod) ([a-z0-9.-]+/[a-z0-9.-]+)\b")

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from extender.app import Service
-from extender.core.policy.framework import Weighted
-from extender.core.policy.ordinals import LowestOrdinalPriority
-from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.service.config import Config, LeaderElectionConfig, ServerConfig
+from extender.config.model import Config, LeaderElectionConfig, ServerConfig
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority
+from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.service.app import Service
 from tests.support.service import World, until, wall
 
 pytestmark = pytest.mark.looptime

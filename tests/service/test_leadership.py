@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from extender.core.bucket import Bucket, bucket_of
-from extender.core.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
+from extender.config.model import Config, LeaderElectionConfig
 from extender.kube.api import Obj, OutcomeUnknown, Resource
-from extender.service.caches import Caches
-from extender.service.config import Config, LeaderElectionConfig
-from extender.service.leadership import Leadership
-from extender.service.proofs import UNDER_WAY_S
+from extender.model.bucket import Bucket, bucket_of
+from extender.model.names import BUCKETS_ANNOTATION, PREFERRED_HOLDER_ANNOTATION
+from extender.service.placing.ledger_confirmations import UNDER_WAY_S
+from extender.service.pools.leadership import Leadership
+from extender.service.watching.caches import Caches
 from tests.kube.fakes import StoreApi, wall
 
 pytestmark = pytest.mark.looptime

@@ -11,9 +11,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from extender.core.errors import WireError
-from extender.kube.serving import KEEPALIVE_TIMEOUT_S, ConnectionLimits, Listener
-from extender.service.overload import BIND, FILTER, Gate, Overloaded, VerbLimits
+from extender.kube.serving.listener import KEEPALIVE_TIMEOUT_S, ConnectionLimits, Listener
+from extender.model.errors import WireError
+from extender.service.http.overload import BIND, FILTER, Gate, Overloaded, VerbLimits
 from tests.service.test_server import NODES, Serving, limited, serving
 from tests.support.service import World, bind_args, filter_args, until
 

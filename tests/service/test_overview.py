@@ -4,8 +4,8 @@ import asyncio
 
 import aiohttp
 
-from extender.service.caches import Caches
-from extender.service.overview import Happenings
+from extender.service.http.overview import Happenings
+from extender.service.watching.caches import Caches
 from tests.support.builders import a_pod, a_vpod
 from tests.support.service import World, until
 

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from extender.app import Service
-from extender.core import names
-from extender.core.bucket import WHOLE
-from extender.core.explain import Explanation
-from extender.core.ledger import Share
-from extender.core.plan import Decision
+from extender.engine.placing.explain import Explanation
+from extender.engine.placing.plan import Decision
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, STATEFULSETS, VPODS, ApiError, Obj, PatchType
-from extender.service.placer import Placer
+from extender.model import names
+from extender.model.bucket import WHOLE
+from extender.model.ledger import Share
+from extender.service.app import Service
+from extender.service.placing.placer import Placer
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, Call, World, lost, schedule, until
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.model import VPod
-from extender.core.moves import Move, MoveReason
 from extender.kube.api import STATEFULSETS, ApiError, PatchType
-from extender.service.placer import NotCommitted
+from extender.model.moves import Move, MoveReason
+from extender.model.objects import VPod
+from extender.service.placing.placer import NotCommitted
 from tests.support.builders import NS, POOL
 from tests.support.service import World, lost, until
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from extender.kube.api import PODS
-from extender.service.pods_behind import LIST_PERIOD_S, PATIENCE_S, PodsBehind
+from extender.service.watching.pods_behind import LIST_PERIOD_S, PATIENCE_S, PodsBehind
 from tests.service.test_committer import OWNER, a_decision, a_world, made_now
 from tests.support.builders import NS, POOL, a_pod
 from tests.support.service import World

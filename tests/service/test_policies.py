@@ -7,12 +7,12 @@ from typing import ClassVar
 
 import pytest
 
-from extender.app import Service
-from extender.core.policy.framework import Weighted
-from extender.core.policy.profile import Profile
-from extender.core.policy.profiles import BUILT_IN_PROFILES
+from extender.config.model import Config, LeaderElectionConfig, ServerConfig
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.kube.api import NODES, STATEFULSETS, Obj, PatchType
-from extender.service.config import Config, LeaderElectionConfig, ServerConfig
+from extender.service.app import Service
 from tests.support.builders import NS
 from tests.support.service import World, until, wall
 

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from extender.core.bits import bits
+from extender.engine.pods.bits import bits
 from extender.kube.api import STATEFULSETS, Conflict, OutcomeUnknown, PatchType
-from extender.service.pool_scaler import PoolScaler, Surroundings
-from extender.service.scale_cache import ScaleCache
+from extender.service.pools.pool_scaler import PoolScaler, Surroundings
+from extender.service.pools.scale_cache import ScaleCache
 from tests.support.builders import NS, POOL
 from tests.support.service import World, lost
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod
-from extender.core.succession import HOLD_S, Succession
-from extender.service.caches import Caches
-from extender.service.predecessors import SEEN_TIMEOUT_S, Predecessors
+from extender.engine.state.ordinal_history import HOLD_S, Succession
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod
+from extender.service.binding.ordinal_history import SEEN_TIMEOUT_S, Predecessors
+from extender.service.watching.caches import Caches
 from tests.support.builders import NS, POOL, a_pool, a_stateful_set
 
 pytestmark = pytest.mark.looptime

@@ -11,10 +11,10 @@ import aiohttp
 import orjson
 import pytest
 
-from extender.core.questions import explanation
-from extender.service import questions as service_questions
-from extender.service.decision_history import DecisionHistory
-from extender.service.questions import Questions, Refused
+from extender.service.http import questions as service_questions
+from extender.service.http.questions import Questions, Refused
+from extender.service.placing.decision_history import DecisionHistory
+from extender.whatif import explanation
 from tests.support.builders import NS, POOL
 from tests.support.service import World, filter_args, until
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from extender.service.queue import VPodQueue
+from extender.service.placing.queue import VPodQueue
 
 pytestmark = pytest.mark.looptime
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from extender.core import names
-from extender.core.decode import pod_from
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, ApiError, Binding, Obj, PatchType
-from extender.service import reactivator as reactivator_module
-from extender.service.reactivator import REFUSED_PODS_MAX, ROOM_REMEMBERED_S, Reactivator
+from extender.model import names
+from extender.model.decode import pod_from
+from extender.service.binding import reactivator as reactivator_module
+from extender.service.binding.reactivator import REFUSED_PODS_MAX, ROOM_REMEMBERED_S, Reactivator
 from tests.support.builders import NS, a_pod
 from tests.support.service import World, schedule, until
 

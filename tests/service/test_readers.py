@@ -10,9 +10,9 @@ import orjson
 import pytest
 from aiohttp import web
 
-from extender.kube import readers
-from extender.kube.readers import Sending, SharedAnswers, TooManyAsk, in_steps
-from extender.kube.serving import Listener
+from extender.kube.serving import readers
+from extender.kube.serving.listener import Listener
+from extender.kube.serving.readers import Sending, SharedAnswers, TooManyAsk, in_steps
 from tests.service.test_overload import Raw, _is
 from tests.service.test_server import NODES, Serving, serving
 from tests.support.service import World, filter_args, until

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from extender.core import names
 from extender.kube.api import ADAPTERPOOLS, PODS, NotFound, Obj, PatchType
-from extender.service.status import timestamp
+from extender.model import names
+from extender.service.placing.vpod_status import timestamp
 from tests.support.builders import NS, POOL
 from tests.support.service import World, until, wall
 

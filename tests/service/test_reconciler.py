@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from extender.core import names
-from extender.core.errors import LedgerUnreadable
-from extender.core.ledger import Share
 from extender.kube.api import PODS, VPODS, ApiError
+from extender.model import names
+from extender.model.errors import LedgerUnreadable
+from extender.model.ledger import Share
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, until
 

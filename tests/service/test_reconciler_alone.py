@@ -4,13 +4,13 @@ import asyncio
 
 import pytest
 
-from extender.core.bucket import WHOLE
-from extender.core.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.kube.api import VPODS, Conflict, PatchType
-from extender.service.foreign_writes import ForeignWrites
-from extender.service.own_writes import OwnWrites
-from extender.service.queue import VPodQueues
-from extender.service.reconciler import Reconciler
+from extender.model.bucket import WHOLE
+from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.service.placing.queue import VPodQueues
+from extender.service.pools.reconciler import Reconciler
+from extender.service.watching.foreign_writes import ForeignWrites
+from extender.service.watching.own_writes import OwnWrites
 from tests.support.builders import POOL
 from tests.support.service import TENANT, World
 

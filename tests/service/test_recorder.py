@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.errors import InvalidObject
-from extender.core.recording.entries import Entry, Expire, Header, Line, Synced
-from extender.kube.replica import ReplicaError
-from extender.service.journal_ring import Lost, as_lines
-from extender.service.recorder import Position, Recorder, position_of
-from extender.service.recording_file import RecordingFile, read_lines
+from extender.cli.recordings.recorder import Position, Recorder, position_of
+from extender.cli.recordings.recording_file import RecordingFile, read_lines
+from extender.cli.terminal.replica import ReplicaError
+from extender.model.errors import InvalidObject
+from extender.service.http.journal_ring import Lost, as_lines
+from extender.whatif.recording.entries import Entry, Expire, Header, Line, Synced
 
 
 class Ended(Exception):

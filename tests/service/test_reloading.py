@@ -8,15 +8,15 @@ import orjson
 import pytest
 
 from extender.config.model import Config, Reload
+from extender.config.profiles import open_config, reading_of
 from extender.config.reading import config_from
 from extender.config.reload import merge
 from extender.config.settings import SETTINGS
 from extender.kube.budget import Budget, Lane
-from extender.kube.logs import LogFormat, form_in_use, set_up
 from extender.kube.ratelimit import TokenBucket
-from extender.metrics import Metrics
-from extender.profiles import open_config, reading_of
 from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
+from extender.telemetry.logs import LogFormat, form_in_use, set_up
+from extender.telemetry.metrics import Metrics
 from tests.support.service import World, filter_args, schedule
 
 HEAD = "apiVersion: config.vreplica.dev/v1alpha1\nkind: VReplicaSchedulerConfiguration\n"

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from extender.app import Service
-from extender.core.errors import HistoryReplaced
 from extender.kube.api import VPODS
-from extender.sim.apiserver.store import Snapshot
+from extender.lab.apiserver.store import Snapshot
+from extender.model.errors import HistoryReplaced
+from extender.service.app import Service
 from tests.support.builders import POOL
 from tests.support.service import TENANT, World, until
 

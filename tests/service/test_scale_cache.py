@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from extender.core.model import StatefulSet
 from extender.kube.api import STATEFULSETS, ApiError, Conflict, NotFound, OutcomeUnknown, PatchType
-from extender.service.scale_cache import ENTRIES_MAX, REFRESH_PERIOD_S, ScaleCache
+from extender.model.objects import StatefulSet
+from extender.service.pools.scale_cache import ENTRIES_MAX, REFRESH_PERIOD_S, ScaleCache
 from tests.support.builders import NS
 from tests.support.service import World
 
@@ -126,7 +126,7 @@ async def test_a_stateful_set_that_the_watch_saw_deleted_is_forgotten():
 
 async def test_the_oldest_entries_go_first(monkeypatch: pytest.MonkeyPatch):
     assert ENTRIES_MAX >= 1000
-    monkeypatch.setattr("extender.service.scale_cache.ENTRIES_MAX", 1)
+    monkeypatch.setattr("extender.service.pools.scale_cache.ENTRIES_MAX", 1)
     world, cache = await a_world()
     other = await world.cluster.get(STATEFULSETS, NS, NAME)
     other["metadata"] = {"name": "other"}

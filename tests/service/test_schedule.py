@@ -11,13 +11,13 @@ import orjson
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.app import Service
-from extender.core import names
-from extender.core.errors import WireError
-from extender.core.ledger import Share
 from extender.kube.api import ADAPTERPOOLS, LEASES, PODS, ApiError, Obj, PatchType
-from extender.service import schedule as schedule_module
-from extender.service.schedule import BODY_BYTES_MAX, vpod_of_request
+from extender.model import names
+from extender.model.errors import WireError
+from extender.model.ledger import Share
+from extender.service.app import Service
+from extender.service.http import schedule as schedule_module
+from extender.service.http.schedule import BODY_BYTES_MAX, vpod_of_request
 from tests.service.test_sources import GROUP_KEY, GROUPS, PRESET, define, group
 from tests.support.builders import NS
 from tests.support.service import TENANT, World, lost, until

@@ -8,9 +8,9 @@ import aiohttp
 import orjson
 import pytest
 
-from extender.service.overload import Gate, VerbLimits
-from extender.service.server import ExtenderServer
-from extender.service.verbs import ExtenderVerbs
+from extender.service.binding.verbs import ExtenderVerbs
+from extender.service.http.overload import Gate, VerbLimits
+from extender.service.http.server import ExtenderServer
 from tests.support.service import World, bind_args, filter_args, until
 
 NODES = ["node-0", "node-1"]

@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 from cryptography import x509
 
-from extender.kube import serving_tls
-from extender.kube.serving_tls import server_context
-from extender.service.config import ServerConfig, TlsConfig
+from extender.config.model import ServerConfig, TlsConfig
+from extender.kube.serving import tls
+from extender.kube.serving.tls import server_context
 from tests.service.authority import Authority, client_context, only_old_tls
 from tests.service.test_server import NODES, serving
 from tests.support.service import World, filter_args
@@ -85,7 +85,7 @@ async def test_tls_1_1_is_refused(tmp_path: Path, refuses: bool, monkeypatch: py
     client = only_old_tls(client_context(authority, authority.issue("kube-scheduler")))
     world = await World.create()
     if not refuses:
-        monkeypatch.setattr(serving_tls, "server_context", lambda: only_old_tls(server_context()))
+        monkeypatch.setattr(tls, "server_context", lambda: only_old_tls(server_context()))
     async with serving(world, tls=closed_to_all_but(authority, "kube-scheduler")) as it:
         asked = it.session.get(f"{it.server.url}/livez", ssl=client)
         if refuses:

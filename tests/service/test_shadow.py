@@ -10,16 +10,16 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from extender.app import Service
-from extender.core.comparison import Outcome
-from extender.core.model import VPod
+from extender.config.model import Config, Mode, ServerConfig
 from extender.kube.api import EVERYWHERE, PODS, VPODS, PatchType
 from extender.kube.read_only import ReadOnlyApi
-from extender.metrics import Metrics
+from extender.model.objects import VPod
 from extender.service import shadow as shadow_module
-from extender.service.caches import Caches
-from extender.service.config import Config, Mode, ServerConfig
+from extender.service.app import Service
 from extender.service.shadow import Shadow
+from extender.service.watching.caches import Caches
+from extender.telemetry.metrics import Metrics
+from extender.whatif.comparison import Outcome
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.service import FaultApi, World, bind_args, filter_args, wall
 

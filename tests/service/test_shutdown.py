@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 
 from extender.kube.api import LEASES, Obj
-from extender.sim.cluster import Cluster
-from extender.sim.http.face import HttpFace
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.http.face import HttpFace
 from tests.support.service import World, bind_args, filter_args, until
 
 log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ async def running(face: HttpFace, folder: Path, port: int) -> AsyncIterator[Prog
     write(folder / "config.yaml", config)
     arguments = [
         "-m",
-        "extender.cli",
+        "extender.cli.main",
         "--log-level",
         "info",
         "serve",

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from extender.kube.bodies import ArrivalLimits
-from extender.service.overload import BIND, FILTER, Gate, Overloaded, VerbLimits
+from extender.kube.serving.bodies import ArrivalLimits
+from extender.service.http.overload import BIND, FILTER, Gate, Overloaded, VerbLimits
 from tests.service.test_overload import Body
 from tests.service.test_server import NODES, Serving, limited, serving
 from tests.support.service import World, bind_args, filter_args, until

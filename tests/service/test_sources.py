@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from extender.core.decode import pod_from
-from extender.core.ledger import Share
 from extender.kube.api import ADAPTERPOOLS, CRDS, NAMESPACES, ApiError, Forbidden, Obj, PatchType, Resource
+from extender.model.decode import pod_from
+from extender.model.ledger import Share
 from tests.support.builders import NS, POOL
 from tests.support.service import TENANT, World, schedule, until
 

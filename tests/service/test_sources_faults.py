@@ -6,7 +6,7 @@ import random
 import pytest
 
 from extender.kube.api import PODS
-from extender.service import foreign_kind
+from extender.service.watching import foreign_kind
 from tests.service.test_sources import (
     GROUP_KEY,
     GROUPS,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from extender.core.availability import AVAILABLE, Availability, AvailableReason, Unserved
-from extender.core.explain import Explanation
-from extender.core.model import Condition, VPod
-from extender.core.plan import Decision
-from extender.core.reasons import ConflictReason
-from extender.service import status
-from extender.service.status import ALL_PLACED, SCHEDULED, scheduled_condition, timestamp
+from extender.engine.placing.explain import Explanation
+from extender.engine.placing.plan import Decision
+from extender.engine.state.availability import AVAILABLE, Availability, AvailableReason, Unserved
+from extender.model.objects import Condition, VPod
+from extender.model.reasons import ConflictReason
+from extender.service.placing import vpod_status
+from extender.service.placing.vpod_status import ALL_PLACED, SCHEDULED, scheduled_condition, timestamp
 from tests.support.builders import POOL, a_vpod
 
 T0, T1 = 1_000_000_000.0, 1_000_000_100.9
@@ -22,7 +22,7 @@ def a_decision(target: dict[str, int], *, wanted: int, left: int = 0) -> Decisio
 def status_patch(vpod, decision, placements, now, *, unserved: tuple[Unserved, ...] = ()):
     """The patch where all pods serve but ``unserved``."""
     served = Availability(decision.explanation.wanted, sum(placements.values()), unserved)
-    return status.status_patch(vpod, decision, placements, served, now)
+    return vpod_status.status_patch(vpod, decision, placements, served, now)
 
 
 def published(patch, kind: str = SCHEDULED) -> Condition:

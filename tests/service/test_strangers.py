@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from extender.core import names
 from extender.kube.api import PODS, PatchType
+from extender.model import names
 from tests.support.builders import NS
 from tests.support.service import World, until
 

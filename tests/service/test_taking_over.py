@@ -5,7 +5,7 @@ import asyncio
 import orjson
 import pytest
 
-from extender.service.schedule import ScheduleRefused
+from extender.service.http.schedule import ScheduleRefused
 from tests.service.test_schedule import a_request
 from tests.support.service import World, until
 

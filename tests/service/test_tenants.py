@@ -8,11 +8,11 @@ from typing import Any, Final
 import orjson
 import pytest
 
-from extender.core.model import VPod
-from extender.core.names import API_VERSION
-from extender.core.reasons import ConflictReason
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, PODS, STATEFULSETS, VPODS, Obj, PatchType
-from extender.service.schedule import vpod_of_request
+from extender.model.names import API_VERSION
+from extender.model.objects import VPod
+from extender.model.reasons import ConflictReason
+from extender.service.http.schedule import vpod_of_request
 from tests.service import test_sources as sources
 from tests.support.builders import NS
 from tests.support.service import TENANT, World, until

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from extender.core.ledger import Share
 from extender.kube.api import VPODS, PatchType
+from extender.model.ledger import Share
 from tests.service.test_committer import a_decision, commit
 from tests.support.service import TENANT, World
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from extender.kube.serving import ConnectionLimits
+from extender.kube.serving.listener import ConnectionLimits
 from tests.service.test_overload import Raw, _is
 from tests.service.test_server import NODES, Serving, serving
 from tests.support.service import World, bind_args, filter_args, until

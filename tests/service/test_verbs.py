@@ -9,17 +9,17 @@ from typing import Final
 import orjson
 import pytest
 
-from extender.core import names
-from extender.core.decisions import PlacementDecisionCache
-from extender.core.errors import WireError
-from extender.core.node_level.carry import Carry
-from extender.core.reasons import ConflictReason
 from extender.kube.api import NODES, PODS, Obj
-from extender.service.binder import BindRefused
-from extender.service.fake_binder import FakeBinderConfig, FakeVReplicaBinder
-from extender.service.pod_binder import PodBinder
-from extender.service.reactivator import Reactivator
-from extender.service.verbs import ExtenderVerbs
+from extender.model import names
+from extender.model.errors import WireError
+from extender.model.reasons import ConflictReason
+from extender.node.bind_ledger import Carry
+from extender.node.decisions import PlacementDecisionCache
+from extender.service.binding.binder import BindRefused
+from extender.service.binding.fake_binder import FakeBinderConfig, FakeVReplicaBinder
+from extender.service.binding.pod_binder import PodBinder
+from extender.service.binding.reactivator import Reactivator
+from extender.service.binding.verbs import ExtenderVerbs
 from tests.support.service import World, always, bind_args, filter_args
 
 RECORDINGS: Final = Path(__file__).parents[1] / "contract" / "recordings"
@@ -336,7 +336,7 @@ async def test_a_pod_that_is_sent_in_the_version_that_we_know_is_not_read_again(
     expected = verbs.filter(
         filter_args({**pod, "metadata": {**pod["metadata"], "resourceVersion": "9999"}}, ALL)
     )
-    monkeypatch.setattr("extender.service.verbs.pod_from", None)
+    monkeypatch.setattr("extender.service.binding.verbs.pod_from", None)
     assert verbs.filter(filter_args(pod, ALL)) == expected
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.recording.entries import Entry, Header, Put
+from extender.cli.recordings.recorder import ClusterSource, Recorder
+from extender.cli.recordings.recording_file import RecordingFile, read_lines
 from extender.kube.api import Forbidden, NotFound, OutcomeUnknown
-from extender.service.recorder import ClusterSource, Recorder
-from extender.service.recording_file import RecordingFile, read_lines
-from extender.service.watching import NotReadable, watched
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
+from extender.service.watching.observer import NotReadable, watched
+from extender.whatif.recording.entries import Entry, Header, Put
 from tests.support.service import World, until, wall
 
 

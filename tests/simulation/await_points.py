@@ -22,12 +22,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from extender.core.errors import VReplicaError
-from extender.sim.clock import run_virtual
-from extender.simulation.checkers import Checkers
-from extender.simulation.replica_state import state_problems
-from extender.simulation.run import wait_settled
-from extender.simulation.world import World
+from extender.lab.clock import run_virtual
+from extender.lab.simulation.checkers.all import Checkers
+from extender.lab.simulation.checkers.replica_state import state_problems
+from extender.lab.simulation.run import wait_settled
+from extender.lab.simulation.world.world import World
+from extender.model.errors import VReplicaError
 from tests.simulation.awaiting_modules import CHECKED
 from tests.simulation.kill_run import Run
 from tests.simulation.kill_scenarios import SCENARIOS

@@ -5,13 +5,13 @@ from typing import Any
 
 import orjson
 
-from extender.core.ledger import decode_ledger
 from extender.kube.api import PODS
-from extender.service.schedule import ScheduleRefused
-from extender.simulation.facts import PLACEMENTS
-from extender.simulation.replica import Replica
-from extender.simulation.scale import NAME, NS, TENANTS
-from extender.simulation.world import World
+from extender.lab.simulation.world.facts import PLACEMENTS
+from extender.lab.simulation.world.replica import Replica
+from extender.lab.simulation.world.scale import NAME, NS, TENANTS
+from extender.lab.simulation.world.world import World
+from extender.model.ledger import decode_ledger
+from extender.service.http.schedule import ScheduleRefused
 
 ANSWER_S = 4.0
 PAUSE_S = 1.0

@@ -8,14 +8,14 @@ from typing import Any, ParamSpec
 
 import orjson
 
-from extender.core.names import ZONE_LABEL
 from extender.kube.api import Obj
-from extender.sim.apiserver.store import Change, Entry
-from extender.sim.clock import EPOCH_S, run_virtual
-from extender.sim.faults import ACTOR
-from extender.simulation.checkers import Checkers
-from extender.simulation.excuses import Circumstances
-from extender.simulation.facts import PLACEMENTS, POOL, SLOTS
+from extender.lab.apiserver.store import Change, Entry
+from extender.lab.clock import EPOCH_S, run_virtual
+from extender.lab.faults import ACTOR
+from extender.lab.simulation.checkers.all import Checkers
+from extender.lab.simulation.checkers.excuses import Circumstances
+from extender.lab.simulation.world.facts import PLACEMENTS, POOL, SLOTS
+from extender.model.names import ZONE_LABEL
 
 P = ParamSpec("P")
 

@@ -18,8 +18,8 @@ from extender.kube.api import (
     WatchEvent,
     WatchEventType,
 )
-from extender.sim.apiserver.admission import WebhookCall, WebhookCallError
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.admission import WebhookCall, WebhookCallError
+from extender.lab.apiserver.cluster import Cluster
 
 NS = "default"
 EPOCH_S = 1_700_000_000.0

@@ -11,14 +11,14 @@ from typing import Any, Final
 import orjson
 
 from extender.kube.api import PODS, STATEFULSETS, VPODS, Obj, PatchType, Resource
-from extender.service.schedule import ScheduleRefused
-from extender.sim.faults import FaultRates
-from extender.simulation.checkers import Checkers
-from extender.simulation.objects import vpod_object
-from extender.simulation.replica import Replica
-from extender.simulation.run import wait_settled
-from extender.simulation.scale import NAME, NS, TENANTS
-from extender.simulation.world import World
+from extender.lab.faults import FaultRates
+from extender.lab.simulation.checkers.all import Checkers
+from extender.lab.simulation.run import wait_settled
+from extender.lab.simulation.world.objects import vpod_object
+from extender.lab.simulation.world.replica import Replica
+from extender.lab.simulation.world.scale import NAME, NS, TENANTS
+from extender.lab.simulation.world.world import World
+from extender.service.http.schedule import ScheduleRefused
 from tests.simulation.suspensions import Place, Watch
 
 RESTART_AFTER_S: Final = 1.0

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import yaml
 
-from extender.core.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAME
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -22,10 +21,11 @@ from extender.kube.api import (
     Obj,
     Resource,
 )
-from extender.service.leadership import SHARE_AFTER_S
-from extender.sim.faults import CALM, FaultRates
-from extender.simulation.facts import PLACEMENTS
-from extender.simulation.scale import NAME, NS, TENANTS, Scale
+from extender.lab.faults import CALM, FaultRates
+from extender.lab.simulation.world.facts import PLACEMENTS
+from extender.lab.simulation.world.scale import NAME, NS, TENANTS, Scale
+from extender.model.names import LEASE_NAME, OWN_NAMESPACE, SCHEDULER_NAME
+from extender.service.pools.leadership import SHARE_AFTER_S
 from tests.simulation.kill_run import Run
 
 DOUBT_S: Final = 35.0

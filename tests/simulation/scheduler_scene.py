@@ -9,11 +9,11 @@ from typing import Any
 
 import orjson
 
+from extender.config.kube_scheduler import ExtenderConfig, ManagedResource, SchedulerConfig
 from extender.kube.api import EVENTS, NODES, PODS, AlreadyExists, Obj, PatchType, Resource
-from extender.sim.cluster import Cluster
-from extender.sim.scheduler.config import ExtenderConfig, ManagedResource, SchedulerConfig
-from extender.sim.scheduler.extender_transport import TransportError
-from extender.sim.scheduler.scheduler import Scheduler
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.scheduler.extender_transport import TransportError
+from extender.lab.scheduler.scheduler import Scheduler
 
 EPOCH = 1_800_000_000.0
 NS = "default"

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final
 
-from extender.sim.clock import PROCESS
+from extender.lab.clock import PROCESS
 
 ROOT: Final = Path(__file__).parents[2]
-WATCHED: Final = ("extender/service/", "extender/kube/", "extender/app.py")
+WATCHED: Final = ("extender/service/", "extender/kube/")
 """Whose await expressions are places."""
 FRAMES: Final = ("cr_frame", "gi_frame", "ag_frame")
 AWAITED: Final = ("cr_await", "gi_yieldfrom", "ag_await")

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from extender.core.counted import counted
-from extender.sim.clock import wall_clock
-from extender.simulation.checkers import VIOLATIONS_MAX, WRITES_MAX
+from extender.lab.clock import wall_clock
+from extender.lab.simulation.checkers.all import VIOLATIONS_MAX, WRITES_MAX
+from extender.model.counted import counted
 from tests.simulation.checker_scene import CheckerScene, in_virtual_time, later, stamp
 
 pytestmark = pytest.mark.sim

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.names import UNSCHEDULABLE_ANNOTATION
-from extender.simulation.callers import key_of
-from extender.simulation.facts import VPod
+from extender.lab.simulation.world.callers import key_of
+from extender.lab.simulation.world.facts import VPod
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from tests.simulation.checker_scene import REPLICA, CheckerScene, in_virtual_time, later, pod_object
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]

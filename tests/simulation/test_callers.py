@@ -5,12 +5,12 @@ from functools import wraps
 
 import pytest
 
-from extender.core.names import UNSCHEDULABLE_ANNOTATION
 from extender.kube.api import ADAPTERPOOLS, NODES, PODS, VPODS, PatchType
-from extender.sim.clock import run_virtual
-from extender.simulation.objects import vpod_object
-from extender.simulation.scale import NAME, NS, TENANTS, Scale
-from extender.simulation.world import World
+from extender.lab.clock import run_virtual
+from extender.lab.simulation.world.objects import vpod_object
+from extender.lab.simulation.world.scale import NAME, NS, TENANTS, Scale
+from extender.lab.simulation.world.world import World
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from tests.simulation.callers import Caller
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]

@@ -3,7 +3,7 @@
 import asyncio
 from contextvars import copy_context
 
-from extender.sim.clock import PROCESS, VirtualTimeLoop, run_virtual
+from extender.lab.clock import PROCESS, VirtualTimeLoop, run_virtual
 
 
 async def _ticks(seen: list[float], period_s: float = 1.0) -> None:

@@ -18,8 +18,8 @@ from extender.kube.api import (
     Obj,
     PatchType,
 )
-from extender.sim.cluster import Cluster
-from extender.sim.embedded import stateful_set_object
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.embedded import stateful_set_object
 from tests.simulation.cluster_scene import (
     NS,
     WIDGETS,

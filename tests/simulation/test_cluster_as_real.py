@@ -16,10 +16,10 @@ from extender.kube.api import (
     ListOptions,
     PatchType,
 )
-from extender.sim.apiserver.encoding import canonical_quantity
-from extender.sim.apiserver.patch import strategic_merge_patch
-from extender.sim.apiserver.registry import CONFIGMAPS
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.encoding import canonical_quantity
+from extender.lab.apiserver.patch import strategic_merge_patch
+from extender.lab.apiserver.registry import CONFIGMAPS
 from tests.e2e.objects import stateful_set
 from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_pod, a_widget, with_widgets
 

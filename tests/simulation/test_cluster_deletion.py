@@ -13,7 +13,7 @@ from extender.kube.api import (
     PatchType,
     Preconditions,
 )
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
 from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_pod, a_widget, with_widgets
 
 MERGE = PatchType.MERGE

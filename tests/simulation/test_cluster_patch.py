@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from extender.kube.api import NODES, PODS, ApiError, Invalid, Obj, PatchType
-from extender.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
-from extender.sim.cluster import Cluster
-from extender.sim.embedded import node_object
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
+from extender.lab.embedded import node_object
 from tests.simulation.cluster_scene import NS, a_cluster, a_pod
 
 

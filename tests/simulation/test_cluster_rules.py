@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from extender.kube.api import ADAPTERPOOLS, CRDS, Invalid, Obj, PatchType
-from extender.sim.apiserver.rules import RULES
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.rules import RULES
 from tests.simulation.cluster_scene import NS, a_cluster
 
 CRD_DIR = Path(__file__).parents[2] / "manifests" / "crds"

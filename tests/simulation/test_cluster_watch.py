@@ -16,8 +16,8 @@ from extender.kube.api import (
     PatchType,
     WatchEventType,
 )
-from extender.sim.cluster import Cluster
-from extender.sim.embedded import node_object
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.embedded import node_object
 from tests.simulation.cluster_scene import NS, a_cluster, a_pod, all_events, take
 
 MERGE = PatchType.MERGE

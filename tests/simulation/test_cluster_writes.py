@@ -20,9 +20,9 @@ from extender.kube.api import (
     Obj,
     PatchType,
 )
-from extender.sim.apiserver.registry import PRIORITYCLASSES
-from extender.sim.cluster import Cluster
-from extender.sim.embedded import node_object, stateful_set_object
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.registry import PRIORITYCLASSES
+from extender.lab.embedded import node_object, stateful_set_object
 from tests.simulation.cluster_scene import NS, WIDGETS, a_cluster, a_pod, a_widget, with_widgets
 
 MERGE = PatchType.MERGE

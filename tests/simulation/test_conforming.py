@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
+from extender.lab.apiserver import schema, shapes
+from extender.lab.apiserver.conforming import conforms
+from extender.lab.embedded import node_object, stateful_set_object
+from extender.lab.simulation.world.objects import pool_object, vpod_object
 from extender.shipped import manifests
-from extender.sim.apiserver import schema, shapes
-from extender.sim.apiserver.conforming import conforms
-from extender.sim.embedded import node_object, stateful_set_object
-from extender.simulation.objects import pool_object, vpod_object
 
 ODD: list[Any] = [None, True, -1, 0, 7, 2**40, 1.5, "", "x", "A" * 300, [], {}, [1, 1], ["a", "a"], {"": ""}]
 

@@ -20,10 +20,10 @@ from extender.kube.api import (
     PatchType,
     WatchEventType,
 )
-from extender.sim.apiserver.registry import CONFIGMAPS, CONTROLLERREVISIONS
-from extender.sim.controllers.informer import Informer
-from extender.sim.controllers.stateful_set import REVISION_LABEL, is_ready
-from extender.sim.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
+from extender.lab.apiserver.registry import CONFIGMAPS, CONTROLLERREVISIONS
+from extender.lab.controllers.informer import Informer
+from extender.lab.controllers.stateful_set import REVISION_LABEL, is_ready
+from extender.lab.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
 from tests.simulation.cluster_scene import NS, a_pod, a_virtual_cluster
 
 pytestmark = pytest.mark.looptime

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.sim.schedule_explorer import (
+from extender.lab.schedule_explorer import (
     THREAD,
     Director,
     EndlessRun,

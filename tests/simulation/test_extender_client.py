@@ -9,21 +9,21 @@ import orjson
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.kube.api import Obj
-from extender.sim.scheduler import go_json
-from extender.sim.scheduler.cache import SchedulerCache
-from extender.sim.scheduler.config import ExtenderConfig, ManagedResource, ProfileConfig, validate
-from extender.sim.scheduler.config_file import (
+from extender.config.kube_scheduler import ExtenderConfig, ManagedResource, ProfileConfig, validate
+from extender.config.kube_scheduler_file import (
     InvalidConfiguration,
     duration_s,
     load_configuration,
     read_configuration,
     read_policy,
 )
-from extender.sim.scheduler.extender_client import ExtenderError, HTTPExtender, Victims, build_extenders
-from extender.sim.scheduler.extender_transport import AiohttpTransport, TransportError
-from extender.sim.scheduler.go_json_scanner import GoJSONError, Scanner
-from extender.sim.scheduler.types import NodeInfo, node_view, pod_info
+from extender.kube.api import Obj
+from extender.lab.scheduler import go_json
+from extender.lab.scheduler.cache import SchedulerCache
+from extender.lab.scheduler.extender_client import ExtenderError, HTTPExtender, Victims, build_extenders
+from extender.lab.scheduler.extender_transport import AiohttpTransport, TransportError
+from extender.lab.scheduler.go_json_scanner import GoJSONError, Scanner
+from extender.lab.scheduler.types import NodeInfo, node_view, pod_info
 
 RECORDINGS = Path(__file__).parents[1] / "contract" / "recordings"
 

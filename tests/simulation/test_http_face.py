@@ -34,11 +34,11 @@ from extender.kube.api import (
     Forbidden,
     Obj,
 )
-from extender.sim.apiserver.webhooks import HttpWebhookCaller
-from extender.sim.cluster import Cluster
-from extender.sim.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
-from extender.sim.http.face import HttpFace
-from extender.sim.http.table import duration_text, json_path
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.webhooks import HttpWebhookCaller
+from extender.lab.embedded import ControllerSettings, EmbeddedCluster, node_object, stateful_set_object
+from extender.lab.http.face import HttpFace
+from extender.lab.http.table import duration_text, json_path
 from tests.simulation.cluster_scene import (
     NS,
     WIDGETS,

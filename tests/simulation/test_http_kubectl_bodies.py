@@ -5,7 +5,7 @@ from contextlib import suppress
 import pytest
 
 from extender.kube.api import CRDS, NAMESPACES, PODS
-from extender.sim.http.protobuf import NotProtobuf, decode
+from extender.lab.http.protobuf import NotProtobuf, decode
 from tests.simulation.cluster_scene import NS, WIDGETS, a_definition, a_pod
 from tests.simulation.test_http_face import a_wire
 

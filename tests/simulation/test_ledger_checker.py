@@ -5,11 +5,11 @@ import random
 import pytest
 
 from extender.kube.api import PODS, ApiError, Binding, Obj, PatchType
-from extender.sim.apiserver.store import Change
-from extender.sim.cluster import Cluster
-from extender.simulation.facts import PLACEMENTS
-from extender.simulation.ledgers import LEDGER_PATH, Overseen, write_problems
-from extender.simulation.run import Trial, simulate
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.store import Change
+from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.world.facts import PLACEMENTS
+from extender.lab.simulation.world.ledgers import LEDGER_PATH, Overseen, write_problems
 from tests.simulation.checker_scene import in_virtual_time
 
 pytestmark = pytest.mark.sim
@@ -136,6 +136,6 @@ async def test_a_write_that_the_server_refuses_replaces_nothing():
 
 
 def test_the_writes_of_a_whole_run_are_looked_at(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("extender.simulation.ledgers.Request.knows", lambda *_: False)
+    monkeypatch.setattr("extender.lab.simulation.world.ledgers.Request.knows", lambda *_: False)
     problems = simulate(Trial(1, events=20)).problems
     assert any("by who has not seen it" in problem for problem in problems)

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from extender.kube.api import Obj
-from extender.simulation.evenness import unevenness
-from extender.simulation.excuses import EXCUSE_S
+from extender.lab.simulation.checkers.evenness import unevenness
+from extender.lab.simulation.checkers.excuses import EXCUSE_S
 from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later, pod_object, stamp
 
 pytestmark = pytest.mark.sim

@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from extender.sim.faults import Crashed
-from extender.simulation import command, run
-from extender.simulation.command import SimulateOptions, run_simulation, trials
-from extender.simulation.run import Trial, simulate
-from extender.simulation.workload import Workload
+from extender.cli.simulation import seeds
+from extender.cli.simulation.seeds import SimulateOptions, run_simulation, trials
+from extender.lab.faults import Crashed
+from extender.lab.simulation import run
+from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.workload import Workload
 
 pytestmark = pytest.mark.sim
 
@@ -57,7 +58,7 @@ def test_the_other_seeds_run_all_the_same_and_the_replay_line_is_told(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], jobs: int
 ):
     ends_with(monkeypatch, KeyError("no such pod"), seed=2)
-    monkeypatch.setattr(command, "_prepare_process", lambda: None)  # it is not ours: no logs, no collection
+    monkeypatch.setattr(seeds, "_prepare_process", lambda: None)  # it is not ours: no logs, no collection
     assert run_simulation(SimulateOptions(trials=trials(range(1, 4)), jobs=jobs, shrink=False)) == 1
     out = capfd.readouterr().out
     assert "replay: vreplica simulate --seed 2 --seeds 1 --trace" in out

@@ -2,8 +2,9 @@
 
 import pytest
 
-from extender.core import claims, names
-from extender.simulation import facts
+from extender.engine.pods import claims
+from extender.lab.simulation.world import facts
+from extender.model import names
 from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time
 
 pytestmark = pytest.mark.sim

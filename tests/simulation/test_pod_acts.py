@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from extender.kube.api import PODS, STATEFULSETS, ApiError
-from extender.simulation.facts import Pod, Pool, VPod
-from extender.simulation.profile import FaultProfile
-from extender.simulation.run import Trial, simulate
-from extender.simulation.scale import NAME, NS
-from extender.simulation.settled import Stored
-from extender.simulation.workload.acts import Scene
-from extender.simulation.workload.edits import STARTS
-from extender.simulation.workload.mischief import Mischief
-from extender.simulation.world import World
+from extender.lab.simulation.checkers.settled import Stored
+from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.workload.acts import Scene
+from extender.lab.simulation.workload.edits import STARTS
+from extender.lab.simulation.workload.mischief import Mischief
+from extender.lab.simulation.world.facts import Pod, Pool, VPod
+from extender.lab.simulation.world.profile import FaultProfile
+from extender.lab.simulation.world.scale import NAME, NS
+from extender.lab.simulation.world.world import World
 from tests.simulation.checker_scene import PERSON, CheckerScene, in_virtual_time, later, stamp
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]

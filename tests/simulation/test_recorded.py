@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from extender.app import Service
-from extender.core.recording.entries import Cause
-from extender.core.recording.player import Changes
-from extender.simulation import replica
-from extender.simulation.run import Trial, simulate
+from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.world import replica
+from extender.service.app import Service
+from extender.whatif.recording.entries import Cause
+from extender.whatif.recording.player import Changes
 from tests.support.notebook import Notebook
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]

@@ -8,17 +8,17 @@ import orjson
 import pytest
 
 from extender.kube.api import PODS, VPODS, Obj, PatchType, Resource
-from extender.sim.apiserver.store import Snapshot
-from extender.sim.faults import ACTOR
-from extender.simulation.checkers import Checkers
-from extender.simulation.facts import PLACEMENTS, POOL, SLOTS
-from extender.simulation.objects import vpod_object
-from extender.simulation.profile import FaultProfile
-from extender.simulation.run import Trial, simulate
-from extender.simulation.scale import NAME, NS, TENANTS, Scale
-from extender.simulation.workload.acts import Scene
-from extender.simulation.workload.mischief import Mischief
-from extender.simulation.world import World
+from extender.lab.apiserver.store import Snapshot
+from extender.lab.faults import ACTOR
+from extender.lab.simulation.checkers.all import Checkers
+from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.workload.acts import Scene
+from extender.lab.simulation.workload.mischief import Mischief
+from extender.lab.simulation.world.facts import PLACEMENTS, POOL, SLOTS
+from extender.lab.simulation.world.objects import vpod_object
+from extender.lab.simulation.world.profile import FaultProfile
+from extender.lab.simulation.world.scale import NAME, NS, TENANTS, Scale
+from extender.lab.simulation.world.world import World
 from tests.simulation.checker_scene import PERSON, REPLICA, in_virtual_time, later
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]

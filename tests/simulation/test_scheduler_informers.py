@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from extender.sim.scheduler.informers import _parsed
-from extender.sim.scheduler.types import pod_info
+from extender.lab.scheduler.informers import _parsed
+from extender.lab.scheduler.types import pod_info
 
 POD: dict[str, Any] = {
     "metadata": {

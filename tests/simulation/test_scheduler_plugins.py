@@ -3,22 +3,22 @@
 import pytest
 
 from extender.kube.api import NAMESPACES, STATEFULSETS
-from extender.sim.scheduler.algorithm import nodes_to_find
-from extender.sim.scheduler.cache import SchedulerCache, Snapshot
-from extender.sim.scheduler.framework import CycleState
-from extender.sim.scheduler.inter_pod_affinity import InterPodAffinity
-from extender.sim.scheduler.listers import Listers
-from extender.sim.scheduler.pod_topology_spread import PodTopologySpread
-from extender.sim.scheduler.predicates import NodeAffinity, NodePorts, NodeResourcesFit, TaintToleration
-from extender.sim.scheduler.priorities import (
+from extender.lab.scheduler.algorithm import nodes_to_find
+from extender.lab.scheduler.cache import SchedulerCache, Snapshot
+from extender.lab.scheduler.framework import CycleState
+from extender.lab.scheduler.inter_pod_affinity import InterPodAffinity
+from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.pod_topology_spread import PodTopologySpread
+from extender.lab.scheduler.predicates import NodeAffinity, NodePorts, NodeResourcesFit, TaintToleration
+from extender.lab.scheduler.priorities import (
     ImageLocality,
     NodeResourcesBalancedAllocation,
     NodeResourcesFit as NodeResourcesFitScore,
     default_profile,
     normalized,
 )
-from extender.sim.scheduler.quantities import milli_value, nanos, pod_requests, whole_value
-from extender.sim.scheduler.types import Code, NodeInfo, PodInfo, node_view, pod_info
+from extender.lab.scheduler.quantities import milli_value, nanos, pod_requests, whole_value
+from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, node_view, pod_info
 from tests.simulation.scheduler_scene import node_object, pod_object
 
 ZONE = "topology.kubernetes.io/zone"

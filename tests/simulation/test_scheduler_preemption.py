@@ -6,14 +6,14 @@ import random
 import pytest
 
 from extender.kube.api import PODS
-from extender.sim.scheduler.cache import SchedulerCache
-from extender.sim.scheduler.extender_client import Victims
-from extender.sim.scheduler.framework import CycleState, NodeStatuses, Profile
-from extender.sim.scheduler.listers import DISRUPTION_BUDGETS, Listers
-from extender.sim.scheduler.predicates import NodeResourcesFit
-from extender.sim.scheduler.preemption import Preemption, Preemptor, pick_one_node
-from extender.sim.scheduler.queue import SchedulingQueue
-from extender.sim.scheduler.types import Code, PodInfo, Status, node_view, pod_info
+from extender.lab.scheduler.cache import SchedulerCache
+from extender.lab.scheduler.extender_client import Victims
+from extender.lab.scheduler.framework import CycleState, NodeStatuses, Profile
+from extender.lab.scheduler.listers import DISRUPTION_BUDGETS, Listers
+from extender.lab.scheduler.predicates import NodeResourcesFit
+from extender.lab.scheduler.preemption import Preemption, Preemptor, pick_one_node
+from extender.lab.scheduler.queue import SchedulingQueue
+from extender.lab.scheduler.types import Code, PodInfo, Status, node_view, pod_info
 from tests.simulation.scheduler_scene import NS, Scene, node_object, pod_object
 
 

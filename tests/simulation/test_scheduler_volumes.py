@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from extender.kube.api import PODS, Obj
-from extender.sim.scheduler.cache import SchedulerCache, Snapshot
-from extender.sim.scheduler.framework import CycleState
-from extender.sim.scheduler.listers import (
+from extender.lab.scheduler.cache import SchedulerCache, Snapshot
+from extender.lab.scheduler.framework import CycleState
+from extender.lab.scheduler.listers import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     STORAGE_CLASSES,
     Listers,
 )
-from extender.sim.scheduler.types import Code, PodInfo, Status, node_view, pod_info
-from extender.sim.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
+from extender.lab.scheduler.types import Code, PodInfo, Status, node_view, pod_info
+from extender.lab.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
 from tests.simulation.scheduler_scene import NS, Scene, node_object, pod_object
 
 ZONE = "topology.kubernetes.io/zone"

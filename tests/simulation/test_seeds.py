@@ -7,8 +7,8 @@ that, and `make mutants` names for some breaks a trial that finds them today.
 
 import pytest
 
-from extender.simulation.profile import PARTS, FaultProfile
-from extender.simulation.run import Trial, simulate
+from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.world.profile import PARTS, FaultProfile
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
 

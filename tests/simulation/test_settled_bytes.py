@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.simulation.facts import Pod, Pool, VPod
-from extender.simulation.settled import Stored
+from extender.lab.simulation.checkers.settled import Stored
+from extender.lab.simulation.world.facts import Pod, Pool, VPod
 
 
 def a_pod(ordinal: int) -> Pod:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from extender.simulation.facts import Pod, Pool, VPod
-from extender.simulation.settled import Stored
+from extender.lab.simulation.checkers.settled import Stored
+from extender.lab.simulation.world.facts import Pod, Pool, VPod
 
 
 def a_pod(ordinal: int, zone: int, total: int, *, marked: bool = False) -> Pod:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from extender.cli import new_parser
-from extender.commands.simulate import trials_of
-from extender.service import committer
-from extender.simulation.command import read_profile
-from extender.simulation.profile import ACT_KINDS, FaultProfile
-from extender.simulation.run import Outcome, Trial, as_ranges, simulate
-from extender.simulation.shrink import shrink
+from extender.cli.commands.simulate import trials_of
+from extender.cli.main import new_parser
+from extender.cli.simulation.seeds import read_profile
+from extender.lab.simulation.run import Outcome, Trial, as_ranges, simulate
+from extender.lab.simulation.shrink import shrink
+from extender.lab.simulation.world.profile import ACT_KINDS, FaultProfile
+from extender.service.placing import committer
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(120)]
 

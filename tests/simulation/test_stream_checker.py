@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.core.names import UNSCHEDULABLE_ANNOTATION
-from extender.simulation.streams import stream_object
+from extender.lab.simulation.world.streams import stream_object
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
 from tests.simulation.checker_scene import PERSON, REPLICA, CheckerScene, in_virtual_time, later, pod_object
 
 pytestmark = [pytest.mark.sim, pytest.mark.timeout(60)]

@@ -7,12 +7,12 @@ from math import inf
 import pytest
 
 from extender.kube.api import EVENTS, PODS, ApiError, Forbidden
-from extender.sim.clock import wall_clock
-from extender.sim.cluster import Cluster
-from extender.sim.faults import CALM, FaultRates, Faults, FaultyApi
-from extender.simulation.profile import FaultProfile
-from extender.simulation.run import Trial, simulate
-from extender.simulation.telling import TOLD_WITHIN_S
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.clock import wall_clock
+from extender.lab.faults import CALM, FaultRates, Faults, FaultyApi
+from extender.lab.simulation.checkers.telling import TOLD_WITHIN_S
+from extender.lab.simulation.run import Trial, simulate
+from extender.lab.simulation.world.profile import FaultProfile
 from tests.simulation.checker_scene import PERSON, REPLICA, CheckerScene, in_virtual_time, later
 
 pytestmark = pytest.mark.sim

@@ -1,7 +1,7 @@
 """``vreplica cluster`` with faults between our programs and its API: ``python -m tests.soak.cluster``, started by the soak.
 
 Theory of operation. Requests of our own ServiceAccounts are refused (409, 422, 429, 500, 503), delayed, lost on their way or lose their
-answer, by the dice of ``extender.sim.faults``; everybody else, such as the soak itself, is served as it is. A request or an answer
+answer, by the dice of ``extender.lab.faults``; everybody else, such as the soak itself, is served as it is. A request or an answer
 that is lost is a connection that is cut, which is what the client sees. Now and then the history is compacted, so that a watch that
 was cut and comes back gets 410. SIGUSR1 switches the faults on, SIGUSR2 off.
 """
@@ -18,16 +18,16 @@ from typing import Final
 import uvloop
 from aiohttp import web
 
-from extender.demo.local import LocalCluster
+from extender.config.kube_scheduler import SchedulerConfig
+from extender.config.kube_scheduler_file import load_configuration
 from extender.kube.api import OutcomeUnknown
-from extender.sim.apiserver import statuses
-from extender.sim.apiserver.webhooks import HttpWebhookCaller
-from extender.sim.cluster import Cluster
-from extender.sim.faults import CALM, FaultRates, Faults
-from extender.sim.http.face import HttpFace
-from extender.sim.http.verbs import json_response
-from extender.sim.scheduler.config import SchedulerConfig
-from extender.sim.scheduler.config_file import load_configuration
+from extender.lab.apiserver import statuses
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.webhooks import HttpWebhookCaller
+from extender.lab.demo.local import LocalCluster
+from extender.lab.faults import CALM, FaultRates, Faults
+from extender.lab.http.face import HttpFace
+from extender.lab.http.verbs import json_response
 
 OURS: Final = "Bearer system:serviceaccount:vreplica-system:"
 RATES: Final = FaultRates(

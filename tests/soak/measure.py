@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Final
 
-from extender.service.kept import KEPT_VALUES
+from extender.service.http.kept import KEPT_VALUES
 from tests.e2e.processes import Process
 from tests.e2e.replica import Replica
 

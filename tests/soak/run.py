@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from extender.core.model import split_key
-from extender.core.moves import MoveReason
 from extender.kube.api import ApiError
+from extender.model.moves import MoveReason
+from extender.model.objects import split_key
 from tests.e2e.backend import Backend
 from tests.e2e.operations import remove_vpods, without_pods
 from tests.e2e.processes import ProcessFailed

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from extender.core.ledger import Share, encode_ledger
-from extender.core.model import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
-from extender.core.pool_state import PoolState
-from extender.core.state import State
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.ledger import Share, encode_ledger
+from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 
 NS = "knative-eventing"
 POOL = f"{NS}/dispatcher"

@@ -7,12 +7,13 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from extender.app import Service
-from extender.exposition import Family
+from extender.config.model import Config, LeaderElectionConfig, Mode
+from extender.config.profiles import Reading
 from extender.kube.budget import Budget
-from extender.service.config import Config, LeaderElectionConfig, Mode
-from extender.service.process_metrics import LoopLag, watch_client
-from extender.service.reloading import Reading, Reloading, Watched
+from extender.service.app import Service
+from extender.service.http.process_metrics import LoopLag, watch_client
+from extender.service.reloading import Reloading, Watched
+from extender.telemetry.exposition import Family
 from tests.kube.fakes import wall
 from tests.support.service import World
 from webhook.caches import WebhookCaches

@@ -10,7 +10,7 @@ from types import BuiltinMethodType, FunctionType, MethodType
 from weakref import WeakValueDictionary
 
 OURS = ("extender.", "prometheus_client.")
-NOT_OURS = ("extender.sim.",)
+NOT_OURS = ("extender.lab.",)
 """The cluster that the service works on is no part of it."""
 
 

@@ -2,11 +2,11 @@
 
 import orjson
 
-from extender.core.recording.entries import Decided, Entry, Header, Synced
-from extender.core.recording.lines import line_from, line_to_json
-from extender.core.recording.notes import MakeEntry, Notes, snapshot_of
-from extender.core.recording.player import NO_CHANGES, Changes, Player
-from extender.core.state import State
+from extender.engine.state.state import State
+from extender.whatif.recording.entries import Decided, Entry, Header, Synced
+from extender.whatif.recording.lines import line_from, line_to_json
+from extender.whatif.recording.notes import MakeEntry, Notes, snapshot_of
+from extender.whatif.recording.player import NO_CHANGES, Changes, Player
 
 
 class Notebook:

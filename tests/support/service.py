@@ -16,12 +16,8 @@ from typing import TypeVar
 import orjson
 import yaml
 
-from extender.app import Service
-from extender.core import decode, names
-from extender.core.availability import Availability, AvailableReason, Unserved
-from extender.core.ledger import Share, decode_ledger, encode_ledger
-from extender.core.model import AdapterPod
-from extender.core.names import LEASE_NAME
+from extender.config.model import Config, LeaderElectionConfig, Mode, ServerConfig
+from extender.engine.state.availability import Availability, AvailableReason, Unserved
 from extender.kube.api import (
     ADAPTERPOOLS,
     CRDS,
@@ -42,17 +38,21 @@ from extender.kube.api import (
 )
 from extender.kube.events import EventRecorder
 from extender.kube.sink import Sink
-from extender.metrics import Metrics
-from extender.service.binder import SchedulerVReplicaBinder
-from extender.service.caches import Caches
-from extender.service.committer import Committer
-from extender.service.config import Config, LeaderElectionConfig, Mode, ServerConfig
-from extender.service.decision_history import DecisionHistory
-from extender.service.informers import CacheSink
-from extender.service.narrator import Narrator
-from extender.service.placer import Reporting
-from extender.service.pod_binder import PodBinder
-from extender.sim.cluster import Cluster
+from extender.lab.apiserver.cluster import Cluster
+from extender.model import decode, names
+from extender.model.ledger import Share, decode_ledger, encode_ledger
+from extender.model.names import LEASE_NAME
+from extender.model.objects import AdapterPod
+from extender.service.app import Service
+from extender.service.binding.binder import SchedulerVReplicaBinder
+from extender.service.binding.pod_binder import PodBinder
+from extender.service.placing.committer import Committer
+from extender.service.placing.decision_history import DecisionHistory
+from extender.service.placing.placer import Reporting
+from extender.service.placing.vpod_events import Narrator
+from extender.service.watching.caches import Caches
+from extender.service.watching.informers import CacheSink
+from extender.telemetry.metrics import Metrics
 from tests.support.builders import NS
 
 EPOCH_S = 1_800_000_000.0

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace as _replace
 
 from hypothesis import strategies as st
 
-from extender.core.claims import ROOM_BYTES_MAX, SHARE_BYTES_MAX, TENANT_ROOM_BYTES_MAX
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
-from extender.core.node_fit import NodeFit, Taint, Toleration
-from extender.core.plan import Decision
-from extender.core.state import State
+from extender.engine.placing.plan import Decision
+from extender.engine.pods.claims import ROOM_BYTES_MAX, SHARE_BYTES_MAX, TENANT_ROOM_BYTES_MAX
+from extender.engine.state.state import State
+from extender.model.ledger import Share
+from extender.model.node_fit import NodeFit, Taint, Toleration
+from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, ordinal_of
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
 OTHER = f"{NS}/other"

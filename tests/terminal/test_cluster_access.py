@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from extender.cli.terminal.cluster_access import ClusterAccess, access_of, add_cluster_options, open_cluster
 from extender.kube import access as access_module
 from extender.kube.api import PODS, ConnectError
 from extender.kube.read_only import WriteRefused
-from extender.terminal.cluster_access import ClusterAccess, access_of, add_cluster_options, open_cluster
 
 KUBECONFIG = """
 apiVersion: v1

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from extender import cli
-from extender.cli import main, new_parser
-from extender.commands.completion import SCRIPTS
-from extender.terminal.completing import complete
+import extender
+from extender.cli.commands.completion import SCRIPTS
+from extender.cli.main import main, new_parser
+from extender.cli.terminal.completing import complete
 
 COMMANDS = {"serve", "run", "cluster", "plan", "top", "record", "replay", "config", "simulate", "completion"}
 
@@ -99,7 +99,7 @@ def test_as_kubectls_completion_all_words_are_the_line(
     [
         pytest.param("/usr/bin/kubectl-vreplica", "usage: kubectl vreplica", id="as a plug-in"),
         pytest.param("/usr/bin/vreplica", "usage: vreplica", id="by its name"),
-        pytest.param("/src/extender/cli.py", "usage: vreplica", id="as a module"),
+        pytest.param("/src/extender/main.py", "usage: vreplica", id="as a module"),
     ],
 )
 def test_it_calls_itself_as_it_was_called(
@@ -130,7 +130,7 @@ def programs(tmp_path: Path) -> Path:
     folder.mkdir()
     for name in ("vreplica", "kubectl-vreplica"):
         program = folder / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m extender.cli "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m extender.cli.main "$@"\n')
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
     return folder
 
@@ -144,7 +144,7 @@ def run_shell(programs: Path, shell: str, script: str) -> str:
         env={
             **os.environ,
             "PATH": f"{programs}:{os.environ['PATH']}",
-            "PYTHONPATH": str(Path(cli.__file__).parents[1]),
+            "PYTHONPATH": str(Path(extender.__file__).parents[1]),
         },
         check=False,
         timeout=60,

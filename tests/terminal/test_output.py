@@ -6,7 +6,7 @@ from enum import StrEnum
 import pytest
 import yaml
 
-from extender.terminal.output import print_result
+from extender.cli.terminal.output import print_result
 
 
 class Reason(StrEnum):

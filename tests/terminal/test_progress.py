@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from extender.terminal.progress import Progress
+from extender.cli.terminal.progress import Progress
 
 
 class Terminal(io.StringIO):

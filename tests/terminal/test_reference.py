@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from extender.cli import main, new_parser
-from extender.terminal.exit_status import MEANINGS
-from extender.terminal.reference import reference
+from extender.cli.main import main, new_parser
+from extender.cli.terminal.exit_status import MEANINGS
+from extender.cli.terminal.reference import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 

@@ -4,9 +4,9 @@ import argparse
 
 import pytest
 
-from extender.cli import new_parser
-from extender.kube.replica_access import ReplicaAccess
-from extender.terminal.replica_access import add_replica_options, replica_of
+from extender.cli.main import new_parser
+from extender.cli.terminal.replica_access import add_replica_options, replica_of
+from extender.cli.terminal.replica_address import ReplicaAccess
 
 ASKING = {"plan": (), "explain": ("t/a",), "top": (), "record": ("-o", "x"), "doctor": ()}
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from extender.terminal.short import IDENTITY_CHARS_MAX, short_identity, short_time
+from extender.cli.terminal.short import IDENTITY_CHARS_MAX, short_identity, short_time
 
 NOW = datetime(2026, 11, 22, 22, 0, tzinfo=UTC)
 

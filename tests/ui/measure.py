@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
-from extender.service.page.routes import Page
+from extender.service.http.page.routes import Page
 from tests.support.builders import POOL
 from tests.support.service import until
 from tests.ui.browser import Opened, browsing

@@ -10,18 +10,18 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from extender.core.ledger import Share
-from extender.core.model import AdapterPod, Condition, Node, VPod
-from extender.core.state import State
-from extender.kube.browsers import Sites, only_own_site
-from extender.kube.serving import ConnectionLimits, Listener, body_of
-from extender.metrics import Metrics
-from extender.service.config import Config, Mode
-from extender.service.page.facts import Facts, News
-from extender.service.page.history import PERIOD_S
-from extender.service.page.routes import Page
-from extender.service.page.stream import Streams
-from extender.service.server import LINKS
+from extender.config.model import Config, Mode
+from extender.engine.state.state import State
+from extender.kube.serving.browsers import Sites, only_own_site
+from extender.kube.serving.listener import ConnectionLimits, Listener, body_of
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod, Condition, Node, VPod
+from extender.service.http.page.facts import Facts, News
+from extender.service.http.page.history import PERIOD_S
+from extender.service.http.page.routes import Page
+from extender.service.http.page.stream import Streams
+from extender.service.http.server import LINKS
+from extender.telemetry.metrics import Metrics
 from tests.support.builders import POOL, a_pod, a_pool, a_stateful_set
 
 TENANT_NAMES = (

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from extender.core.names import API_VERSION
-from extender.demo.local import LocalSystem, create_namespace
-from extender.demo.story import POOL, POOL_NAMESPACE, VPODS_COUNT, Census, Story
 from extender.kube.api import VPODS as VPODS_RESOURCE
-from extender.service.page import history
+from extender.lab.demo.local import LocalSystem, create_namespace
+from extender.lab.demo.story import POOL, POOL_NAMESPACE, VPODS_COUNT, Census, Story
+from extender.model.names import API_VERSION
+from extender.service.http.page import history
 from tests.ui.browser import Opened, browsing
 from tests.ui.scene import TENANT_NAMES, Answers, Cluster, a_page, an_hour_of_history, served
 from tests.ui.test_page import EXPLAINED, NOT_THERE, PLANNED

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.service.page import facts, stream
+from extender.service.http.page import facts, stream
 from tests.support.builders import POOL, Scene
 from tests.ui.scene import a_page
 

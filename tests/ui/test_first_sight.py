@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.state import State
+from extender.engine.state.state import State
 from tests.support.builders import NS, Scene, a_pool
 from tests.ui.browser import browsing, needs_browser
 from tests.ui.scene import Answers, Cluster, a_page, hold_pools_back, served

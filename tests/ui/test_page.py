@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from extender.core.ledger import Share
-from extender.core.model import VPod
-from extender.demo.local import LocalSystem
-from extender.demo.story import NODES_COUNT, POOL_NAMESPACE, VPODS_COUNT, Census, Story
-from extender.service.config import Mode
+from extender.config.model import Mode
+from extender.lab.demo.local import LocalSystem
+from extender.lab.demo.story import NODES_COUNT, POOL_NAMESPACE, VPODS_COUNT, Census, Story
+from extender.model.ledger import Share
+from extender.model.objects import VPod
 from tests.support.builders import NS, POOL, Scene, a_node, a_pool
 from tests.ui.browser import browsing, needs_browser
 from tests.ui.scene import Answers, Cluster, Leader, a_page, an_hour_of_history, served

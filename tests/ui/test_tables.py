@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.ledger import Share
+from extender.model.ledger import Share
 from tests.support.builders import Scene
 from tests.ui.browser import Opened, browsing, needs_browser
 from tests.ui.scene import Cluster, a_page, served

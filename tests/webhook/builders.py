@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from extender.core.decode import text
 from extender.kube.api import (
     EVERYWHERE,
     PODS,
@@ -20,7 +19,8 @@ from extender.kube.api import (
     Obj,
     Resource,
 )
-from extender.sim.apiserver.patch import json_patch
+from extender.lab.apiserver.patch import json_patch
+from extender.model.decode import text
 from webhook.caches import WebhookCaches
 from webhook.review import AdmissionRequest
 

@@ -1,5 +1,5 @@
-from extender.core.model import Namespace
 from extender.kube.api import Obj, WatchEvent, WatchEventType
+from extender.model.objects import Namespace
 from tests.webhook.builders import NS, a_namespace, a_pool_object, a_vpod_object, caches
 from webhook.caches import WebhookCaches
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from extender.kube import serving_tls
-from extender.sim.apiserver.patch import json_patch
+from extender.kube.serving import tls
+from extender.lab.apiserver.patch import json_patch
 from tests.webhook.authorities import NOW, step_of
 from tests.webhook.test_rotation import FRESH
 from webhook import registration, upkeep
@@ -53,14 +53,14 @@ def test_a_command_by_hand_orders_the_step_that_it_is_said_to(heading: str, step
 
 def test_the_times_of_the_page_are_those_of_the_code():
     assert (CLOCK_SKEW.total_seconds(), AUTHORITY_LIFETIME.days, NEXT_AGE_MAX.days) == (3600, 730, 185)
-    assert (registration.PUBLISHED_BEFORE_USE_S, serving_tls.WARNING_PERIOD_S) == (600, 6 * 3600)
-    assert serving_tls.WARNED_FRACTION == upkeep.PERIOD_JITTER == 0.2, "a fifth"
+    assert (registration.PUBLISHED_BEFORE_USE_S, tls.WARNING_PERIOD_S) == (600, 6 * 3600)
+    assert tls.WARNED_FRACTION == upkeep.PERIOD_JITTER == 0.2, "a fifth"
     lines = [
         f"2 years; the next one signs from {AUTHORITY_RENEWED_BEFORE_END.days} days before the end",
         f"{SERVING_LIFETIME.days} days; renewed {SERVING_RENEWED_BEFORE_END.days} days before the end",
         f"{upkeep.UPKEEP_PERIOD_S:.0f} s, give or take a fifth; {upkeep.RETRY_PERIOD_S:.0f} s after a failure",
         f"no more than {AUTHORITIES_MAX} authorities and {PEM_BYTES_MAX // 1024} KiB",
-        f"it looks at the files every {serving_tls.RELOAD_PERIOD_S:.0f} s",
+        f"it looks at the files every {tls.RELOAD_PERIOD_S:.0f} s",
         f"no certificate after {upkeep.START_ATTEMPTS_MAX} tries",
     ]
     for line in lines:
@@ -78,7 +78,7 @@ def test_every_metric_of_the_page_exists():
     exported = {sample.name for family in metrics.registry.collect() for sample in family.samples} | {
         f"vreplica_scheduler_{name}"
         for name in re.findall(
-            r'^ +"(\w+)",$', (ROOT / "extender/service/server.py").read_text(), re.MULTILINE
+            r'^ +"(\w+)",$', (ROOT / "extender/service/http/server.py").read_text(), re.MULTILINE
         )
     }
     named = set(re.findall(r"vreplica_(?:webhook|scheduler)_\w+", PAGE))
@@ -101,8 +101,8 @@ def test_every_metric_of_the_page_exists():
             "its caBundle does not hold the authority of the certificate that is served",
         ),
         ("webhook/upkeep.py", "and has not been renewed"),
-        ("extender/kube/serving_tls.py", "and nobody has replaced it"),
-        ("extender/kube/serving_tls.py", "not reloaded, the old one stays: "),
+        ("extender/kube/serving/tls.py", "and nobody has replaced it"),
+        ("extender/kube/serving/tls.py", "not reloaded, the old one stays: "),
     ],
 )
 def test_every_message_of_the_page_is_said(file: str, said: str):

@@ -1,9 +1,9 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.decode import pod_from, pool_from
-from extender.core.model import AdapterPool
 from extender.kube.api import Obj
+from extender.model.decode import pod_from, pool_from
+from extender.model.objects import AdapterPool
 from tests.webhook.builders import (
     PLACEMENTS,
     SLOTS,

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from extender.core import names
+from extender.model import names
 from webhook.validate import DEFAULT_WRITERS, GUARDED_ANNOTATIONS
 
 FILE: Final = Path(__file__).parents[2] / "manifests" / "base" / "admission-policies.yaml"

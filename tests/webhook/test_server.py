@@ -8,7 +8,7 @@ import aiohttp
 import orjson
 import pytest
 
-from extender.kube.serving import ConnectionLimits
+from extender.kube.serving.listener import ConnectionLimits
 from tests.support.service import until
 from tests.webhook.builders import (
     PLACEMENTS,

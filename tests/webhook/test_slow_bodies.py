@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from extender.kube.bodies import ArrivalLimits
-from extender.kube.serving import LINGERING_TIME_S
+from extender.kube.serving.bodies import ArrivalLimits
+from extender.kube.serving.listener import LINGERING_TIME_S
 from tests.support.service import until
 from tests.support.slow_bodies import ask, head, slow_bodies
 from tests.webhook.builders import a_pod, review

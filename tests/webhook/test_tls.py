@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from extender.kube.serving_tls import server_context
+from extender.kube.serving.tls import server_context
 from tests.service.authority import only_old_tls
 from webhook import certs
 from webhook.certs import CertificateManager

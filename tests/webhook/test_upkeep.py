@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from extender.kube.api import MUTATING_WEBHOOKS, SECRETS, VALIDATING_WEBHOOKS, Forbidden
-from extender.kube.serving_tls import WARNING_PERIOD_S
+from extender.kube.serving.tls import WARNING_PERIOD_S
 from tests.webhook.authorities import DAY, HOSTS, NOW
 from tests.webhook.builders import ObjectsApi
 from tests.webhook.test_registration import a_configuration

@@ -13,7 +13,7 @@ import orjson
 import uvloop
 from aiohttp import web
 
-from extender.core.wire import BODY_BYTES_MAX
+from extender.node.wire import BODY_BYTES_MAX
 
 Json = dict[str, Any]
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.moves import Move, MoveReason
-from extender.core.plan import Decision, place
-from extender.core.policy.framework import Weighted
-from extender.core.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
-from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
-from extender.core.policy.profiles import KNATIVE_MAXFILLUP_PROFILE
-from extender.core.policy.resources import NoMaxResourceCount, PodFitsResources
-from extender.core.policy.spreading import ZoneSpread
+from extender.engine.placing.plan import Decision, place
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
+from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.engine.policy.profiles import KNATIVE_MAXFILLUP_PROFILE
+from extender.engine.policy.resources import NoMaxResourceCount, PodFitsResources
+from extender.engine.policy.spreading import ZoneSpread
+from extender.model.moves import Move, MoveReason
 from tests.support.builders import Scene, a_node
 
 LOWEST_FIRST = Profile(

@@ -4,15 +4,15 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from extender.core.node_fit import NodeFit, Taint
-from extender.core.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
-from extender.core.policy.even_pod_spread import EvenPodSpread
-from extender.core.policy.framework import ScorePlugin, Weighted
-from extender.core.policy.ordinals import LowestOrdinalPriority
-from extender.core.policy.profile import Profile, Ties
-from extender.core.policy.resources import NoMaxResourceCount, PodFitsResources
-from extender.core.policy.spreading import NodeSpread, PodSpread, ZoneSpread
-from extender.core.pool_state import PoolState
+from extender.engine.policy.availability import AvailabilityNodePriority, AvailabilityZonePriority
+from extender.engine.policy.even_pod_spread import EvenPodSpread
+from extender.engine.policy.framework import ScorePlugin, Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority
+from extender.engine.policy.profile import Profile, Ties
+from extender.engine.policy.resources import NoMaxResourceCount, PodFitsResources
+from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
+from extender.engine.state.pool_state import PoolState
+from extender.model.node_fit import NodeFit, Taint
 from tests.support.builders import Scene, a_node
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from extender.core.errors import InvalidObject
-from extender.core.policy.arguments import Argument, arguments_from
+from extender.engine.policy.arguments import Argument, arguments_from
+from extender.model.errors import InvalidObject
 
 MAX_SKEW = {"MaxSkew": Argument(int)}
 

@@ -2,15 +2,15 @@
 
 from hypothesis import given, settings
 
-from extender.core.ledger import Share
-from extender.core.model import VPod
-from extender.core.policy.availability import AvailabilityZonePriority
-from extender.core.policy.framework import Weighted
-from extender.core.policy.pick import refusal
-from extender.core.policy.profile import DEFAULT_PROFILE, Profile
-from extender.core.policy.profiles import HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
-from extender.core.policy.select import better_place, spread_of
-from extender.core.policy.spreading import NodeSpread, PodSpread
+from extender.engine.placing.pick import refusal
+from extender.engine.placing.select import better_place, spread_of
+from extender.engine.policy.availability import AvailabilityZonePriority
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
+from extender.engine.policy.profiles import HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
+from extender.engine.policy.spreading import NodeSpread, PodSpread
+from extender.model.ledger import Share
+from extender.model.objects import VPod
 from tests.core.policy.shapes import Shape, by_zone, profiles, shapes
 from tests.support.builders import Scene, a_node, a_vpod
 

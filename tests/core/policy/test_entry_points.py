@@ -6,10 +6,10 @@ from types import ModuleType
 
 import pytest
 
-from extender.core.errors import InvalidObject
-from extender.core.policy.registry import BUILT_IN_PLUGINS, Maker, PluginFactory
-from extender.core.policy.spreading import PodSpread
-from extender.plugins import GROUP, BrokenPlugin, load_entry_points
+from extender.config.plugins import GROUP, BrokenPlugin, load_entry_points
+from extender.engine.policy.registry import BUILT_IN_PLUGINS, Maker, PluginFactory
+from extender.engine.policy.spreading import PodSpread
+from extender.model.errors import InvalidObject
 
 MINE = PluginFactory(name="Mine", filter=Maker(lambda _: PodSpread(7)))
 TAKEN = PluginFactory(name="ZoneSpread", filter=Maker(lambda _: PodSpread(7)))

@@ -7,14 +7,14 @@ from typing import ClassVar
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.policy.framework import Scope, Weighted
-from extender.core.policy.ordinals import LowestOrdinalPriority
-from extender.core.policy.pick import best_of_all
-from extender.core.policy.profile import DEFAULT_PROFILE, Profile, Ties
-from extender.core.policy.profiles import BUILT_IN_PROFILES, HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
-from extender.core.policy.select import grow, refusals, spread_of, start_of
-from extender.core.policy.spread import Candidate, Spread
-from extender.core.policy.spreading import ZONE_SKEW, NodeSpread, ZoneSpread
+from extender.engine.placing.pick import best_of_all
+from extender.engine.placing.select import grow, refusals, spread_of, start_of
+from extender.engine.policy.framework import Scope, Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority
+from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
+from extender.engine.policy.profiles import BUILT_IN_PROFILES, HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
+from extender.engine.policy.spread import Candidate, Spread
+from extender.engine.policy.spreading import ZONE_SKEW, NodeSpread, ZoneSpread
 from tests.core.policy.shapes import Shape, profiles, shapes, spreading_profiles
 from tests.support.builders import Scene, a_node, a_vpod
 

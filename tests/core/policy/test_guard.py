@@ -6,18 +6,18 @@ from typing import Any, ClassVar
 
 import pytest
 
-from extender.core.explain import Step
-from extender.core.moves import MoveReason
-from extender.core.plan import place
-from extender.core.policy.framework import MAX_SCORE, PlaceUnknown, Scope, Weighted, scope_of
-from extender.core.policy.guard import PROBLEM_CHARS_MAX, PluginFailed, guarded_filter
-from extender.core.policy.profile import KNATIVE_1_16_RULES, Profile
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.policy.registry import BUILT_IN_PLUGINS
-from extender.core.policy.select import better_place, grow, refusals, shrink
-from extender.core.policy.spreading import PodSpread, ZoneSpread
-from extender.core.reasons import ConflictReason
-from extender.core.rebalance.plan import Advice, Limits, plan_moves
+from extender.engine.placing.explain import Step
+from extender.engine.placing.plan import place
+from extender.engine.placing.select import better_place, grow, refusals, shrink
+from extender.engine.policy.framework import MAX_SCORE, PlaceUnknown, Scope, Weighted, scope_of
+from extender.engine.policy.guard import PROBLEM_CHARS_MAX, PluginFailed, guarded_filter
+from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.policy.registry import BUILT_IN_PLUGINS
+from extender.engine.policy.spreading import PodSpread, ZoneSpread
+from extender.engine.rebalance.moves import Advice, Limits, plan_moves
+from extender.model.moves import MoveReason
+from extender.model.reasons import ConflictReason
 from tests.support.builders import Scene, a_node, a_vpod
 
 Answer = Callable[[Any, Any], Any]
@@ -170,7 +170,7 @@ def test_a_plugin_that_answers_well_decides():
 def test_our_own_plugins_are_called_directly():
     for found in BUILT_IN_PROFILES.values():
         for plugin in (*found.filters, *(item.plugin for item in (*found.scores, *found.deschedulers))):
-            assert type(plugin).__module__ != "extender.core.policy.guard"
+            assert type(plugin).__module__ != "extender.engine.policy.guard"
     args = {"MaxSkew": 1, "NumPartitions": 1, "CountEmpty": True}
     for factory in BUILT_IN_PLUGINS.values():
         if factory.filter is not None:

@@ -2,9 +2,9 @@
 
 from hypothesis import given, settings, strategies as st
 
-from extender.core.ledger import Share
-from extender.core.policy.profiles import HA_PROFILE
-from extender.core.policy.select import grow, shrink
+from extender.engine.placing.select import grow, shrink
+from extender.engine.policy.profiles import HA_PROFILE
+from extender.model.ledger import Share
 from tests.core.policy.shapes import by_zone
 from tests.support.builders import POOL, Scene, a_node, a_vpod
 

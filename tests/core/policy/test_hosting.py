@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from extender.core.node_fit import NodeFit, Taint, Toleration
-from extender.core.policy.profile import Profile
-from extender.core.policy.profiles import HA_PROFILE
-from extender.core.policy.select import grow
-from extender.core.policy.spreading import NodeSpread
+from extender.engine.placing.select import grow
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profiles import HA_PROFILE
+from extender.engine.policy.spreading import NodeSpread
+from extender.model.node_fit import NodeFit, Taint, Toleration
 from tests.support.builders import Scene, a_node, a_vpod
 
 CONTROL_PLANE = (Taint("node-role.kubernetes.io/control-plane", "", "NoSchedule"),)

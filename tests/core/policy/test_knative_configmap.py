@@ -3,15 +3,15 @@
 import pytest
 import yaml
 
-from extender.core.errors import InvalidObject
-from extender.core.policy.availability import AvailabilityZonePriority, RemoveWithAvailabilityZonePriority
-from extender.core.policy.even_pod_spread import EvenPodSpread, RemoveWithEvenPodSpreadPriority
-from extender.core.policy.framework import Weighted
-from extender.core.policy.knative_configmap import knative_document
-from extender.core.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
-from extender.core.policy.profile import Profile
-from extender.core.policy.profile_document import profile_from
-from extender.core.policy.resources import NoMaxResourceCount, PodFitsResources
+from extender.engine.policy.availability import AvailabilityZonePriority, RemoveWithAvailabilityZonePriority
+from extender.engine.policy.even_pod_spread import EvenPodSpread, RemoveWithEvenPodSpreadPriority
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.knative_configmap import knative_document
+from extender.engine.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.policy.resources import NoMaxResourceCount, PodFitsResources
+from extender.model.errors import InvalidObject
 
 # The shape of the ConfigMaps that eventing-kafka-broker installed (keys and plugins; spacing is ours).
 SCHEDULER = r"""

@@ -2,13 +2,13 @@
 
 import pytest
 
-from extender.core.policy.even_pod_spread import EvenPodSpread
-from extender.core.policy.framework import MAX_SCORE, PlaceUnknown, Weighted
-from extender.core.policy.ordinals import LowestOrdinalPriority
-from extender.core.policy.profile import Profile, Ties
-from extender.core.policy.select import grow, shrink, spread_of, start_of
-from extender.core.policy.spread import Spread
-from extender.core.policy.spreading import NODE_SKEW, POD_SKEW, NodeSpread, PodSpread, ZoneSpread
+from extender.engine.placing.select import grow, shrink, spread_of, start_of
+from extender.engine.policy.even_pod_spread import EvenPodSpread
+from extender.engine.policy.framework import MAX_SCORE, PlaceUnknown, Weighted
+from extender.engine.policy.ordinals import LowestOrdinalPriority
+from extender.engine.policy.profile import Profile, Ties
+from extender.engine.policy.spread import Spread
+from extender.engine.policy.spreading import NODE_SKEW, POD_SKEW, NodeSpread, PodSpread, ZoneSpread
 from tests.support.builders import Scene, a_node, a_vpod
 
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from extender.core.errors import InvalidObject
-from extender.core.policy.availability import AvailabilityZonePriority
-from extender.core.policy.even_pod_spread import EvenPodSpread
-from extender.core.policy.framework import Weighted
-from extender.core.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Profile, Rules, Ties
-from extender.core.policy.profile_document import profile_from
-from extender.core.policy.profiles import BUILT_IN_PROFILES, HA_PROFILE
-from extender.core.policy.registry import BUILT_IN_PLUGINS, Maker, PluginFactory, with_plugins
-from extender.core.policy.resources import NoMaxResourceCount
-from extender.core.policy.spreading import NodeSpread, PodSpread, ZoneSpread
+from extender.engine.policy.availability import AvailabilityZonePriority
+from extender.engine.policy.even_pod_spread import EvenPodSpread
+from extender.engine.policy.framework import Weighted
+from extender.engine.policy.profile import DEFAULT_RULES, KNATIVE_RULES, Profile, Rules, Ties
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.policy.profiles import BUILT_IN_PROFILES, HA_PROFILE
+from extender.engine.policy.registry import BUILT_IN_PLUGINS, Maker, PluginFactory, with_plugins
+from extender.engine.policy.resources import NoMaxResourceCount
+from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
+from extender.model.errors import InvalidObject
 
 
 def test_a_name_alone_is_the_default_profile():

@@ -2,19 +2,19 @@
 
 from hypothesis import given, settings, strategies as st
 
-from extender.core.model import placement_order
-from extender.core.policy.availability import (
+from extender.engine.placing.select import shrink, spread_of
+from extender.engine.policy.availability import (
     RemoveWithAvailabilityNodePriority,
     RemoveWithAvailabilityZonePriority,
 )
-from extender.core.policy.even_pod_spread import RemoveWithEvenPodSpreadPriority
-from extender.core.policy.framework import DeschedulePlugin, PlaceUnknown, Weighted
-from extender.core.policy.ordinals import RemoveWithHighestOrdinalPriority
-from extender.core.policy.profile import DEFAULT_PROFILE, Profile
-from extender.core.policy.profiles import HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
-from extender.core.policy.resources import PodFitsResources
-from extender.core.policy.select import shrink, spread_of
-from extender.core.policy.spreading import NodeSpread, PodSpread, ZoneSpread
+from extender.engine.policy.even_pod_spread import RemoveWithEvenPodSpreadPriority
+from extender.engine.policy.framework import DeschedulePlugin, PlaceUnknown, Weighted
+from extender.engine.policy.ordinals import RemoveWithHighestOrdinalPriority
+from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
+from extender.engine.policy.profiles import HA_PROFILE, PACK_PROFILE, SPREAD_PROFILE
+from extender.engine.policy.resources import PodFitsResources
+from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
+from extender.model.objects import placement_order
 from tests.core.policy.shapes import Shape, shapes
 from tests.support.builders import Scene, a_node, a_vpod
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from extender.core.model import AdapterPool, VPod
-from extender.core.names import UNSCHEDULABLE_ANNOTATION
-from extender.core.plan import Decision, place
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.questions.fix import Fix
-from extender.core.questions.growth import add_pods, autoscale, bind, bind_missing, held_back
-from extender.core.questions.snapshot import Snapshot
-from extender.core.questions.trial import Trial
-from extender.core.scaling.size import plan_scale
-from extender.core.state import State
+from extender.engine.placing.plan import Decision, place
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.state import State
+from extender.model.names import UNSCHEDULABLE_ANNOTATION
+from extender.model.objects import AdapterPool, VPod
+from extender.whatif.fix import Fix
+from extender.whatif.growth import add_pods, autoscale, bind, bind_missing, held_back
+from extender.whatif.snapshot import Snapshot
+from extender.whatif.trial import Trial
 from tests.support.builders import POOL, Scene, a_node
 
 KEY = "tenant/a"

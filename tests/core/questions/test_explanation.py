@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from extender.core.model import Condition, LabelSelector
-from extender.core.plan import place
-from extender.core.questions.explanation import UnknownObject, explain_vpod, told_by_status
-from extender.core.questions.snapshot import Snapshot
+from extender.engine.placing.plan import place
+from extender.model.objects import Condition, LabelSelector
+from extender.whatif.explanation import UnknownObject, explain_vpod, told_by_status
+from extender.whatif.snapshot import Snapshot
 from tests.core.questions.scenes import KEY, scenes
 from tests.support.builders import NS, POOL, Scene, a_node
 

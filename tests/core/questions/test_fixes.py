@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from extender.core.model import LabelSelector, SelectorRequirement
-from extender.core.node_fit import NodeFit
-from extender.core.plan import place
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.questions.fix import Fix
-from extender.core.questions.fixes import find_fixes
-from extender.core.questions.lift import labels_selected
-from extender.core.questions.snapshot import Snapshot
-from extender.core.scaling.size import plan_scale
+from extender.engine.placing.plan import place
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.scaling.size import plan_scale
+from extender.model.node_fit import NodeFit
+from extender.model.objects import LabelSelector, SelectorRequirement
+from extender.whatif.fix import Fix
+from extender.whatif.fixes import find_fixes
+from extender.whatif.lift import labels_selected
+from extender.whatif.snapshot import Snapshot
 from tests.core.questions.scenes import KEY, after, scenes
 from tests.support.builders import NS, POOL, Scene, a_node, a_pool
 

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from extender.core.ledger import Share
-from extender.core.node_fit import NodeFit, Taint, Toleration
-from extender.core.questions.growth import add_pods, autoscale, bind_missing
-from extender.core.questions.snapshot import Snapshot
-from extender.core.questions.trial import OutOfTime, Trial
+from extender.model.ledger import Share
+from extender.model.node_fit import NodeFit, Taint, Toleration
+from extender.whatif.growth import add_pods, autoscale, bind_missing
+from extender.whatif.snapshot import Snapshot
+from extender.whatif.trial import OutOfTime, Trial
 from tests.support.builders import POOL, Scene, a_node
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from extender.core.node_fit import NodeFit
-from extender.core.questions.explanation import UnknownObject
-from extender.core.questions.pod_explanation import explain_pod
+from extender.model.node_fit import NodeFit
+from extender.whatif.explanation import UnknownObject
+from extender.whatif.pod_explanation import explain_pod
 from tests.support.builders import NS, Scene, a_node
 
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from extender.core.model import Node
-from extender.core.node_fit import NodeFit, Taint
-from extender.core.questions.node_verdicts import NodeVerdicts
-from extender.core.questions.pod_explanation import explain_pod, find_pod
-from extender.core.questions.pod_fixes import PodFixes, find_pod_fixes
+from extender.model.node_fit import NodeFit, Taint
+from extender.model.objects import Node
+from extender.whatif.node_verdicts import NodeVerdicts
+from extender.whatif.pod_explanation import explain_pod, find_pod
+from extender.whatif.pod_fixes import PodFixes, find_pod_fixes
 from tests.support.builders import NS, Scene, a_node
 
 

@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.ledger import Share
-from extender.core.plan import place
-from extender.core.questions import snapshot as snapshots
-from extender.core.questions.snapshot import Snapshot, SnapshotTooLarge
-from extender.core.questions.trial import Trial
+from extender.engine.placing.plan import place
+from extender.model.ledger import Share
+from extender.whatif import snapshot as snapshots
+from extender.whatif.snapshot import Snapshot, SnapshotTooLarge
+from extender.whatif.trial import Trial
 from tests.support import worlds
 from tests.support.builders import NS, POOL, Scene, a_node, a_pod, a_pool, a_vpod
 

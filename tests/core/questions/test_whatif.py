@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.errors import InvalidObject
-from extender.core.plan import place
-from extender.core.questions.left_out import pools_asked
-from extender.core.questions.request import FIELDS, change_from
-from extender.core.questions.settling import commit
-from extender.core.questions.snapshot import Snapshot
-from extender.core.questions.targets import Target, What
-from extender.core.questions.whatif import Change, what_if
-from extender.core.state import State
+from extender.engine.placing.plan import place
+from extender.engine.state.state import State
+from extender.model.errors import InvalidObject
+from extender.whatif.left_out import pools_asked
+from extender.whatif.request import FIELDS, change_from
+from extender.whatif.settling import commit
+from extender.whatif.snapshot import Snapshot
+from extender.whatif.targets import Target, What
+from extender.whatif.whatif import Change, what_if
 from tests.core.questions.scenes import scenes
 from tests.support.builders import NS, POOL, Scene, a_node, a_vpod
 

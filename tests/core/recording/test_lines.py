@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from extender.core.errors import InvalidObject
-from extender.core.ledger import Share
-from extender.core.moves import Move, MoveReason
-from extender.core.recording.entries import (
+from extender.model.errors import InvalidObject
+from extender.model.ledger import Share
+from extender.model.moves import Move, MoveReason
+from extender.whatif.recording.entries import (
     Abandon,
     Cause,
     Close,
@@ -25,7 +25,7 @@ from extender.core.recording.entries import (
     Synced,
     entry_of_change,
 )
-from extender.core.recording.lines import FORMAT_VERSION, line_from, line_to_json
+from extender.whatif.recording.lines import FORMAT_VERSION, line_from, line_to_json
 from tests.support.builders import POOL, a_node, a_vpod
 
 MOVE = Move("tenant/a", "d-1", "d-0", 2, MoveReason.COMPACTION)

@@ -1,6 +1,6 @@
 """What a state is worth at one moment."""
 
-from extender.core.recording.measures import Sample, sample
+from extender.whatif.recording.measures import Sample, sample
 from tests.support.builders import NS, Scene
 
 

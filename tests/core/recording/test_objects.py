@@ -7,12 +7,12 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.core.journal import Recorded
-from extender.core.ledger import Share, decode_ledger
-from extender.core.model import AdapterPod, LabelSelector, Namespace, SelectorRequirement
-from extender.core.names import SLOTS_RESOURCE, UNKNOWN_ZONE, ZONE_LABEL
-from extender.core.node_fit import NodeFit, NodeRequirement, Taint, Toleration
-from extender.core.recording.objects import manifest_of, object_from
+from extender.engine.state.journal import Recorded
+from extender.model.ledger import Share, decode_ledger
+from extender.model.names import SLOTS_RESOURCE, UNKNOWN_ZONE, ZONE_LABEL
+from extender.model.node_fit import NodeFit, NodeRequirement, Taint, Toleration
+from extender.model.objects import AdapterPod, LabelSelector, Namespace, SelectorRequirement
+from extender.whatif.recording.objects import manifest_of, object_from
 from tests.support.builders import a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.worlds import pods, vpods
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.model import AdapterPod, VPod, placement_order
-from extender.core.plan import place
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.recording.entries import Cause, Decided, Entry, Header, Put
-from extender.core.recording.player import Changes, Player
+from extender.engine.placing.plan import place
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.model.objects import AdapterPod, VPod, placement_order
+from extender.whatif.recording.entries import Cause, Decided, Entry, Header, Put
+from extender.whatif.recording.player import Changes, Player
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.notebook import Notebook
 from tests.support.worlds import World, ordinals, pods, vpod_names, vpods, worlds

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from extender.core.errors import InvalidObject
-from extender.core.model import AdapterPool, StatefulSet
-from extender.core.pool_state import PoolState
-from extender.core.recording import rehearsal
-from extender.core.recording.entries import Abandon, Gone, Put, Reserve
-from extender.core.recording.player import NO_CHANGES, Changes
-from extender.core.recording.rehearsal import Rehearsal
-from extender.core.scaling.size import POOL_PODS_MAX
+from extender.engine.scaling.size import POOL_PODS_MAX
+from extender.engine.state.pool_state import PoolState
+from extender.model.errors import InvalidObject
+from extender.model.objects import AdapterPool, StatefulSet
+from extender.whatif.recording import rehearsal
+from extender.whatif.recording.entries import Abandon, Gone, Put, Reserve
+from extender.whatif.recording.player import NO_CHANGES, Changes
+from extender.whatif.recording.rehearsal import Rehearsal
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
 

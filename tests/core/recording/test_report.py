@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from typing import Any
 
-from extender.core.policy.profiles import BUILT_IN_PROFILES
-from extender.core.recording.entries import Cause, Decided, Entry, Gap, Header, Line, Put, Synced
-from extender.core.recording.measures import left_behind
-from extender.core.recording.player import NO_CHANGES, Changes
-from extender.core.recording.report import Replay, Span
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.whatif.recording.entries import Cause, Decided, Entry, Gap, Header, Line, Put, Synced
+from extender.whatif.recording.measures import left_behind
+from extender.whatif.recording.player import NO_CHANGES, Changes
+from extender.whatif.recording.report import Replay, Span
 from tests.support.builders import POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
 SNAPSHOT: list[Line] = [

@@ -4,11 +4,11 @@ import random
 
 import pytest
 
-from extender.core.journal import Recorded
-from extender.core.model import Namespace
-from extender.core.pool_state import PoolState
-from extender.core.recording.entries import Abandon, Gone, Put, What
-from extender.core.recording.rehearsal import Rehearsal
+from extender.engine.state.journal import Recorded
+from extender.engine.state.pool_state import PoolState
+from extender.model.objects import Namespace
+from extender.whatif.recording.entries import Abandon, Gone, Put, What
+from extender.whatif.recording.rehearsal import Rehearsal
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 
 HOUR_S = 3600

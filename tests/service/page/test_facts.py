@@ -8,13 +8,13 @@ import orjson
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.core.claims import PodState
-from extender.core.ledger import Share
-from extender.core.model import Condition
-from extender.service.page import facts
-from extender.service.page.facts import Facts, News
-from extender.service.page.history import History
-from extender.service.page.records import pod_record
+from extender.engine.pods.claims import PodState
+from extender.model.ledger import Share
+from extender.model.objects import Condition
+from extender.service.http.page import facts
+from extender.service.http.page.facts import Facts, News
+from extender.service.http.page.history import History
+from extender.service.http.page.records import pod_record
 from tests.support.builders import POOL, Scene, a_node, a_pool
 from tests.support.worlds import World, pods, vpods, worlds
 

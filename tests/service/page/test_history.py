@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from extender.service import pool_status
-from extender.service.page import history
-from extender.service.page.history import PERIOD_S, SAMPLES_MAX, History
+from extender.service.http.page import history
+from extender.service.http.page.history import PERIOD_S, SAMPLES_MAX, History
+from extender.service.pools import pool_status
 from tests.support.builders import POOL, Scene, a_node
 
 

@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 from multidict import CIMultiDictProxy
 
-from extender.service.page.assets import load_assets
+from extender.service.http.page.assets import load_assets
 from tests.support.builders import Scene
 from tests.support.service import World
 from tests.ui.scene import a_page, served

@@ -8,10 +8,10 @@ import aiohttp
 import orjson
 import pytest
 
-from extender.service.page import stream
-from extender.service.page.facts import News
-from extender.service.page.routes import Page
-from extender.service.page.stream import Feed, Listener, encode_event
+from extender.service.http.page import stream
+from extender.service.http.page.facts import News
+from extender.service.http.page.routes import Page
+from extender.service.http.page.stream import Feed, Listener, encode_event
 from tests.support.builders import POOL
 from tests.support.service import World, until
 from tests.ui.scene import Cluster, a_page, served

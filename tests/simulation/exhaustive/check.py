@@ -13,7 +13,7 @@ from typing import Final
 import orjson
 
 from extender.kube.api import PODS
-from extender.sim.schedule_explorer import (
+from extender.lab.schedule_explorer import (
     THREAD,
     Director,
     ExploredLoop,
@@ -23,8 +23,8 @@ from extender.sim.schedule_explorer import (
     Trail,
     run_explored,
 )
-from extender.simulation.checkers import Checkers
-from extender.simulation.replica_state import state_problems
+from extender.lab.simulation.checkers.all import Checkers
+from extender.lab.simulation.checkers.replica_state import state_problems
 from tests.simulation.exhaustive.parties import Fingerprints, Party
 from tests.simulation.exhaustive.situations import SITUATIONS, SLOTS, A, B, Situation
 from tests.support.service import World, schedule

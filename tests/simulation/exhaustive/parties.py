@@ -11,8 +11,7 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from extender.app import Service
-from extender.core.bucket import Bucket
+from extender.config.model import Config, LeaderElectionConfig
 from extender.kube.api import (
     PODS,
     VPODS,
@@ -27,13 +26,14 @@ from extender.kube.api import (
 )
 from extender.kube.leader import LeaderElector
 from extender.kube.lease import LeaseConfig
-from extender.service.config import Config, LeaderElectionConfig
-from extender.service.leadership import Leadership
-from extender.sim.apiserver.store import Change
-from extender.sim.clock import wall_clock
-from extender.sim.cluster import Cluster
-from extender.sim.faults import ACTOR
-from extender.sim.schedule_explorer import THREAD, Director, Step
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.store import Change
+from extender.lab.clock import wall_clock
+from extender.lab.faults import ACTOR
+from extender.lab.schedule_explorer import THREAD, Director, Step
+from extender.model.bucket import Bucket
+from extender.service.app import Service
+from extender.service.pools.leadership import Leadership
 
 T = TypeVar("T")
 

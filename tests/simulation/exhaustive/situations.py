@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.core.moves import Move, MoveReason
 from extender.kube.api import PODS, VPODS
+from extender.model.moves import Move, MoveReason
 from tests.simulation.exhaustive.parties import Party
 from tests.support.builders import POOL
 from tests.support.service import TENANT, World, bind_args, filter_args

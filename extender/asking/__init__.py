@@ -1,4 +1,0 @@
-"""The commands that ask: ``vreplica plan`` and ``vreplica explain``, about files, a live cluster, or a running service.
-
-What they answer is made by ``extender.core.questions``; here it is read from somewhere and shown. Nothing is written.
-"""

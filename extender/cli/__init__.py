@@ -1,0 +1,1 @@
+"""The command line: ``main`` has the parser, ``commands`` a module for each command."""

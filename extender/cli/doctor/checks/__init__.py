@@ -1,0 +1,13 @@
+"""The checks, all of them, in the order in which they are told: what everything rests on comes first."""
+
+from typing import Final
+
+from extender.cli.doctor.checks.installation import INSTALLATION
+from extender.cli.doctor.checks.ledgers import LEDGERS
+from extender.cli.doctor.checks.pods import PODS
+from extender.cli.doctor.checks.pools import POOLS
+from extender.cli.doctor.checks.replica import REPLICA
+from extender.cli.doctor.checks.verdict import Check
+from extender.cli.doctor.checks.webhooks import WEBHOOKS
+
+CHECKS: Final[tuple[Check, ...]] = (*INSTALLATION, *WEBHOOKS, *PODS, *LEDGERS, *POOLS, *REPLICA)

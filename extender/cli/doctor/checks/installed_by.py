@@ -1,0 +1,45 @@
+"""How what is missing of an installation is put back: by the tool that has made the rest of it.
+
+Objects that kubectl has applied are none of a Helm release, and ``helm install`` then refuses to begin ("cannot be imported
+into the current release"): what is recommended follows what is there, and is Helm where nothing is.
+"""
+
+from collections.abc import Iterator
+
+from extender.cli.doctor.checks.facts import SERVICE, WEBHOOK, Facts
+from extender.model.names import OWN_NAMESPACE
+from extender.model.reading import Json, mapping, text
+
+
+def install_fix(facts: Facts, manifest: str) -> str:
+    """The command that puts back what ``manifest`` (a path below ``manifests``) holds."""
+    ours = list(_ours(facts))
+    for obj in ours:
+        release = text(obj, "metadata", "annotations", "meta.helm.sh/release-name")
+        if release and text(obj, "metadata", "labels", "app.kubernetes.io/managed-by") == "Helm":
+            namespace = text(obj, "metadata", "annotations", "meta.helm.sh/release-namespace")
+            return (
+                f"helm upgrade {release:.60} manifests/helm/vreplica-scheduler -n {namespace or facts.namespace:.60} "
+                "--reset-then-reuse-values"
+            )
+    if any(text(obj, "kind") != "CustomResourceDefinition" for obj in ours):
+        if facts.namespace != OWN_NAMESPACE and manifest != "crds":
+            # The files of the base name its namespace in their rules, not only in metadata.
+            return f"Apply your kustomization of manifests/base again (namespace: {facts.namespace:.60})"
+        return f"kubectl apply {'-k' if manifest == 'crds' else '-f'} manifests/{manifest}, as the rest of the installation"
+    return (
+        "Install the chart: helm install (docs/install.md); where CRDs are there by kubectl, with --take-ownership. "
+        "Without Helm: kubectl apply -k manifests/base"
+    )
+
+
+def _ours(facts: Facts) -> Iterator[Json]:
+    """Objects of an installation, with their kind: programs and registrations before CRDs, which outlive them."""
+    for plural in ("deployments", "mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        for obj in facts.of(plural).items:
+            if text(mapping(obj, "metadata"), "name") in {SERVICE, WEBHOOK}:
+                yield {**obj, "kind": plural}
+    for name in facts.crds_shipped:
+        crd = facts.of("customresourcedefinitions").named(name)
+        if crd is not None:
+            yield {**crd, "kind": "CustomResourceDefinition"}

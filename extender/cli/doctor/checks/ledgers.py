@@ -1,0 +1,171 @@
+"""Ledgers beside statuses (DESIGN 3): what is published is in a ledger (I2), and once writes settle both say the same (I3).
+
+Both are read at different moments, while the service writes. So they are read twice, and only what differs both times in
+the same way is told. Shares of foreign kinds and of callers (``ns/name@kind.group``) have their status elsewhere: they
+count as slots, and nothing is said of them here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.cli.doctor.checks.facts import Facts, Listed, key_of
+from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.model.counted import counted
+from extender.model.decode import pod_from, stateful_set_from, vpod_from
+from extender.model.errors import InvalidObject
+from extender.model.objects import AdapterPod, VPod, object_key, ordinal_of
+from extender.model.reading import text
+
+
+def _vpods(listed: Listed, problems: list[str] | None = None) -> dict[str, VPod]:
+    found = {}
+    for raw in listed.items:
+        try:
+            vpod = vpod_from(raw)
+        except InvalidObject as error:
+            if problems is not None:
+                problems.append(str(error)[:200])
+            continue
+        found[vpod.key] = vpod
+    return found
+
+
+def _pods(listed: Listed) -> dict[str, AdapterPod]:
+    return {pod.key: pod for raw in listed.items if not (pod := pod_from(raw)).finished}
+
+
+def drift_of(pods: Mapping[str, AdapterPod], vpods: Mapping[str, VPod]) -> tuple[set[str], set[str]]:
+    """What is published and in no ledger (I2 is broken), and what a ledger has that is not published (I3 is to come)."""
+    uncovered, leftover = set(), set()
+    for vpod in vpods.values():
+        namespace = vpod.pool.partition("/")[0]
+        for name, published in vpod.placements.items():
+            pod = pods.get(f"{namespace}/{name}")
+            if pod is None or not pod.node or pod.ledger_error:
+                continue  # a pod that is away gets its ledger back as it binds
+            share = pod.ledger.get(vpod.key)
+            has = share.vreplicas if share is not None else 0
+            if has < published:
+                uncovered.add(
+                    f"VPod {vpod.key} publishes {published} on {name}, the ledger of {pod.key} has {has}"
+                )
+    for pod in pods.values():
+        for key, share in pod.ledger.items():
+            if "@" in key or not pod.node:
+                continue
+            owner = vpods.get(key)
+            published = (
+                owner.placements.get(pod.name, 0) if owner is not None and owner.pool == pod.pool else 0
+            )
+            if published < share.vreplicas:
+                who = f"VPod {key} publishes {published}" if owner is not None else f"there is no VPod {key}"
+                leftover.add(f"the ledger of {pod.key} has {share.vreplicas} of {key}, {who}")
+    return uncovered, leftover
+
+
+def differ(pods: Listed, vpods: Listed) -> bool:
+    """Whether anything differs, as they were read."""
+    return any(drift_of(_pods(pods), _vpods(vpods)))
+
+
+def _drift(facts: Facts) -> Outcome:
+    notes = Notes()
+    vpods = _vpods(facts.of("vpods"), notes.unknown)
+    uncovered, leftover = drift_of(_pods(facts.of("pods")), vpods)
+    again = facts.again.get("pods"), facts.again.get("vpods")
+    if again[0] is not None and again[1] is not None:
+        second = drift_of(_pods(again[0]), _vpods(again[1]))
+        uncovered, leftover = uncovered & second[0], leftover & second[1]
+    notes.errors += sorted(uncovered)
+    notes.warnings += sorted(leftover)
+    return notes.outcome(
+        f"ledgers and statuses of {counted(len(vpods), 'vpod')} say the same",
+        nothing="" if facts.of("pods").items or facts.of("vpods").items else "no vpods and no adapter pods",
+        bad=f"ledgers and statuses differ in {counted(len(uncovered) + len(leftover), 'place')}",
+        fix="The leader's reconciler repairs this each minute: look whether somebody leads, and at the metric repairs. "
+        "What stays was written by hand, or by another program.",
+    )
+
+
+def _gone(facts: Facts) -> Outcome:
+    """Placements on pods that are not there, and that no StatefulSet will bring back."""
+    notes, homes, fixes = Notes(), _Homes(facts), dict[str, None]()
+    pods = _pods(facts.of("pods"))
+    for vpod in _vpods(facts.of("vpods")).values():
+        namespace = vpod.pool.partition("/")[0]
+        for name, published in vpod.placements.items():
+            if not published or f"{namespace}/{name}" in pods:
+                continue
+            home = homes.of(vpod.pool)
+            if home.unknown:
+                notes.unknown.append(f"VPod {vpod.key} publishes {published} on {name}: {home.unknown}")
+            elif not home.has(name):
+                why = home.missing or f"which {home.name} does not have"
+                notes.errors.append(f"VPod {vpod.key} publishes {published} on {name}, {why}")
+                fixes[_MADE_AGAIN if home.missing else _SCALED_DOWN] = None
+    return notes.outcome(
+        "every placement is on a pod that is there, or that its StatefulSet has",
+        nothing="" if facts.of("vpods").items else "no vpods",
+        bad=f"{counted(len(notes.errors), 'placement')} on pods that are gone" if notes.errors else "",
+        fix=" ".join(fixes) or "See the checks rights and pools.",
+    )
+
+
+_SCALED_DOWN: Final = (
+    "Somebody has scaled the StatefulSet down by hand: the leader places them anew as soon as there is room."
+)
+_MADE_AGAIN: Final = "Create what is missing again: its pods come back with what they held. Or delete the vpods, or have them name another pool."
+
+
+@dataclass(frozen=True, slots=True)
+class _Home:
+    """The StatefulSet of a pool. ``missing``: what there is none of; ``unknown``: why nothing can be said of it."""
+
+    name: str = ""
+    ordinals: range = range(0)
+    missing: str = ""
+    unknown: str = ""
+
+    def has(self, pod_name: str) -> bool:
+        """Whether it has a pod of that name, or will have."""
+        ordinal = ordinal_of(pod_name)
+        return ordinal is not None and pod_name == f"{self.name}-{ordinal}" and ordinal in self.ordinals
+
+
+class _Homes:
+    """The StatefulSets of all pools."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._pools = {key_of(raw): raw for raw in facts.of("adapterpools").items}
+        self._sets = {key_of(raw): raw for raw in facts.of("statefulsets").items}
+
+    def of(self, pool: str) -> _Home:
+        """That of the pool with this key."""
+        if pool not in self._pools:
+            return self._absent("adapterpools", "AdapterPool", pool)
+        key = object_key(pool.partition("/")[0], text(self._pools[pool], "spec", "statefulSet"))
+        if key not in self._sets:
+            return self._absent("statefulsets", "StatefulSet", key)
+        try:
+            found = stateful_set_from(self._sets[key])
+        except InvalidObject as error:
+            return _Home(unknown=str(error)[:200])
+        return _Home(found.name, found.ordinals)
+
+    def _absent(self, plural: str, kind: str, key: str) -> _Home:
+        if self._facts.of(plural).truncated:
+            return _Home(unknown=f"not all {plural} were read")
+        return _Home(missing=f"and there is no {kind} {key}")
+
+
+LEDGERS: Final = (
+    Check("ledger-drift", "Do ledgers and statuses say the same (I2, I3)?", ("pods", "vpods"), _drift),
+    Check(
+        "placements-gone",
+        "Is anything placed on pods that are gone?",
+        ("pods", "vpods", "adapterpools", "statefulsets"),
+        _gone,
+    ),
+)

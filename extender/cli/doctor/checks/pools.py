@@ -1,0 +1,273 @@
+"""Pools: whether each has its StatefulSet, its pods opt in, and what waits stands a chance."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from extender.cli.doctor.checks.facts import Facts, key_of
+from extender.cli.doctor.checks.pods import is_pending, refusal_of
+from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.state.availability import why_unserved
+from extender.model.counted import counted
+from extender.model.decode import node_from, pod_from, pool_from, vpod_from
+from extender.model.errors import InvalidObject
+from extender.model.names import POOL_LABEL
+from extender.model.objects import AdapterPod, AdapterPool, VPod, placement_order
+from extender.model.reading import Json, mapping, text
+
+
+def _read(facts: Facts, notes: Notes) -> Iterator[AdapterPool]:
+    for raw in facts.of("adapterpools").items:
+        try:
+            yield pool_from(raw)
+        except InvalidObject as error:
+            notes.errors.append(str(error)[:200])
+
+
+def _stateful_sets(facts: Facts) -> Outcome:
+    notes, owners = Notes(), dict[str, str]()
+    sets = {key_of(raw): raw for raw in facts.of("statefulsets").items}
+    for pool in _read(facts, notes):
+        stateful_set = sets.get(pool.stateful_set_key)
+        if stateful_set is None:
+            notes.errors.append(f"AdapterPool {pool.key}: there is no StatefulSet {pool.stateful_set_key}")
+            continue
+        if other := owners.get(pool.stateful_set_key):
+            notes.errors.append(
+                f"AdapterPools {other} and {pool.key} both name StatefulSet {pool.stateful_set_key}"
+            )
+        owners[pool.stateful_set_key] = pool.key
+        label = text(stateful_set, "spec", "template", "metadata", "labels", POOL_LABEL)
+        if label != pool.name:
+            said = f"says {label[:100]!r}" if label else "is missing"
+            notes.errors.append(
+                f"StatefulSet {pool.stateful_set_key}: label {POOL_LABEL} in its pod template {said}"
+            )
+    return notes.outcome(
+        nothing=_none(facts),
+        good=f"{counted(len(facts.of('adapterpools').items), 'pool')}, each with a StatefulSet whose pods opt in",
+        fix=f"Create the StatefulSet, or correct spec.statefulSet; its pod template needs the label {POOL_LABEL}: POOL.",
+    )
+
+
+def _pool_labels(facts: Facts) -> Outcome:
+    notes = Notes()
+    pools = {key_of(raw) for raw in facts.of("adapterpools").items}
+    missing: dict[str, int] = {}
+    for raw in facts.of("pods").items:
+        pool = f"{text(raw, 'metadata', 'namespace')}/{text(raw, 'metadata', 'labels', POOL_LABEL)}"
+        if pool not in pools:
+            missing[pool] = missing.get(pool, 0) + 1
+    notes.errors += [
+        f"{counted(number, 'pod')} of AdapterPool {pool}, which is not there"
+        for pool, number in sorted(missing.items())
+    ]
+    for raw in facts.of("vpods").items:
+        ref = mapping(raw, "spec", "poolRef")
+        pool = f"{text(ref, 'namespace') or text(raw, 'metadata', 'namespace')}/{text(ref, 'name')}"
+        if pool not in pools:
+            notes.errors.append(f"VPod {key_of(raw)} asks for AdapterPool {pool}, which is not there")
+    return notes.outcome(
+        "every pod and vpod names a pool that is there",
+        nothing="" if facts.of("pods").items or facts.of("vpods").items else "no vpods and no adapter pods",
+        fix="Create the AdapterPool, or correct the name.",
+    )
+
+
+def _profiles(facts: Facts) -> Outcome:
+    notes = Notes()
+    for pool in _read(facts, notes):
+        if pool.profile not in BUILT_IN_PROFILES:
+            notes.unknown.append(
+                f"AdapterPool {pool.key} asks for {pool.profile[:100]!r}, which is not built in"
+            )
+        notes.warnings += [f"AdapterPool {pool.key}: {problem[:200]}" for problem in pool.source_problems]
+    return notes.outcome(
+        "all pools use built-in profiles",
+        nothing=_none(facts),
+        fix="Check that the service's configuration has the profile: it places by the default one otherwise.",
+    )
+
+
+def _capacity(facts: Facts) -> Outcome:
+    """Vreplicas that wait, where the pool may not grow for them."""
+    notes, fixes = Notes(), dict[str, None]()
+    waiting = _waiting(facts)
+    for pool in _read(facts, notes):
+        vpods = waiting.pop(pool.key, [])
+        pending = sum(_pending(vpod) for vpod in vpods)
+        if not pending:
+            continue
+        replicas = _replicas(facts, pool)
+        heavy = [vpod.key for vpod in vpods if vpod.weight > pool.slots_per_pod]
+        if heavy:
+            notes.errors.append(
+                f"AdapterPool {pool.key}: slotsPerVReplica of {', '.join(heavy[:3])} is over slotsPerPod {pool.slots_per_pod}"
+            )
+            fixes["Raise slotsPerPod, or lower slotsPerVReplica: no pod of that pool can ever take one."] = (
+                None
+            )
+        elif pool.max_pods is not None and replicas is not None and replicas >= pool.max_pods:
+            notes.warnings.append(
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and it has its maxPods {pool.max_pods} already"
+            )
+            fixes["Raise maxPods or slotsPerPod, or ask for less."] = None
+        elif refused := _refused(facts, pool):
+            notes.warnings.append(
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} wait, and {counted(len(refused), 'pod')} "
+                f"of {replicas} without a node: {refused[0]}"
+            )
+            fixes[
+                "kube-scheduler's message says what the nodes lack: more of it, or less in the pod template."
+            ] = None
+        else:
+            notes.warnings.append(
+                f"AdapterPool {pool.key}: {counted(pending, 'vreplica')} of {_vpods(vpods)} wait"
+            )
+            fixes["`vreplica explain VPOD` says what each waits for, and what would place it."] = None
+    there = {key_of(raw) for raw in facts.of("adapterpools").items}
+    if not facts.of("adapterpools").truncated:
+        for key, vpods in sorted(waiting.items()):
+            if key not in there:
+                what = counted(sum(map(_pending, vpods)), "vreplica")
+                notes.errors.append(f"AdapterPool {key} is not there, and {what} of {_vpods(vpods)} wait")
+                fixes["Create the AdapterPool, or correct spec.poolRef: see the check pool-names."] = None
+    return notes.outcome(
+        "everything that is asked for is placed",
+        fix=" ".join(fixes) or "Correct the AdapterPool.",
+        nothing="" if facts.of("vpods").items else "no vpods",
+    )
+
+
+def _vpods(vpods: Sequence[VPod]) -> str:
+    """How many, and which ones where they are few."""
+    named = ", ".join(vpod.key for vpod in vpods[:3])
+    return f"{counted(len(vpods), 'vpod')} ({named}{', ...' if len(vpods) > 3 else ''})"
+
+
+def _waiting(facts: Facts) -> dict[str, list[VPod]]:
+    found: dict[str, list[VPod]] = {}
+    for raw in facts.of("vpods").items:
+        try:
+            vpod = vpod_from(raw)
+        except InvalidObject:
+            continue
+        if _pending(vpod) and not vpod.deleting:
+            found.setdefault(vpod.pool, []).append(vpod)
+    return found
+
+
+def _refused(facts: Facts, pool: AdapterPool) -> list[str]:
+    """What kube-scheduler says of the pool's pods that it finds no node for."""
+    return [
+        refusal
+        for pod in facts.of("pods").items
+        if f"{text(pod, 'metadata', 'namespace')}/{text(pod, 'metadata', 'labels', POOL_LABEL)}" == pool.key
+        and is_pending(pod)
+        and (refusal := refusal_of(pod))
+    ]
+
+
+def _none(facts: Facts) -> str:
+    return "" if facts.of("adapterpools").items else "no AdapterPools"
+
+
+def _pending(vpod: VPod) -> int:
+    return max(0, vpod.vreplicas - sum(vpod.placements.values()))
+
+
+def _replicas(facts: Facts, pool: AdapterPool) -> int | None:
+    namespace, _, name = pool.stateful_set_key.partition("/")
+    found: Json | None = facts.of("statefulsets").named(name, namespace)
+    replicas = mapping(found, "spec").get("replicas", 1) if found is not None else None
+    return replicas if type(replicas) is int else None
+
+
+def _served(facts: Facts) -> Outcome:
+    """vreplicas that are placed on pods that do not serve them: each pod with how many, and why."""
+    notes, lost = Notes(), dict[tuple[str, str], int]()
+    pods, nodes = _pods_served(facts), {text(raw, "metadata", "name"): raw for raw in facts.of("nodes").items}
+    cut = [plural for plural in ("pods", "nodes") if facts.of(plural).truncated]
+    vpods = 0
+    for raw in facts.of("vpods").items:
+        try:
+            vpod = vpod_from(raw)
+        except InvalidObject:
+            continue
+        namespace = vpod.pool.partition("/")[0]
+        down = [
+            (name, why, count_)
+            for name, count_ in vpod.placements.items()
+            if not _may_be_cut_off(facts, pods.get(f"{namespace}/{name}"), nodes)
+            and (why := _why_not_served(pods.get(f"{namespace}/{name}"), nodes))
+        ]
+        vpods += bool(down)
+        for name, why, number in down:
+            key = (f"{namespace}/{name}", why)
+            lost[key] = lost.get(key, 0) + number
+    total = sum(lost.values())
+    by_number = sorted(lost.items(), key=lambda item: (-item[1], placement_order(item[0][0])))
+    notes.errors += [
+        f"{pod}: {why}, and {counted(number, 'vreplica')} on it" for (pod, why), number in by_number
+    ]
+    if cut and not lost:
+        notes.unknown.append(f"not all {' and '.join(cut)} were read")
+    return notes.outcome(
+        "every vreplica that is placed is on a pod that is Ready",
+        bad=f"nobody serves {counted(total, 'vreplica')} of {counted(vpods, 'vpod')}" if lost else "",
+        fix="Look at these pods and nodes. Where a node does not come back, delete it, or taint it "
+        "node.kubernetes.io/out-of-service; rescheduleAfterSeconds of a pool says when its vreplicas go elsewhere.",
+        nothing="" if facts.of("vpods").items else "no vpods",
+    )
+
+
+def _pods_served(facts: Facts) -> dict[str, AdapterPod]:
+    found = {}
+    for raw in facts.of("pods").items:
+        try:
+            found[key_of(raw)] = pod_from(raw)
+        except InvalidObject:
+            continue
+    return found
+
+
+def _may_be_cut_off(facts: Facts, pod: AdapterPod | None, nodes: Mapping[str, Json]) -> bool:
+    """Whether the pod, or the node under it, is among those that were not read: then it is not known who serves."""
+    if pod is None:
+        return facts.of("pods").truncated
+    return bool(pod.node) and pod.node not in nodes and facts.of("nodes").truncated
+
+
+def _why_not_served(pod: AdapterPod | None, nodes: Mapping[str, Json]) -> str:
+    """In words; "" for a pod that serves what it has."""
+    raw = nodes.get(pod.node) if pod is not None else None
+    return why_unserved(pod, node_from(raw) if raw is not None else None)
+
+
+POOLS: Final = (
+    Check(
+        "served",
+        "Are all vreplicas that are placed on pods that serve them?",
+        ("vpods", "pods", "nodes"),
+        _served,
+    ),
+    Check(
+        "pools",
+        "Has every pool a StatefulSet whose pods opt in?",
+        ("adapterpools", "statefulsets"),
+        _stateful_sets,
+    ),
+    Check(
+        "pool-names",
+        "Does everything name a pool that is there?",
+        ("adapterpools", "pods", "vpods"),
+        _pool_labels,
+    ),
+    Check("profiles", "Can the pools' profiles and sources be used?", ("adapterpools",), _profiles),
+    Check(
+        "capacity",
+        "Does anything wait for room that cannot come?",
+        ("adapterpools", "vpods", "statefulsets", "pods"),
+        _capacity,
+    ),
+)

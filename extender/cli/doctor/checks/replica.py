@@ -1,0 +1,45 @@
+"""One replica of the service that was asked itself (``--server``)."""
+
+from typing import Final
+
+from extender.cli.doctor.checks.facts import Facts
+from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.model.reading import mapping, mappings, text, texts
+
+
+def _replica(facts: Facts) -> Outcome:
+    replica = facts.replica
+    notes = Notes()
+    if replica is None:
+        return notes.outcome("", nothing="was not asked (--server URL)")
+    if replica.problem:
+        notes.errors.append(replica.problem)
+    else:
+        if replica.ready.strip() != "ok":
+            notes.errors.append(f"{replica.url} is not ready: {' '.join(replica.ready.split())[:200]}")
+        configuration = mapping(replica.state, "configuration")
+        if problem := text(configuration, "problem"):
+            notes.errors.append(f"its configuration file is not used: {problem[:300]}")
+        if waiting := texts(configuration, "needsRestart"):
+            notes.warnings.append(f"its configuration needs a restart: {', '.join(waiting)[:200]}")
+        _compare_leaders(facts, notes)
+    return notes.outcome(
+        f"{replica.url} is ready; it sees {text(replica.state, 'leader')[:100] or 'nobody'} lead",
+        fix="Look at its log. For a pod: kubectl -n vreplica-system port-forward POD 10261, --server http://127.0.0.1:10261.",
+    )
+
+
+def _compare_leaders(facts: Facts, notes: Notes) -> None:
+    """What the replica believes of each Lease beside what the API server has."""
+    if facts.replica is None:
+        return
+    for seen in mappings(facts.replica.state, "leases"):
+        lease = facts.of("leases").named(text(seen, "lease"), facts.namespace)
+        holder = text(lease, "spec", "holderIdentity") if lease is not None else ""
+        if holder and text(seen, "leader") and holder != text(seen, "leader"):
+            notes.warnings.append(
+                f"it sees {text(seen, 'leader')[:100]} lead by {text(seen, 'lease')[:100]}, the Lease is held by {holder[:100]}"
+            )
+
+
+REPLICA: Final = (Check("replica", "Is the replica at --server well?", (), _replica),)

@@ -1,0 +1,236 @@
+"""The webhook's registration: whether it is there, reaches us and is trusted, and whom it would hold up."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from extender.cli.doctor.checks.facts import Facts, key_of
+from extender.cli.doctor.checks.installed_by import install_fix
+from extender.cli.doctor.checks.verdict import Check, Notes, Outcome
+from extender.cli.lint.codes import Finding
+from extender.cli.lint.subject import Subject
+from extender.cli.lint.webhook_file import (
+    MUTATING,
+    NAMESPACE_LABEL,
+    VALIDATING,
+    catches,
+    check_webhook_file,
+    is_ours,
+    takes_new_pods,
+)
+from extender.config.document import Document
+from extender.model.counted import counted
+from extender.model.names import POOL_LABEL
+from extender.model.reading import Json, labels_of, mapping, mappings, sequence, text
+
+EXPIRY_WARN: Final = timedelta(days=14)
+"""The webhook renews a month before the end: with less left, it does not."""
+_KINDS: Final = ((MUTATING, "mutatingwebhookconfigurations"), (VALIDATING, "validatingwebhookconfigurations"))
+NONE_REGISTERED: Final = "no webhook of ours is registered"
+_REACH: Final = frozenset({"VS201", "VS202", "VS203"})
+_LEFT_OUT: Final = "VS211"
+"""What a selector demands beyond the pool's label: looked at here with the pools and namespaces that there are."""
+PLURALS: Final = tuple(plural for _, plural in _KINDS)
+
+
+def our_webhooks(facts: Facts) -> Iterator[tuple[str, Json, Json]]:
+    """(name of the registration, its object, one webhook of ours in it)."""
+    for kind, plural in _KINDS:
+        for obj in facts.of(plural).items:
+            for raw in mappings(obj, "webhooks"):
+                if is_ours(raw):
+                    yield f"{kind} {key_of(obj)}", {**obj, "kind": kind}, raw
+
+
+def _findings(facts: Facts) -> Iterator[tuple[str, Finding]]:
+    registrations = {name: obj for name, obj, _ in our_webhooks(facts)}
+    for name, obj in registrations.items():
+        subject = Subject(Document(name, obj), obj)
+        check_webhook_file(subject, facts.namespace)
+        for finding in subject.findings:
+            yield name, finding
+
+
+def _registration(facts: Facts) -> Outcome:
+    notes = Notes()
+    names = list(dict.fromkeys(name for name, _, _ in our_webhooks(facts)))
+    for kind, _ in _KINDS:
+        if not any(name.startswith(kind) for name in names):
+            notes.errors.append(
+                f"no {kind} of ours: adapter pods are not stamped, and objects are not checked"
+            )
+    for name, finding in _findings(facts):
+        seen_below = finding.code.code == _LEFT_OUT and finding.field.endswith("Selector")
+        if finding.code.code not in _REACH and not seen_below:
+            line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
+            (notes.errors if finding.is_error else notes.warnings).append(line)
+    if any(name.startswith(MUTATING) for name in names):
+        _pools_reached(facts, notes)
+    return notes.outcome(
+        f"registered: {', '.join(names)}", fix=install_fix(facts, "base/webhook-configurations.yaml")
+    )
+
+
+def _pools_reached(facts: Facts, notes: Notes) -> None:
+    """Whether the pods of each pool's StatefulSet would be stamped, by their labels and their namespace's."""
+    hooks = [raw for _, obj, raw in our_webhooks(facts) if obj["kind"] == MUTATING and takes_new_pods(raw)]
+    known = facts.of("namespaces")
+    for pool in facts.of("adapterpools").items:
+        namespace, name = text(pool, "metadata", "namespace"), text(pool, "metadata", "name")
+        stateful_set = facts.of("statefulsets").named(text(pool, "spec", "statefulSet"), namespace)
+        template = labels_of(mapping(stateful_set or {}, "spec", "template", "metadata", "labels"))
+        found = known.named(namespace)
+        around = {NAMESPACE_LABEL: namespace, **labels_of(mapping(found or {}, "metadata", "labels"))}
+        if not hooks or any(catches(raw, around, {**template, POOL_LABEL: name}) for raw in hooks):
+            continue
+        line = f"pods of pool {key_of(pool)} are left out by objectSelector or namespaceSelector: they are not stamped"
+        unseen = facts.of("statefulsets").problem if stateful_set is None else ""
+        if unseen:
+            notes.unknown.append(f"{line}, unless labels of the pod template say otherwise: {unseen}")
+        elif found is None and any(mapping(raw, "namespaceSelector") for raw in hooks):
+            notes.unknown.append(
+                f"{line}, unless labels of the namespace say otherwise: {known.problem or 'it is not there'}"
+            )
+        else:
+            notes.errors.append(line)
+
+
+def _selectors(facts: Facts) -> Outcome:
+    notes = Notes()
+    for name, finding in _findings(facts):
+        if finding.code.code in _REACH:
+            line = f"{name}: {finding.field}: {finding.message} ({finding.code.code})"
+            (notes.errors if finding.is_error else notes.warnings).append(line)
+    return notes.outcome(
+        "adapter pods only; kube-system and our own namespace are left alone",
+        nothing="" if any(our_webhooks(facts)) else NONE_REGISTERED,
+        fix="Set an objectSelector on the label vreplica.dev/pool, and failurePolicy: Ignore.",
+    )
+
+
+def _certificate(facts: Facts) -> Outcome:
+    notes, until = Notes(), []
+    now = datetime.fromtimestamp(facts.now_s, UTC)
+    for name, _, raw in our_webhooks(facts):
+        where = f"{name}, {text(raw, 'name')}"
+        bundle = _decoded(text(raw, "clientConfig", "caBundle"))
+        if not bundle:
+            notes.errors.append(f"{where}: no caBundle: the API server cannot verify the webhook")
+            continue
+        shown, problem = _shown(facts, raw)
+        if problem:
+            notes.unknown.append(f"{where}: {problem}")
+            continue
+        try:
+            certificate = x509.load_pem_x509_certificate(shown)
+            authorities = x509.load_pem_x509_certificates(bundle)
+        except ValueError as error:
+            notes.errors.append(f"{where}: a certificate cannot be read: {error}")
+            continue
+        ends = certificate.not_valid_after_utc
+        until.append(ends)
+        if not any(_signed_by(certificate, one) for one in authorities):
+            notes.errors.append(f"{where}: the certificate is signed by none of the caBundle's authorities")
+        if ends <= now:
+            notes.errors.append(f"{where}: the certificate ended {ends.isoformat()}")
+        elif ends - now < EXPIRY_WARN:
+            notes.warnings.append(f"{where}: the certificate ends {ends.isoformat()} and was not renewed")
+    return notes.outcome(
+        f"trusted, until {min(until).date().isoformat()}" if until else "",
+        nothing="" if until else NONE_REGISTERED,
+        fix="Look at the webhook's log: it renews certificates and writes caBundle itself, once a minute.",
+    )
+
+
+def _decoded(bundle: str) -> bytes:
+    try:
+        return base64.b64decode(bundle, validate=True)
+    except (binascii.Error, ValueError):
+        return b""
+
+
+def _shown(facts: Facts, raw: Json) -> tuple[bytes, str]:
+    """The certificate that the webhook serves with, or why it is not known."""
+    url = text(raw, "clientConfig", "url")
+    if url:
+        seen = facts.certificates.get(url)
+        return (seen.pem, seen.problem) if seen is not None else (b"", "was not asked")
+    secrets = facts.of("secrets")
+    namespace, name = facts.certificate_secret
+    if secrets.problem:
+        return b"", f"Secret {namespace}/{name}: {secrets.problem}"
+    secret = secrets.named(name, namespace)
+    pem = _decoded(text(secret, "data", "tls.crt")) if secret is not None else b""
+    return (
+        pem,
+        ""
+        if pem
+        else f"Secret {namespace}/{name} {'has no tls.crt' if secret is not None else 'is not there'}",
+    )
+
+
+def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def _endpoints(facts: Facts) -> Outcome:
+    notes = Notes()
+    services = {
+        (text(service, "namespace"), text(service, "name"))
+        for _, _, raw in our_webhooks(facts)
+        if (service := mapping(raw, "clientConfig", "service"))
+    }
+    for namespace, name in sorted(services):
+        if facts.of("services").named(name, namespace) is None:
+            notes.errors.append(f"Service {namespace}/{name} is not there")
+            continue
+        slices = facts.of("endpointslices")
+        if slices.problem:
+            notes.unknown.append(f"Service {namespace}/{name}: its endpoints: {slices.problem}")
+        elif not _ready_addresses(facts, namespace, name):
+            notes.errors.append(f"Service {namespace}/{name} has no endpoint that is ready")
+    return notes.outcome(
+        f"{counted(len(services), 'Service')} with ready endpoints",
+        nothing="" if services else "no webhook of ours is called by a Service",
+        fix="kubectl get pods -l app.kubernetes.io/name=vreplica-webhook: it becomes ready once it has listed its caches.",
+    )
+
+
+def _ready_addresses(facts: Facts, namespace: str, name: str) -> int:
+    return sum(
+        len(sequence(endpoint, "addresses"))
+        for one in facts.of("endpointslices").items
+        if text(one, "metadata", "namespace") == namespace
+        and text(one, "metadata", "labels", "kubernetes.io/service-name") == name
+        for endpoint in mappings(one, "endpoints")
+        if mapping(endpoint, "conditions").get("ready") is not False
+    )
+
+
+WEBHOOKS: Final = (
+    Check("webhook-registration", "Is the webhook called for adapter pods?", PLURALS, _registration),
+    Check(
+        "webhook-selectors",
+        "Would the webhook hold up kube-system, or its own namespace?",
+        PLURALS,
+        _selectors,
+    ),
+    Check(
+        "webhook-certificate",
+        "Does the API server trust the webhook, and for how long?",
+        PLURALS,
+        _certificate,
+    ),
+    Check(
+        "webhook-endpoints", "Does the webhook's Service lead anywhere?", (*PLURALS, "services"), _endpoints
+    ),
+)

@@ -1,0 +1,250 @@
+"""Reads the facts: lists of bounded length, what a webhook serves with, and one replica, if it is named.
+
+What fails for one kind is that kind's problem; what fails for all (no API server, no credentials) is raised, since then
+there is nothing to examine. Of the webhook's Secret only the certificate is kept.
+"""
+
+import asyncio
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
+
+from extender.cli.doctor.checks.facts import (
+    CERTIFICATE_SECRET,
+    NOT_SERVED,
+    WEBHOOK,
+    Certificate,
+    Facts,
+    Listed,
+    Replica,
+)
+from extender.cli.doctor.checks.ledgers import differ
+from extender.cli.doctor.checks.webhooks import our_webhooks
+from extender.cli.terminal.cluster_access import OpenCluster
+from extender.cli.terminal.replica import ReplicaError, open_replica
+from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    CRDS,
+    EVERYWHERE,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    SECRETS,
+    STATEFULSETS,
+    VALIDATING_WEBHOOKS,
+    VPODS,
+    Api,
+    ApiError,
+    Forbidden,
+    ListOptions,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    Resource,
+)
+from extender.model.names import POOL_LABEL
+from extender.model.reading import Json, mapping, mappings, text, texts
+from extender.shipped import manifests
+
+OBJECTS_MAX: Final = 20_000
+"""Of one kind."""
+PAGE: Final = 500
+SETTLE_S: Final = 2.0
+"""Between two looks at ledgers and statuses that differ: a write takes milliseconds."""
+URLS_MAX: Final = 8
+"""Of webhooks that are registered by URL."""
+ASK_TIMEOUT_S: Final = 5.0
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+SERVICES: Final = Resource("", "v1", "services", "Service")
+ENDPOINTSLICES: Final = Resource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
+POLICIES: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicy",
+    namespaced=False,
+)
+POLICY_BINDINGS: Final = Resource(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingadmissionpolicybindings",
+    "ValidatingAdmissionPolicyBinding",
+    namespaced=False,
+)
+_EVERYWHERE: Final = (
+    CRDS, ADAPTERPOOLS, VPODS, STATEFULSETS, NAMESPACES, MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS, POLICIES, POLICY_BINDINGS,
+)  # fmt: skip
+_OURS: Final = (LEASES, DEPLOYMENTS, SERVICES, ENDPOINTSLICES)
+"""Looked for in the namespace of the installation only."""
+
+
+async def fetch(
+    cluster: OpenCluster, *, namespace: str, now_s: float, replica: ReplicaAccess | None = None
+) -> Facts:
+    """All facts. ``namespace``: of our installation. Raises OutcomeUnknown, ApiError where nothing can be read."""
+    api = cluster.api
+    version = await _version(cluster)
+    listed = await _listed(api, namespace)
+    secret = certificate_secret_of(listed["deployments"].named(WEBHOOK, namespace), namespace)
+    listed["secrets"] = await _certificate_secret(api, *secret)
+    facts = Facts(
+        now_s=now_s,
+        server=cluster.server,
+        namespace=namespace,
+        version=version,
+        certificate_secret=secret,
+        listed=listed,
+        again=await _again(api, listed),
+        crds_shipped=_shipped_crds(),
+        policies_shipped=_shipped_policies(),
+        replica=await ask_replica(replica) if replica is not None else None,
+    )
+    urls = {url for _, _, raw in our_webhooks(facts) if (url := text(raw, "clientConfig", "url"))}
+    if not urls:
+        return facts
+    asked = sorted(urls)[:URLS_MAX]
+    shown = await asyncio.gather(*(certificate_at(url) for url in asked))
+    return replace(facts, certificates=dict(zip(asked, shown, strict=True)))
+
+
+async def _version(cluster: OpenCluster) -> Json | None:
+    try:
+        return await cluster.server_version()
+    except (Forbidden, NotFound):
+        return None
+
+
+async def _listed(api: Api, namespace: str) -> dict[str, Listed]:
+    ours = ListOptions(namespace=namespace)
+    wanted: dict[str, Awaitable[Listed]] = {one.plural: _list(api, one, EVERYWHERE) for one in _EVERYWHERE}
+    wanted |= {one.plural: _list(api, one, ours) for one in _OURS}
+    wanted["pods"] = _list(api, PODS, ListOptions(label_selector=POOL_LABEL))
+    wanted["nodes"] = _list(api, NODES, EVERYWHERE, keep=node_in_short)
+    return dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
+
+
+async def _list(
+    api: Api, resource: Resource, options: ListOptions, *, keep: Callable[[Obj], Obj] | None = None
+) -> Listed:
+    """All pages. ``keep``: what is kept of each object, for kinds that are large and of which little is looked at."""
+    items: list[Obj] = []
+    token = ""
+    try:
+        while True:
+            page = await api.list_page(resource, options, limit=PAGE, continue_token=token)
+            items += map(keep, page.items) if keep is not None else page.items
+            token = page.continue_token
+            if not token or len(items) >= OBJECTS_MAX:
+                return Listed(tuple(items[:OBJECTS_MAX]), truncated=bool(token) or len(items) > OBJECTS_MAX)
+    except ApiError as error:
+        return Listed(problem=problem_of(error))
+
+
+def node_in_short(node: Obj) -> Obj:
+    """Of a node, whose images alone are kilobytes, what says whether it is there and Ready."""
+    return {
+        "metadata": {"name": text(node, "metadata", "name")},
+        "spec": {"taints": mappings(node, "spec", "taints")},
+        "status": {
+            "conditions": [
+                one for one in mappings(node, "status", "conditions") if one.get("type") == "Ready"
+            ]
+        },
+    }
+
+
+def problem_of(error: ApiError) -> str:
+    """Why a kind could not be read, in a few words. Raises the error where nothing can be read at all."""
+    if isinstance(error, Forbidden):
+        return f"forbidden: {' '.join(error.message.split())[:200]}"
+    if isinstance(error, NotFound):
+        return NOT_SERVED
+    if isinstance(error, OutcomeUnknown) or error.status == 401:
+        raise error
+    return str(error)[:200]
+
+
+def certificate_secret_of(deployment: Json | None, namespace: str) -> tuple[str, str]:
+    """Namespace and name of the Secret that a webhook's Deployment serves from: its option, or what it mounts."""
+    spec = mapping(deployment or {}, "spec", "template", "spec")
+    for container in mappings(spec, "containers"):
+        for word in (*texts(container, "command"), *texts(container, "args")):
+            option, _, value = word.partition("=")
+            where, slash, name = value.partition("/")
+            if option == "--secret" and slash and where and name:
+                return where, name
+    mounted = [text(one, "secret", "secretName") for one in mappings(spec, "volumes")]
+    return namespace, next((name for name in mounted if name), CERTIFICATE_SECRET)
+
+
+async def _certificate_secret(api: Api, namespace: str, name: str) -> Listed:
+    """The Secret with its certificate alone: nobody needs the keys here."""
+    try:
+        secret = await api.get(SECRETS, namespace, name)
+    except NotFound:
+        return Listed()
+    except ApiError as error:
+        return Listed(problem=problem_of(error))
+    metadata = {"name": name, "namespace": namespace}
+    return Listed(({"metadata": metadata, "data": {"tls.crt": text(secret, "data", "tls.crt")}},))
+
+
+async def _again(api: Api, listed: Mapping[str, Listed]) -> Mapping[str, Listed]:
+    """Pods and vpods once more, where they differ now."""
+    if not differ(listed["pods"], listed["vpods"]):
+        return {}
+    await asyncio.sleep(SETTLE_S)
+    pods, vpods = await asyncio.gather(
+        _list(api, PODS, ListOptions(label_selector=POOL_LABEL)), _list(api, VPODS, EVERYWHERE)
+    )
+    return {"pods": pods, "vpods": vpods}
+
+
+def _shipped_crds() -> dict[str, Json]:
+    found = [*manifests("crds/vpods.yaml"), *manifests("crds/adapterpools.yaml")]
+    return {text(crd, "metadata", "name"): crd for crd in found}
+
+
+def _shipped_policies() -> tuple[str, ...]:
+    documents = manifests("base/admission-policies.yaml")
+    return tuple(
+        text(one, "metadata", "name")
+        for one in documents
+        if text(one, "kind") == POLICIES.kind and mappings(one, "spec", "validations")
+    )
+
+
+async def certificate_at(url: str) -> Certificate:
+    """What the server of an https:// URL shows; it is not believed, only looked at."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        parts = urlsplit(url)
+        async with asyncio.timeout(ASK_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 443, ssl=context)
+    except (OSError, ValueError, TimeoutError) as error:
+        return Certificate(problem=f"{url[:200]} could not be asked: {str(error)[:200] or 'no answer'}")
+    peer = writer.get_extra_info("ssl_object")
+    der = peer.getpeercert(binary_form=True) if peer is not None else None
+    writer.close()
+    return (
+        Certificate(ssl.DER_cert_to_PEM_cert(der).encode()) if der else Certificate(problem="no certificate")
+    )
+
+
+async def ask_replica(access: ReplicaAccess) -> Replica:
+    """What a replica says of itself at /readyz and /state.json. Raises InvalidObject for files that are no certificates."""
+    try:
+        async with open_replica(access) as replica:
+            ready = await replica.readiness(timeout_s=ASK_TIMEOUT_S)
+            # Of no pool: what is asked for here is said of the replica itself.
+            state = await replica.get("/state.json", {"pool": "-/-"}, timeout_s=ASK_TIMEOUT_S)
+    except ReplicaError as error:
+        return Replica(access.url, problem=str(error))
+    return Replica(access.url, ready, state)

@@ -1,0 +1,64 @@
+"""How a check is printed, and the exit status that it ends with."""
+
+from typing import Final
+
+from extender.cli.lint.codes import Finding
+from extender.cli.lint.files import Report
+from extender.telemetry.one_line import one_line
+
+EXIT_GOOD: Final = 0
+"""Nothing is wrong, or warnings only."""
+EXIT_FINDINGS: Final = 1
+"""There are errors; with ``--strict`` also: there are warnings."""
+EXIT_NOT_CHECKED: Final = 1
+"""A file could not be read at all, as of every command that reads files."""
+
+
+def exit_status(report: Report, *, strict: bool) -> int:
+    """What the command ends with."""
+    if report.unreadable:
+        return EXIT_NOT_CHECKED
+    return EXIT_FINDINGS if report.errors or (strict and report.findings) else EXIT_GOOD
+
+
+def text_of_report(report: Report) -> str:
+    """For people: what each file is, then a finding in two lines, as compilers have it."""
+    lines = [one_line(f"{file}: {summary}") for file, _, summary in report.summaries]
+    for one in report.findings:
+        lines.append(one_line(f"{_where(one)}: {one.code.severity} {one.code.code}: {_said(one)}"))
+        lines.append(f"    {one.code.happens} {one.code.fix}")
+    warnings = len(report.findings) - report.errors
+    if report.findings:
+        lines.append(f"errors: {report.errors}, warnings: {warnings}")
+    return "\n".join(lines)
+
+
+def document_of_report(report: Report) -> dict[str, object]:
+    """Plain data, for tools."""
+    return {
+        "files": [
+            {"file": file, "kind": kind, "summary": summary} for file, kind, summary in report.summaries
+        ],
+        "findings": [
+            {
+                "code": one.code.code,
+                "severity": str(one.code.severity),
+                "file": one.file,
+                "line": one.place.line,
+                "column": one.place.column,
+                "field": one.field,
+                "message": one.message,
+                "happens": one.code.happens,
+                "fix": one.code.fix,
+            }
+            for one in report.findings
+        ],
+    }
+
+
+def _where(one: Finding) -> str:
+    return f"{one.file}:{one.place.line}:{one.place.column}" if one.place.line else one.file
+
+
+def _said(one: Finding) -> str:
+    return f"{one.field}: {one.message}" if one.field else one.message

@@ -1,0 +1,134 @@
+"""``vreplica``, also installed as ``kubectl-vreplica``: the command line and how it ends.
+
+What each command takes and does is its module in ``commands``.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from extender import __version__
+from extender.cli.commands import (
+    cluster,
+    completion,
+    config,
+    doctor,
+    explain,
+    plan,
+    record,
+    replay,
+    run,
+    serve,
+    simulate,
+    top,
+)
+from extender.cli.terminal.completing import complete
+from extender.cli.terminal.exit_status import BROKEN_PIPE, ERROR, INTERRUPTED, OK
+from extender.cli.terminal.reference import reference
+from extender.kube.first_errors import told
+from extender.model.errors import VReplicaError
+from extender.telemetry.logs import LogFormat, set_up
+
+COMMANDS: Final = (
+    serve, run, cluster, plan, explain, top, doctor, record, replay, config, simulate, completion,
+)  # fmt: skip
+"""In the order in which --help has them."""
+PROG: Final = "vreplica"
+PLUGIN: Final = "kubectl-vreplica"
+"""The name by which kubectl calls us."""
+COMPLETE: Final = "__complete"
+"""Asked by the shells' completion and by kubectl's; no command for people."""
+REFERENCE: Final = "__reference"
+"""Prints docs/cli.md."""
+PLUGIN_COMPLETION: Final = "kubectl_complete-vreplica"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status. Errors of ours are one line on stderr, never a traceback."""
+    called = Path(sys.argv[0]).name if argv is None else ""
+    words = list(sys.argv[1:] if argv is None else argv)
+    prog = "kubectl vreplica" if called == PLUGIN else PROG
+    parser = new_parser(prog)
+    if (answer := _for_programs(parser, called, words)) is not None:
+        print(answer, end="")
+        return OK
+    options = parser.parse_args(words)
+    set_up(options.log_level, LogFormat(options.log_format))
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return _to_the_end(command, options)
+    except VReplicaError as error:
+        print(f"{prog}: {told(error)}", file=sys.stderr)
+        return ERROR
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # What is still buffered has nobody to go to, and would be an error again as the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
+        return BROKEN_PIPE
+    except OSError as error:
+        # A port that is taken, a certificate that does not load, an API server out of reach; a file, by its name.
+        plain = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else told(error)
+        print(f"{prog}: {plain}", file=sys.stderr)
+        return ERROR
+
+
+def _to_the_end(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """The exit status, once all that was printed is out: a reader that has gone is known no sooner."""
+    status = command(options)
+    sys.stdout.flush()
+    return status
+
+
+def new_parser(prog: str = PROG) -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(prog=prog, description="vreplica-aware scheduling for Kubernetes")
+    parser.add_argument(
+        "--version", action="version", version=f"{PROG} {__version__}", help="print it, and end"
+    )
+    parser.add_argument(
+        "--log-level",
+        default="warning",
+        choices=["debug", "info", "warning", "error"],
+        help="of what is told on standard error (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--log-format",
+        default="text",
+        choices=["text", "json"],
+        help="of what is told on standard error; json: an object a line (default: %(default)s)",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        command.add(commands)
+    return parser
+
+
+def _for_programs(parser: argparse.ArgumentParser, called: str, words: Sequence[str]) -> str | None:
+    """What shells, kubectl and the documentation ask; None for what people do."""
+    if words == [REFERENCE]:
+        return reference(parser)
+    if called != PLUGIN_COMPLETION and words[:1] != [COMPLETE]:
+        return None
+    typed = words[1:] if words[:1] == [COMPLETE] else words
+    found = complete(parser, typed, {"profile": _profiles, "set": _settable})
+    return "\n".join(found.lines()) + "\n"
+
+
+def _profiles() -> list[str]:
+    from extender.engine.policy.profiles import BUILT_IN_PROFILES  # noqa: PLC0415
+
+    return sorted(BUILT_IN_PROFILES)
+
+
+def _settable() -> list[str]:
+    from extender.whatif.recording.player import SETTABLE  # noqa: PLC0415
+
+    return [f"{field}=" for field in sorted(SETTABLE)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+"""``vreplica explain``'s answer for a terminal: the answer first, then what to do, then the reasons, then the rest."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+
+from extender.cli.terminal.short import short_identity, short_time
+from extender.model.counted import counted
+
+CANDIDATES_SHOWN: Final = 20
+FIXES_SHOWN: Final = 8
+HISTORY_SHOWN: Final = 5
+LOSSES_SHOWN: Final = 10
+STEPS_SHOWN: Final = 8
+"""More are summed up: a vpod on a hundred pods has as many steps of one kind."""
+_STEP: Final = re.compile(r"([^:]+): (\d+) on (\S+)( \(.*\))?")
+_WRAPPED: Final = frozenset({"WHY", "WHY NO MORE", "DECIDED"})
+
+Row = Mapping[str, Any]
+
+
+def explain_tables(console: Console, answer: Mapping[str, Any]) -> None:
+    """Print an answer of ``explain_vpod`` or ``explain_pod``."""
+    lines = _vpod_lines(answer) if answer["kind"] == "VPod" else _pod_lines(answer)
+    for line in lines:
+        console.print(line, highlight=False)
+    if answer["kind"] == "VPod":
+        _fixes(console, answer)
+        _steps(console, answer["steps"])
+        _candidates(console, answer, _pod_columns)
+        _zone_loss(console, answer)
+    else:
+        _pod_fixes(console, answer)
+        _steps(console, answer["steps"])
+        _carried(console, answer)
+        _candidates(console, answer, _node_columns)
+    _history(console, answer["history"])
+
+
+# -- what it is -------------------------------------------------------------------------------------------------------
+
+
+def _vpod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    placed, published = sum(answer["placed"].values()), sum(answer["published"].values())
+    weight = answer["slotsPerVReplica"]
+    yield f"[bold]VPod {escape(answer['name'])}[/bold] in pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
+    yield (
+        f"wants {counted(answer['wanted'], 'vreplica')}"
+        + (f" of {counted(weight, 'slot')}" if weight > 1 else "")
+        + f", has {placed}, publishes {published}"
+    )
+    if answer.get("unserved"):
+        yield f"[bold red]{escape(answer['unserved'])}[/bold red]"
+    style = "bold red" if answer["left"] else "bold green"
+    yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
+    yield f"the profile's rule for new ones: {escape(answer['rule'])}"
+    size, waiting = answer["size"], answer["waiting"]
+    if size:
+        yield escape(_size(size))
+        if size["withoutNode"]:
+            yield escape(_without_node(size))
+    if waiting["vpods"]:
+        yield f"others of the pool that wait: {waiting['vpods']}, for {counted(waiting['slots'], 'slot')}"
+
+
+def _size(size: Mapping[str, Any]) -> str:
+    text = (
+        f"the pool has {counted(size['replicas'], 'pod')} of {counted(size['slotsPerPod'], 'slot')} "
+        f"({size['schedulable']} schedulable, {counted(size['freeSlots'], 'slot')} free) and needs {size['unlimited']}"
+    )
+    if size["wanted"] < size["unlimited"]:
+        return f"{text}: maxPods holds it at {size['wanted']}"
+    return f"{text}: it grows by itself" if size["wanted"] > size["replicas"] else text
+
+
+def _without_node(size: Mapping[str, Any]) -> str:
+    count, said = size["withoutNode"], size["refusal"]
+    text = f"{count} of its pods {'waits' if count == 1 else 'wait'} for a node"
+    return f"{text}; kube-scheduler finds none: {said}" if said else text
+
+
+def _pod_lines(answer: Mapping[str, Any]) -> Iterator[str]:
+    yield f"[bold]Pod {escape(answer['name'])}[/bold] of pool {escape(answer['pool'])}, profile {escape(answer['profile'])}"
+    style = "bold green" if answer["schedulable"] else "bold red"
+    yield f"[{style}]{escape(answer['outcome'])}[/{style}]"
+
+
+# -- how it was decided -----------------------------------------------------------------------------------------------
+
+
+def _steps(console: Console, steps: Sequence[str]) -> None:
+    if not steps:
+        return
+    console.print("[bold]why[/bold]", highlight=False)
+    for line in summed_up(steps) if len(steps) > STEPS_SHOWN else steps:
+        console.print(Padding(escape(line), (0, 0, 0, 2)), highlight=False)
+
+
+def summed_up(steps: Sequence[str]) -> list[str]:
+    """Steps of one kind and reason as one line, in the order in which they come first: ``kept: 348 on 120 pods``."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for step in steps:
+        found = _STEP.fullmatch(step)
+        key = (found[1], found[4] or "") if found else (step, "")
+        sums.setdefault(key, []).append(int(found[2]) if found else 0)
+    return [
+        f"{what}: {sum(counts)} on {len(counts)} pod{'s' * (len(counts) != 1)}{why}" if any(counts) else what
+        for (what, why), counts in sums.items()
+    ]
+
+
+def _table(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Without columns that are empty in all rows. Names stay whole; what is said in words takes the rest of the width."""
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
+    for index in used:
+        table.add_column(heads[index], no_wrap=heads[index] not in _WRAPPED, overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(row[index]) for index in used))
+    return table
+
+
+# -- what to do -------------------------------------------------------------------------------------------------------
+
+
+def _fixes(console: Console, answer: Mapping[str, Any]) -> None:
+    fixes = answer["fixes"]
+    if not fixes:
+        if answer["left"]:
+            console.print("no single change was found that places more of it" + _cut(answer), highlight=False)
+        return
+    console.print(f"[bold]what would place it[/bold]{_cut(answer)}", highlight=False)
+    for number, fix in enumerate(fixes[:FIXES_SHOWN], 1):
+        console.print(Padding(_fix_line(number, fix), (0, 0, 0, 2)), highlight=False)
+    if len(fixes) > FIXES_SHOWN:
+        console.print(f"{len(fixes) - FIXES_SHOWN} changes more: -o json lists them", highlight=False)
+
+
+def _pod_fixes(console: Console, answer: Mapping[str, Any]) -> None:
+    fixes = answer["fixes"]
+    if not fixes:
+        if answer["changesTried"]:
+            console.print(
+                "no single change was found with which a node takes it" + _cut(answer), highlight=False
+            )
+        return
+    console.print(f"[bold]what would let a node take it[/bold]{_cut(answer)}", highlight=False)
+    for number, fix in enumerate(fixes[:FIXES_SHOWN], 1):
+        takes = f": then {_shortened(fix['nodes'])} would" if fix["nodes"] else ""
+        note = escape(f"; {fix['note']}" if fix["note"] else "")
+        line = (
+            f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}){escape(takes)}{note}"
+        )
+        console.print(Padding(line, (0, 0, 0, 2)), highlight=False)
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" and others" if len(names) > 3 else "")
+
+
+def _fix_line(number: int, fix: Row) -> str:
+    counts = f"{fix['places']} more placed, {fix['left']} left" + (
+        f", {fix['moves']} moved" if fix["moves"] else ""
+    )
+    notes = escape("".join(f"; {note}" for note in _notes(fix)))
+    return f"{number}. [bold]{escape(fix['change'])}[/bold] ({escape(fix['object'])}): {counts}{notes}"
+
+
+def _notes(fix: Row) -> Iterator[str]:
+    if fix["byItself"]:
+        yield "by itself"
+    if fix["onlyBeforeOthers"]:
+        yield "if it is served before the others that wait"
+    if fix["note"]:
+        yield fix["note"]
+
+
+def _cut(answer: Mapping[str, Any]) -> str:
+    return " (time was up before all was tried)" if answer["fixesCutShort"] else ""
+
+
+# -- candidates -------------------------------------------------------------------------------------------------------
+
+
+def _candidates(console: Console, answer: Mapping[str, Any], columns: Any) -> None:
+    rows: Sequence[Row] = answer["candidates"]
+    if not rows:
+        return
+    chosen = [row for row in rows if row["verdict"] == "chosen"]
+    others = [row for row in rows if row["verdict"] != "chosen"]
+    shown = [*chosen, *others][:CANDIDATES_SHOWN]
+    heads, cells = columns
+    console.print(_table("candidates", heads, [cells(row) for row in rows if row in shown]))
+    more = len(rows) - len(shown) + answer["candidatesNotListed"]
+    if more > 0:
+        said = ", ".join(f"{count} {text}" for text, count in answer["refusals"].items())
+        console.print(f"{more} more; all in all: {said or 'none refuses'}", highlight=False)
+
+
+def _pod_cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["pod"],
+        row["node"],
+        row["zone"],
+        f"{row['freeSlots']}/{row['slots']}",
+        str(row["vreplicas"] or ""),
+        row["verdict"],
+        row["text"],
+        "" if row["score"] is None else str(row["score"]),
+    )
+
+
+def _node_cells(row: Row) -> tuple[str, ...]:
+    return (
+        row["node"],
+        row["zone"],
+        str(row["adapterPods"]),
+        "" if row["slots"] is None else str(row["slots"]),
+        row["verdict"],
+        row["text"],
+        "" if row["score"] is None else str(row["score"]),
+    )
+
+
+_pod_columns: Final = (("POD", "NODE", "ZONE", "FREE", "HAS", "VERDICT", "WHY NO MORE", "SCORE"), _pod_cells)
+_node_columns: Final = (("NODE", "ZONE", "ADAPTER PODS", "SLOTS", "VERDICT", "WHY", "SCORE"), _node_cells)
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+def _zone_loss(console: Console, answer: Mapping[str, Any]) -> None:
+    total = sum((answer["placed"] or answer["target"]).values())
+    losses = answer["zoneLoss"].items()
+    if losses and total:
+        told = ", ".join(f"{zone} {count} ({round(100 * count / total)} %)" for zone, count in losses)
+        console.print(f"lost with a zone: {told}", highlight=False)
+
+
+def _carried(console: Console, answer: Mapping[str, Any]) -> None:
+    rows = answer["carries"]
+    if not rows:
+        return
+    lost = {
+        what: {row["vpod"]: f"{row['lost']} ({row['percent']} %)" for row in answer["loss"][what]}
+        for what in ("pod", "node", "zone")
+    }
+    heads = ("VPOD", "VREPLICAS", "OF", "SLOTS", "LOST WITH POD", "WITH NODE", "WITH ZONE")
+    cells = [
+        (
+            row["vpod"],
+            *(str(row[what]) for what in ("vreplicas", "of", "slots")),
+            *(lost[what].get(row["vpod"], "") for what in ("pod", "node", "zone")),
+        )
+        for row in rows[:LOSSES_SHOWN]
+    ]
+    console.print(_table("carries", heads, cells))
+    if len(rows) > LOSSES_SHOWN:
+        console.print(f"{len(rows) - LOSSES_SHOWN} vpods more: -o json lists them", highlight=False)
+
+
+def _history(console: Console, history: Sequence[Row]) -> None:
+    if not history:
+        return
+    now = datetime.now(UTC)
+    cells = [
+        (short_time(one["at"], now), short_identity(one["by"]), one["why"], one["text"])
+        for one in history[:HISTORY_SHOWN]
+    ]
+    console.print(_table("decided", ("AT (UTC)", "BY", "WHY", "DECIDED"), cells))

@@ -1,0 +1,172 @@
+"""The objects of a live cluster, read once: what a service would know of it, less what only a service remembers.
+
+The pages of each kind are read one after the other, as kubectl does; between two of them something may change, so what is
+answered is about a moment of a few seconds. Nothing is written, and nothing is read that the answer does not need.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
+from extender.cli.terminal.progress import Tell, untold
+from extender.engine.state.manifests import Manifests
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    EVENTS,
+    EVERYWHERE,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Api,
+    ApiError,
+    ConnectError,
+    Forbidden,
+    ListOptions,
+    Obj,
+    Resource,
+)
+from extender.kube.first_errors import listing_trouble, told
+from extender.model.errors import InvalidObject, VReplicaError
+from extender.model.names import POOL_LABEL
+from extender.model.reading import mapping, text
+from extender.whatif.explanation import Told
+
+PAGE_OBJECTS: Final = 500
+EVENTS_READ_MAX: Final = 5_000
+HISTORY_MAX: Final = 20
+
+KINDS: Final[tuple[tuple[Resource, ListOptions], ...]] = (
+    (ADAPTERPOOLS, EVERYWHERE),
+    (VPODS, EVERYWHERE),
+    (STATEFULSETS, EVERYWHERE),
+    (NODES, EVERYWHERE),
+    (NAMESPACES, EVERYWHERE),
+    (PODS, ListOptions(label_selector=POOL_LABEL)),
+)
+
+
+class CannotRead(VReplicaError):
+    """The cluster does not answer what was asked for; the text says what to do."""
+
+
+@asynccontextmanager
+async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
+    """``open_cluster``, for who could also have asked elsewhere. Raises CannotRead."""
+    try:
+        async with open_cluster(access) as cluster:
+            yield cluster.api
+    except ConnectError as error:
+        raise CannotRead(
+            f"{told(error)} Or ask -f FILE, objects from files, or --server URL, a running service."
+        ) from error
+
+
+async def read_cluster(api: Api, command: str, tell: Tell = untold) -> Manifests:
+    """All that decisions look at. Objects that cannot be read are told on stderr and left out, as the service leaves them.
+
+    Raises CannotRead.
+    """
+    manifests = Manifests(lenient=True)
+    strange: list[str] = []
+    for resource, options in KINDS:
+        count = 0
+        async for obj in _listed(api, resource, options):
+            count += 1
+            if count % PAGE_OBJECTS == 0:
+                tell(f"reading the cluster: {count:,} {resource.plural}")
+            # Items of a list do not say what they are.
+            whole = {**obj, "apiVersion": resource.api_version, "kind": resource.kind}
+            try:
+                manifests.add(whole, f"{resource.kind} of the cluster")
+            except InvalidObject as error:
+                strange.append(str(error))
+    tell("thinking")
+    strange += [note async for note in _read_sources(api, manifests)]
+    if strange:
+        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+        print(f"vreplica {command}: left out: {'; '.join(strange[:3])}{more}"[:1000], file=sys.stderr)
+    return manifests
+
+
+async def _read_sources(api: Api, manifests: Manifests) -> AsyncIterator[str]:
+    """The objects of the foreign kinds that pools declare; yields what cannot be had of them."""
+    sources = {source.key: source for pool in manifests.pools for source in pool.sources}
+    for source in sources.values():
+        refused = ""
+        for version in source.versions:
+            resource = Resource(source.group, version, source.resource, source.kind)
+            try:
+                async for obj in _pages(api, resource, EVERYWHERE):
+                    manifests.others.append({**obj, "apiVersion": resource.api_version, "kind": source.kind})
+            except ApiError as error:
+                refused = listing_trouble(resource, error).line
+            else:
+                refused = ""
+                break
+        if refused:
+            yield refused
+
+
+async def _listed(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
+    try:
+        async for obj in _pages(api, resource, options):
+            yield obj
+    except ApiError as error:
+        trouble = listing_trouble(resource, error)
+        elsewhere = " Or ask a running service: --server URL." if isinstance(error, Forbidden) else ""
+        raise CannotRead(f"{trouble.line}{elsewhere}") from error
+
+
+async def _pages(api: Api, resource: Resource, options: ListOptions) -> AsyncIterator[Obj]:
+    token = ""
+    while True:
+        page = await api.list_page(resource, options, limit=PAGE_OBJECTS, continue_token=token)
+        for obj in page.items:
+            yield obj
+        token = page.continue_token
+        if not token:
+            return
+
+
+async def told_by_events(api: Api, namespace: str, kind: str, name: str) -> list[Told]:
+    """What the events of an object tell of its decisions, the last one first; nothing where events may not be read."""
+    found: list[Told] = []
+    token, read = "", 0
+    try:
+        while read < EVENTS_READ_MAX:
+            page = await api.list_page(
+                EVENTS, ListOptions(namespace=namespace), limit=PAGE_OBJECTS, continue_token=token
+            )
+            read += len(page.items)
+            found += [_told(event) for event in page.items if _is_about(event, kind, name)]
+            token = page.continue_token
+            if not token:
+                break
+    except ApiError:
+        return found
+    return sorted(found, key=lambda one: one.at, reverse=True)[:HISTORY_MAX]
+
+
+def _is_about(event: Obj, kind: str, name: str) -> bool:
+    regarding = mapping(event, "regarding")
+    return text(regarding, "kind") == kind and text(regarding, "name") == name
+
+
+def _told(event: Obj) -> Told:
+    """An event; of a series the first, whose note it has. What the later ones said is not known, only when the last was."""
+    series = mapping(event, "series")
+    at = (
+        text(event, "eventTime")
+        or text(event, "deprecatedFirstTimestamp")
+        or text(series, "lastObservedTime")
+        or text(event, "deprecatedLastTimestamp")
+    )
+    by = text(event, "reportingInstance") or text(event, "deprecatedSource", "component")
+    why = f"event {text(event, 'reason')}"
+    if (last := text(series, "lastObservedTime")) and last != at:
+        why += f", again until {last[:19]}"
+    return Told(at, by, why, text(event, "note"))

@@ -1,0 +1,187 @@
+"""``vreplica plan``: what one round of placing would do to objects from files or a cluster. Writes nothing.
+
+The decisions are those of the service: the same ``State``, ``place``, ``plan_scale`` and ``plan_moves``. Vpods are
+taken in order of namespace and name; each decision is reserved before the next one is made. With a change to think of
+(``--drain``, ``--set``, ``--add-vpods``, ``--diff``) the answer is what differs: ``extender.cli.query.what_if``.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from extender.cli.query.files import read_files
+from extender.cli.query.plan_tables import plan_tables
+from extender.cli.query.where import Where
+from extender.cli.terminal.console import Terminal
+from extender.cli.terminal.output import Format, print_result
+from extender.cli.terminal.progress import working
+from extender.engine.placing.plan import Decision, place
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.rebalance.moves import Limits, plan_moves
+from extender.engine.scaling.scale_down import ordinals_to_close
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.manifests import Manifests
+from extender.engine.state.state import State
+from extender.model.errors import InvalidObject
+from extender.model.moves import Move
+from extender.model.objects import VPod, object_key, split_key
+from extender.whatif.differences import reasons_of
+from extender.whatif.growth import held_back
+from extender.whatif.left_out import left_out, pools_asked, unserved_note, unserved_of
+from extender.whatif.settling import Course, settle
+
+Row = dict[str, object]
+
+
+def run_plan(
+    files: Sequence[str],
+    *,
+    output: Format,
+    autoscale: bool,
+    compact: bool,
+    profile: str = "",
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+) -> int:
+    """Read the files, plan, print. ``profile``: place every pool by this one, "" for its own. Raises InvalidObject."""
+    manifests = read_files(files, "plan")
+    choose_profiles(manifests, profile, profiles)
+    result = plan(manifests, autoscale=autoscale, compact=compact, profiles=profiles)
+    print_result(result, output, lambda: plan_tables(Terminal(), result))
+    return 0
+
+
+async def run_plan_of(where: Where, *, output: Format, autoscale: bool, compact: bool, profile: str) -> int:
+    """``run_plan`` of files or the live cluster. Raises InvalidObject, CannotRead."""
+    with working("plan", "reading and planning") as tell:
+        manifests = await where.read("plan", tell)
+        choose_profiles(manifests, profile, where.profiles)
+        result = plan(manifests, autoscale=autoscale, compact=compact, profiles=where.profiles)
+    print_result(result, output, lambda: plan_tables(Terminal(), result))
+    return 0
+
+
+def choose_profiles(
+    manifests: Manifests, profile: str, profiles: Mapping[str, Profile], *, asked: str = ""
+) -> None:
+    """Place every pool by ``profile``, "" for its own. Raises InvalidObject for one that is not known.
+
+    ``asked``: the key of the pool that the question is about, "" for all; what others say is their matter.
+    """
+    if profile:
+        manifests.pools[:] = [replace(pool, profile=profile) for pool in manifests.pools]
+    for pool in manifests.pools:
+        if pool.profile not in profiles and asked in {"", pool.key}:
+            known = ", ".join(sorted(profiles))
+            raise InvalidObject(
+                f"AdapterPool {pool.key}",
+                "spec.profile",
+                f"{pool.profile!r} is not known (known: {known}); --config FILE adds those of a service",
+            )
+
+
+def plan(
+    manifests: Manifests,
+    *,
+    autoscale: bool,
+    compact: bool,
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+) -> dict[str, list[Any]]:
+    """One round over everything that was read: ``{"vpods": [...], "pools": [...]}``, and ``notes``, if any.
+
+    Notes tell what counts for nothing, and what has its place and is served by nobody (``unservedVReplicas``).
+
+    With ``autoscale`` each vpod has ``settled``, too: where it ends once the pods that are wanted have come and found nodes.
+    """
+    state = manifests.state(profiles)
+    asked = [state.pool(key) for key in pools_asked(state)]
+    unserved = {pool.key: unserved_of(pool) for pool in asked}
+    known = [vpod for pool in state.pools.values() for vpod in pool.vpods.values()]
+    vpods = sorted(known, key=lambda vpod: (vpod.namespace, vpod.name))
+    rows = [_vpod_row(vpod, _decide(state, vpod)) for vpod in vpods]
+    keys = sorted(pool.key for pool in manifests.pools)
+    if autoscale:
+        _add_settled(rows, manifests.state(profiles), keys)
+    notes = [note for pool in asked for note in (*left_out(pool), *unserved_note(pool, unserved[pool.key]))]
+    return {
+        "vpods": rows,
+        "pools": [
+            {
+                **_pool_row(state, key, autoscale=autoscale, compact=compact),
+                "unservedVReplicas": unserved[key].vreplicas,
+            }
+            for key in keys
+        ],
+        **({"notes": notes} if notes else {}),
+    }
+
+
+def _add_settled(rows: Sequence[Row], state: State, keys: Sequence[str]) -> None:
+    """``state``: as it was read, and this function's own."""
+    settled: dict[str, Row] = {}
+    for key in keys:
+        course = Course(grow=True, held=frozenset(held_back(state.pool(key), state)))
+        for vpod, decision in settle(state, key, course).decisions.items():
+            settled[vpod] = {"placements": _placements(decision.target), "unplaced": decision.left}
+    for row in rows:
+        row["settled"] = settled.get(
+            object_key(str(row["namespace"]), str(row["name"])),
+            {"placements": row["placements"], "unplaced": row["unplaced"]},
+        )
+
+
+def _placements(target: Mapping[str, int]) -> list[Row]:
+    return [{"podName": name, "vreplicas": count} for name, count in target.items()]
+
+
+def _decide(state: State, vpod: VPod) -> Decision:
+    pool = state.pool(vpod.pool)
+    allowed = pool.pool is None or state.allows(pool.pool, vpod.namespace)
+    decision = place(pool, vpod, allowed=allowed)
+    shares = decision.shares(pool.placed_of(vpod.key))
+    pool.reserve("plan", vpod.key, shares, expires_at=float("inf"))
+    return decision
+
+
+def _vpod_row(vpod: VPod, decision: Decision) -> Row:
+    return {
+        "namespace": vpod.namespace,
+        "name": vpod.name,
+        "placements": _placements(decision.target),
+        "unplaced": decision.left,
+        "reasons": reasons_of(decision),
+    }
+
+
+def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
+    def allows(vpod: VPod) -> bool:
+        return state.selects(key, vpod)
+
+    namespace, name = split_key(key)
+    pool = state.pool(key)
+    replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
+    scale = plan_scale(pool, allows)
+    budget = pool.pool.moves_per_period if pool.pool is not None else 0
+    surplus = ordinals_to_close(pool, scale, allows) if scale is not None else 0
+    limits = Limits(budget=budget, emptying=surplus)
+    moves = plan_moves(pool, limits) if compact else []
+    return {
+        "namespace": namespace,
+        "name": name,
+        "replicas": replicas,
+        "wantedReplicas": scale.wanted if autoscale and scale is not None else replicas,
+        "freeSlots": pool.free_slots(),
+        "evictions": _evictions(moves),
+    }
+
+
+def _evictions(moves: Sequence[Move]) -> list[Row]:
+    """What leaves each pod, wherever to: with two destinations still one row."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for move in moves:
+        what = (move.vpod, move.from_pod, str(move.reason))
+        counts[what] = counts.get(what, 0) + move.vreplicas
+    return [
+        {"vpod": vpod, "podName": pod_name, "vreplicas": count, "reason": reason}
+        for (vpod, pod_name, reason), count in counts.items()
+    ]

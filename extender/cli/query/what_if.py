@@ -1,0 +1,80 @@
+"""``vreplica plan`` with a change to think of: what would move, wait and grow, beside the same cluster left alone."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from extender.cli.query.plan import choose_profiles
+from extender.cli.query.remote import ask_plan
+from extender.cli.query.what_if_tables import what_if_tables
+from extender.cli.query.where import Where
+from extender.cli.terminal.console import Terminal
+from extender.cli.terminal.exit_status import OK, UNPLACED
+from extender.cli.terminal.output import Format, print_result
+from extender.cli.terminal.progress import Tell, working
+from extender.model.errors import InvalidObject
+from extender.whatif.left_out import pools_asked
+from extender.whatif.request import change_from, pool_from
+from extender.whatif.snapshot import Snapshot
+from extender.whatif.whatif import what_if
+
+NAMESPACE: Final = "what-if"
+"""Of vpods that are only thought of."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """The request, as ``POST /v1/plan`` takes it, but for ``add``: (vpods, vreplicas of each), (0, 0) for none."""
+
+    pool: str = ""
+    drain: tuple[str, ...] = ()
+    fail: tuple[str, ...] = ()
+    settings: tuple[tuple[str, int], ...] = ()
+    profile: str = ""
+    add: tuple[int, int] = (0, 0)
+    autoscale: bool = False
+    compact: bool = False
+
+    def request(self, namespace: str) -> dict[str, Any]:
+        """The body; what is not asked for is left out."""
+        count, vreplicas = self.add
+        whole = {
+            "pool": self.pool,
+            "drain": list(self.drain),
+            "fail": list(self.fail),
+            "set": dict(self.settings),
+            "profile": self.profile,
+            "addVPods": [
+                {"namespace": namespace or NAMESPACE, "name": f"what-if-{i + 1}", "vreplicas": vreplicas}
+                for i in range(count)
+            ],
+            "autoscale": self.autoscale,
+            "compact": self.compact,
+        }
+        return {key: value for key, value in whole.items() if value}
+
+
+async def run_what_if(where: Where, asked: Asked, *, output: Format, check: bool) -> int:
+    """Ask, print. The exit status: ``UNPLACED`` with ``check`` where something has no place. Raises VReplicaError."""
+    request = asked.request(where.cluster.namespace)
+    with working("plan", "reading and planning") as tell:
+        answer = await _answer(where, request, tell)
+    print_result(answer, output, lambda: what_if_tables(Terminal(), answer))
+    return UNPLACED if check and answer["summary"]["unplacedAfter"] else OK
+
+
+async def _answer(where: Where, request: dict[str, Any], tell: Tell) -> Any:
+    if where.replica.url:
+        return await ask_plan(where.replica, request)
+    manifests = await where.read("plan", tell)
+    asked = pool_from(request)
+    choose_profiles(manifests, "", where.profiles, asked=asked)
+    state = manifests.state(where.profiles)
+    known = sorted(pool.key for pool in manifests.pools)
+    if asked and asked not in known:
+        raise InvalidObject(
+            "plan", "pool", f"{asked} is not known (known: {', '.join(known[:10]) or 'none'})"
+        )
+    keys = [asked] if asked else pools_asked(state)
+    one = asked or (known[0] if len(known) == 1 else "")
+    change = change_from(request, pool=one)
+    return what_if(Snapshot.of(state, keys, bounded=False), change)

@@ -1,0 +1,33 @@
+"""Where an answer comes from: files, a running service, or the live cluster; the options that say so are one value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.cli.query.files import read_files
+from extender.cli.query.live import open_live, read_cluster
+from extender.cli.terminal.cluster_access import ClusterAccess
+from extender.cli.terminal.progress import Tell, untold
+from extender.cli.terminal.replica_address import ReplicaAccess
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.state.manifests import Manifests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """``files`` or ``replica``; with neither, the ``cluster``. ``profiles``: all that pools may name.
+
+    ``cluster.namespace``: of names that say none, "" for any.
+    """
+
+    files: tuple[str, ...] = ()
+    replica: ReplicaAccess = field(default_factory=ReplicaAccess)
+    cluster: ClusterAccess = field(default_factory=ClusterAccess)
+    profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN_PROFILES)
+
+    async def read(self, command: str, tell: Tell = untold) -> Manifests:
+        """The objects, from files or the cluster; ``tell`` hears how far it is. Raises InvalidObject, CannotRead."""
+        if self.files:
+            return read_files(self.files, command)
+        async with open_live(self.cluster) as api:
+            return await read_cluster(api, command, tell)

@@ -1,0 +1,1 @@
+"""``vreplica simulate``: seeds run one after the other or side by side."""

@@ -1,0 +1,195 @@
+"""``vreplica simulate``: seeds run one after the other or side by side, and what failed, with the line that runs it again."""
+
+import gc
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from extender.cli.terminal.output import Format, print_result
+from extender.lab.simulation.run import Outcome, Trial, simulate
+from extender.lab.simulation.shrink import shrink
+from extender.lab.simulation.world.profile import ALL_KINDS, DRAWN, FaultProfile, ProfileError, profile_from
+from extender.model.yaml_errors import NOT_YAML, why_not_yaml
+
+PROBLEMS_MAX = 20
+COLLECT_AFTER_OBJECTS = 50_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulateOptions:
+    """``jobs`` processes; ``output``: for tools one object a seed on standard output; ``quiet``: only seeds that failed.
+
+    ``progress``: told how many seeds are done.
+    """
+
+    trials: tuple[Trial, ...]
+    jobs: int = 1
+    trace: bool = False
+    shrink: bool = True
+    output: Format = "table"
+    quiet: bool = False
+    progress: Callable[[int], None] = lambda _done: None
+
+    @property
+    def for_tools(self) -> bool:
+        """Whether standard output is theirs, and what is for people goes to standard error."""
+        return self.output != "table"
+
+
+def read_profile(name: str) -> FaultProfile:
+    """A fault profile from a file; "" is none. Raises ProfileError, OSError."""
+    if not name:
+        return DRAWN
+    try:
+        return replace(profile_from(yaml.safe_load(Path(name).read_bytes())), file=name)
+    except ProfileError as error:
+        raise ProfileError(f"{name}: {error}") from error
+    except NOT_YAML as error:
+        raise ProfileError(f"{name}: not YAML: {why_not_yaml(error)}") from error
+
+
+def numbers_from(text: str) -> frozenset[int]:
+    """``1,4-7``, or ``none``. Raises ProfileError."""
+    if text == "none":
+        return frozenset()
+    found: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise ProfileError(f"--only: {part!r} is neither a number nor two with a - between them")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def kinds_from(text: str) -> frozenset[str]:
+    """``watchDropped,killReplica``, or ``none``. Raises ProfileError for a kind that there is not."""
+    names = frozenset() if text == "none" else frozenset(text.split(","))
+    profile_from({"faults": dict.fromkeys(names, 0.0)})
+    return names
+
+
+def print_kinds() -> None:
+    """Every kind of fault, one a line."""
+    for kind in ALL_KINDS:
+        _say(f"{kind.name:20} per {kind.per:14} up to {kind.most:<6g} {kind.what}")
+
+
+def run_simulation(options: SimulateOptions) -> int:
+    """0 if every seed passed, else 1."""
+    _prepare_process()
+    started = time.monotonic()
+    failed: list[Outcome] = []
+    totals: Counter[str] = Counter()
+    for number, outcome in enumerate(_outcomes(options), start=1):
+        totals["events"] += len(outcome.events)
+        totals["faults"] += outcome.faults.total()
+        _tell(outcome, options)
+        if not outcome.passed:
+            failed.append(outcome)
+            _explain(outcome, options)
+        options.progress(number)
+    elapsed_s = time.monotonic() - started
+    passed = len(options.trials) - len(failed)
+    _say_to(
+        sys.stderr if options.for_tools else sys.stdout,
+        f"{passed} passed, {len(failed)} failed; {totals['events']} events and {totals['faults']} faults in "
+        f"{elapsed_s:.0f} s, {60 * len(options.trials) / max(elapsed_s, 0.001):.0f} seeds a minute",
+    )
+    return 1 if failed else 0
+
+
+def _outcomes(options: SimulateOptions) -> Iterator[Outcome]:
+    if options.jobs <= 1 or len(options.trials) <= 1:
+        for trial in options.trials:
+            yield _simulate_one(trial, keep_trace=options.trace)
+        return
+    with ProcessPoolExecutor(options.jobs, initializer=_prepare_process) as pool:
+        yield from pool.map(_simulate_one, options.trials, chunksize=4)
+
+
+def _prepare_process() -> None:
+    """What all trials of a process share."""
+    # The simulated service warns of what it is made to suffer; the trace tells it better.
+    logging.disable(logging.CRITICAL)
+    # What a trial makes lives as long as its history does: looking for cycles in it all the time costs, and finds next to
+    # nothing. Modules are left out of every look; a world, which is one large cycle, goes after its trial.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER_OBJECTS)
+
+
+def _simulate_one(trial: Trial, *, keep_trace: bool = False) -> Outcome:
+    outcome = simulate(trial, keep_trace=keep_trace)
+    gc.collect()
+    return outcome
+
+
+def _tell(outcome: Outcome, options: SimulateOptions) -> None:
+    if options.trace and not options.for_tools:
+        _say("\n".join(outcome.trace))
+    if options.for_tools:
+        document = dict(sorted(_as_json(outcome).items()))
+        if options.output == "yaml":
+            _say("---")
+        print_result(document, options.output, lambda: None)
+        sys.stdout.flush()
+    elif not options.quiet or not outcome.passed:
+        _say(outcome.line())
+
+
+def _explain(outcome: Outcome, options: SimulateOptions) -> None:
+    """What was wrong, how to run it again, and the shortest form of it that was found."""
+    to = sys.stderr if options.for_tools else sys.stdout
+    _say_to(to, *_problems(outcome), f"  replay: vreplica simulate {outcome.trial.command()} --trace")
+    if not options.shrink:
+        return
+    shorter = shrink(outcome.trial)
+    if shorter is not None:
+        _say_to(
+            to,
+            f"  shortest: {len(shorter.events)} events, {len(shorter.faults)} kinds of faults",
+            *_problems(shorter),
+        )
+        _say_to(to, f"  replay: vreplica simulate {shorter.trial.command()} --trace")
+
+
+def _problems(outcome: Outcome) -> list[str]:
+    return [f"    {problem}" for problem in outcome.problems[:PROBLEMS_MAX]]
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "seed": outcome.trial.seed,
+        "passed": outcome.passed,
+        "problems": outcome.problems[:PROBLEMS_MAX],
+        "events": len(outcome.events),
+        "faults": dict(outcome.faults),
+        "moves": outcome.moves,
+        "settledSeconds": outcome.settled_s,
+        "atRestSeconds": outcome.rested_s,
+        "trace": outcome.digest,
+        "replay": f"vreplica simulate {outcome.trial.command()}",
+    }
+
+
+def _say(line: str) -> None:
+    _say_to(sys.stdout, line)
+
+
+def _say_to(stream: Any, *lines: str) -> None:
+    for line in lines:
+        stream.write(line + "\n")
+    stream.flush()
+
+
+def trials(seeds: Iterable[int], **of: Any) -> tuple[Trial, ...]:
+    """One for each seed, alike in everything else."""
+    return tuple(Trial(seed, **of) for seed in seeds)

@@ -1,0 +1,77 @@
+"""Which cluster a command reads, with kubectl's options and their meaning, and the way to it.
+
+``--kubeconfig`` and ``--context`` as for kubectl; without them ``$KUBECONFIG``, the pod's service account, and
+``~/.kube/config`` are looked at (``kube.connection``). ``--namespace`` is the one of a name given without any; without
+it the context's own counts. What a command gets is an ``Api`` that refuses to write: a question changes nothing.
+"""
+
+import argparse
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from extender.kube.api import Api, Obj
+from extender.model.names import COMPONENT
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAccess:
+    """What the options say; "" is not said."""
+
+    kubeconfig: str = ""
+    context: str = ""
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenCluster:
+    """A cluster to read. ``namespace``: for names given without one, never ""; ``server``: the API server's address.
+
+    ``server_version``: asks for ``/version``. Raises ApiError.
+    """
+
+    api: Api
+    namespace: str
+    server: str
+    server_version: Callable[[], Awaitable[Obj]]
+
+
+def add_cluster_options(parser: argparse.ArgumentParser, *, namespace: bool = True) -> None:
+    """Add ``--kubeconfig``, ``--context`` and ``-n/--namespace``, as a group of their own in the help.
+
+    ``namespace`` False: the command names no object, and reads all namespaces.
+    """
+    group = parser.add_argument_group("cluster", "which cluster, as for kubectl")
+    group.add_argument("--kubeconfig", metavar="FILE", default="", help="default: as kubectl finds it")
+    group.add_argument(
+        "--context", metavar="NAME", default="", help="of the kubeconfig; default: its current one"
+    )
+    if namespace:
+        group.add_argument(
+            "-n",
+            "--namespace",
+            metavar="NAME",
+            default="",
+            help="of names without one; default: the context's",
+        )
+
+
+def access_of(options: argparse.Namespace) -> ClusterAccess:
+    """What ``add_cluster_options`` has read."""
+    return ClusterAccess(options.kubeconfig, options.context, getattr(options, "namespace", ""))
+
+
+@asynccontextmanager
+async def open_cluster(access: ClusterAccess, *, user_agent: str = COMPONENT) -> AsyncIterator[OpenCluster]:
+    """The cluster, to read, until the block ends. Nothing is sent yet. Raises ConnectError.
+
+    ``user_agent``: who asks, for the API server's audit log.
+    """
+    from extender.kube.client import KubeApi  # noqa: PLC0415
+    from extender.kube.read_only import ReadOnlyApi  # noqa: PLC0415
+
+    async with await KubeApi.connect(
+        kubeconfig=access.kubeconfig, context=access.context, user_agent=user_agent
+    ) as api:
+        namespace = access.namespace or api.namespace
+        yield OpenCluster(ReadOnlyApi(api), namespace, api.server, api.server_version)

@@ -1,0 +1,52 @@
+"""How a command asks a running replica of the service: ``--server URL``, and kubectl's names for certificates.
+
+Beyond loopback a replica wants a client certificate: ``--client-certificate`` and ``--client-key``, and
+``--certificate-authority`` to know it by.
+"""
+
+import argparse
+from typing import Final
+from urllib.parse import urlsplit
+
+from extender.cli.terminal.replica_address import ReplicaAccess
+
+EXAMPLE: Final = "http://127.0.0.1:10261"
+
+
+def add_replica_options(parser: argparse.ArgumentParser, *, told: str = "ask this replica") -> None:
+    """Add ``--server``, ``--certificate-authority``, ``--client-certificate`` and ``--client-key``. ``told``: what ``--server`` does."""
+    group = parser.add_argument_group("replica", "a running replica of the service")
+    group.add_argument("--server", metavar="URL", type=_url, help=f"{told}, such as {EXAMPLE}")
+    group.add_argument(
+        "--certificate-authority", metavar="FILE", default="", help="the CA of its certificate"
+    )
+    group.add_argument(
+        "--client-certificate", metavar="FILE", default="", help="a certificate that it allows"
+    )
+    group.add_argument(
+        "--client-key", metavar="FILE", default="", help="the certificate's key; default: in its file"
+    )
+
+
+def replica_of(options: argparse.Namespace) -> ReplicaAccess:
+    """What ``add_replica_options`` has read; ``cli.terminal.replica.open_replica`` takes it."""
+    return ReplicaAccess(
+        url=options.server or "",
+        certificate_authority=options.certificate_authority,
+        client_certificate=options.client_certificate,
+        client_key=options.client_key,
+    )
+
+
+def _url(value: str) -> str:
+    """As for kubectl, http where it does not say."""
+    url = value if "//" in value else f"http://{value}"
+    try:
+        parts = urlsplit(url)
+        whole = parts.scheme in {"http", "https"} and bool(parts.hostname) and (parts.port or 0) >= 0
+        sound = whole and not parts.query and not parts.fragment
+    except ValueError:
+        sound = False
+    if not sound:
+        raise argparse.ArgumentTypeError(f"{value!r} is not a URL such as {EXAMPLE}")
+    return url.rstrip("/")

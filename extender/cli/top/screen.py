@@ -1,0 +1,174 @@
+"""What ``vreplica top`` does: it looks, and shows, until q."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import sys
+import termios
+import time
+import tty
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Final, Protocol
+
+from rich.live import Live
+
+from extender.cli.terminal.cluster_access import OpenCluster, access_of, open_cluster
+from extender.cli.terminal.console import Terminal
+from extender.cli.terminal.output import print_result
+from extender.cli.terminal.progress import Progress
+from extender.cli.terminal.replica import Replica, ReplicaError, open_replica
+from extender.cli.terminal.replica_access import replica_of
+from extender.cli.top.sorting import Row
+from extender.cli.top.view import View, rates_between
+from extender.config.model import LeaderElectionConfig
+from extender.kube.api import LEASES, ApiError
+from extender.model.reading import text
+from extender.service.http.overview import Happenings, overview_of
+from extender.service.placing.vpod_status import timestamp
+from extender.service.watching.observer import watched
+
+ONCE_ROWS: Final = 60
+
+
+class Look(Protocol):
+    """Asks for an overview. Raises ReplicaError."""
+
+    async def __call__(self) -> Row:
+        """The overview as it is now."""
+        ...
+
+
+async def top(options: argparse.Namespace) -> int:
+    """Show it once or live; live only where somebody can look, and end it. Raises ReplicaError, NotReadable."""
+    async with _looks(options) as look:
+        if options.once or options.output != "table" or not sys.stdout.isatty():
+            overview = await look()
+            view = View(overview, sort=options.sort, interactive=False)
+            print_result(overview, options.output, lambda: Terminal().print(view.render(ONCE_ROWS)))
+            return 0
+        await _Screen(look, options.interval, options.sort).run()
+    return 0
+
+
+@asynccontextmanager
+async def _looks(options: argparse.Namespace) -> AsyncIterator[Look]:
+    if options.server:
+        async with open_replica(replica_of(options)) as replica:
+            yield _replica_look(replica)
+        return
+    with Progress("first lists", unit="objects") as progress:
+        async with (
+            open_cluster(access_of(options)) as cluster,
+            watched(cluster.api, progress=progress) as caches,
+        ):
+            progress.end()
+            happenings = Happenings(caches)
+
+            async def look() -> Row:
+                leader = await _leader(cluster)
+                found = await overview_of(caches.state)
+                counters = happenings.to_json()
+                return {"at": timestamp(time.time()), "leader": leader, "counters": counters, **found}
+
+            yield look
+
+
+def _replica_look(replica: Replica) -> Look:
+    async def look() -> Row:
+        return await replica.get("/v1/overview")
+
+    return look
+
+
+async def _leader(cluster: OpenCluster) -> str:
+    """Who holds the Lease, where it is called and stands as we install it; "" where that cannot be read."""
+    usual = LeaderElectionConfig()
+    try:
+        lease = await cluster.api.get(LEASES, usual.resource_namespace, usual.resource_name)
+    except ApiError:
+        return ""
+    return text(lease, "spec", "holderIdentity")
+
+
+class _Screen:
+    """The live view. A look that fails is told and tried again: what was seen last stays."""
+
+    def __init__(self, look: Look, interval_s: float, sort: str) -> None:
+        self._look = look
+        self._interval_s = interval_s
+        self._view = View({}, sort=sort)
+        self._ended = asyncio.Event()
+        self._seen_at = 0.0
+        self._console = Terminal()
+        self._live: Live | None = None
+
+    async def run(self) -> None:
+        """Show it until q, or until cancelled. Raises ReplicaError where the first look fails."""
+        clock = asyncio.get_running_loop().time
+        self._view = View(await self._look(), sort=self._view.sort)
+        self._seen_at = clock()
+        with _keys(self._key), Live(console=self._console, auto_refresh=False, screen=True) as self._live:
+            self._show()
+            while not await self._waited():
+                if not self._view.paused:
+                    await self._look_again(clock())
+                self._show()
+
+    async def _waited(self) -> bool:
+        """Whether it has ended within the interval."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._interval_s):
+                await self._ended.wait()
+        return self._ended.is_set()
+
+    async def _look_again(self, now: float) -> None:
+        before = self._view
+        try:
+            overview = await self._look()
+        except ReplicaError as error:
+            self._view = View(before.overview, None, before.sort, problem=str(error))
+            return
+        rates = rates_between(before.overview, overview, now - self._seen_at)
+        self._seen_at = now
+        self._view = View(overview, rates, self._view.sort, paused=self._view.paused)
+
+    def _show(self) -> None:
+        if self._live is not None:
+            self._live.update(self._view.render(self._console.height), refresh=True)
+
+    def _key(self, key: str) -> None:
+        match key:
+            case "q":
+                self._ended.set()
+            case "p":
+                view = self._view
+                self._view = View(view.overview, view.rates, view.sort, paused=not view.paused)
+            case "s":
+                self._view = self._view.sorted_next()
+            case _:
+                return
+        self._show()
+
+
+@contextmanager
+def _keys(on_key: Callable[[str], None]) -> Iterator[None]:
+    """Tell of every key, at once, as long as the block lasts; nothing where nobody types."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
+    before = termios.tcgetattr(terminal)
+    tty.setcbreak(terminal)
+
+    def typed() -> None:
+        for key in os.read(terminal, 64).decode(errors="replace"):
+            on_key(key)
+
+    loop.add_reader(terminal, typed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(terminal)
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -1,0 +1,250 @@
+"""How ``vreplica top`` looks: an overview (``whatif.overview``) as tables that fit the terminal. Pure.
+
+Names and messages are whoever's wrote them: they are shown as plain text, cut to their column, never as markup.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from extender.cli.terminal.output import plain
+from extender.cli.terminal.short import short_identity, short_time
+from extender.cli.top.sorting import SORTS, Row, count, sort_pods
+
+POOL_ROWS_MAX: Final = 12
+HEAD_ROWS: Final = 12
+"""Of the head, and of the heads of three tables."""
+ROWS_MIN: Final = 3
+_NUMBERS: Final = frozenset(
+    {
+        "PODS",
+        "READY",
+        "SLOTS",
+        "USED",
+        "FREE",
+        "CLOSED",
+        "PENDING",
+        "UNSERVED",
+        "VPODS",
+        "LEAVING",
+        "WANTS",
+        "WAITS",
+    }
+)
+_CUT: Final = frozenset({"PROFILE", "NODE", "ZONE", "STATE", "REASON"})
+"""Columns that are cut where it is narrow; names that a person goes on with, and numbers, are not."""
+_STATE_STYLES: Final = {"": "", "overcommitted": "bold red"}
+RATES: Final = (
+    ("decisions", "decisions"),
+    ("binds", "binds"),
+    ("published", "vpods placed"),
+    ("moved", "moved"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is shown. ``rates``: a second, by counter; None before the second look. ``problem``: why it is not fresh."""
+
+    overview: Row
+    rates: Mapping[str, float] | None = None
+    sort: str = SORTS[0]
+    paused: bool = False
+    problem: str = ""
+    interactive: bool = True
+
+    def sorted_next(self) -> "View":
+        """Sorted by the next column."""
+        return replace(self, sort=SORTS[(SORTS.index(self.sort) + 1) % len(SORTS)])
+
+    def render(self, height: int) -> RenderableType:
+        """For a terminal of so many rows."""
+        pools, waiting = rows(self.overview, "pools"), rows(self.overview, "waiting")
+        left = max(2 * ROWS_MIN, height - HEAD_ROWS - min(len(pools), POOL_ROWS_MAX))
+        waiting_rows = min(len(waiting), max(ROWS_MIN, left // 2)) if waiting else 0
+        parts: list[RenderableType] = [
+            self._head(),
+            _pools(pools, self._more("pools", len(pools), POOL_ROWS_MAX)),
+        ]
+        pods = sort_pods(rows(self.overview, "pods"), self.sort)
+        parts.append(self._pods(pods, max(ROWS_MIN, left - waiting_rows)))
+        if waiting:
+            parts.append(
+                _waiting(
+                    waiting[:waiting_rows],
+                    str(self.overview.get("at") or ""),
+                    self._more("waiting", len(waiting), waiting_rows),
+                    self._one_pool(),
+                )
+            )
+        return Group(*parts)
+
+    def _head(self) -> Text:
+        identity, leader = (
+            short_identity(plain(self.overview.get("identity") or "")),
+            short_identity(plain(self.overview.get("leader") or "")),
+        )
+        who = (
+            f"{identity} leads"
+            if identity and self.overview.get("leading")
+            else f"leader {leader or 'not known'}"
+        )
+        if self.overview.get("shadow"):
+            who = f"{identity} (shadow mode)"
+        at = plain(self.overview.get("at") or "")
+        head = Text(f"{short_time(at, datetime.now(UTC))} UTC  {who}" if at else who)
+        if self.rates is not None:
+            told = "  ".join(
+                f"{title} {self.rates[name]:.1f}/s" for name, title in RATES if name in self.rates
+            )
+            head.append(f"  {told}")
+        if self.paused:
+            head.append("  PAUSED", style="bold")
+        if self.problem:
+            head.append(f"\n{plain(self.problem)[:300]}", style="bold red")
+        if self.interactive:
+            head.append("\nq quit  p pause  s sort", style="dim")
+        return head
+
+    def _more(self, what: str, listed: int, shown: int) -> int:
+        """How many are not shown, here or already not told."""
+        untold = self.overview.get(f"{what}NotListed")
+        return max(0, listed - shown) + (untold if isinstance(untold, int) else 0)
+
+    def _pods(self, pods: Sequence[Row], shown: int) -> Table:
+        more = self._more("pods", len(pods), shown)
+        titles = ("POD", "POOL", "NODE", "ZONE", "USED", "SLOTS", "FREE", "VPODS", "UNSERVED", "STATE")
+        keys = ("name", "pool", "node", "zone", "usedSlots", "slots", "freeSlots", "vpods")
+        cells = [
+            [*(row.get(key) for key in keys), count(row, "unserved") or "", row.get("state")]
+            for row in pods[:shown]
+        ]
+        styles = [
+            "bold red" if count(row, "unserved") else _STATE_STYLES.get(str(row.get("state") or ""), "yellow")
+            for row in pods[:shown]
+        ]
+        return _table(f"pods by {self.sort}", more, titles, cells, styles, hidden=self._one_pool())
+
+    def _one_pool(self) -> frozenset[str]:
+        """The column that says nothing where there is one pool."""
+        return frozenset({"POOL"} if len(rows(self.overview, "pools")) == 1 else ())
+
+
+def rates_between(before: Row, after: Row, seconds: float) -> dict[str, float]:
+    """How much each counter has grown a second. A process that has started anew counts from nothing."""
+    if seconds <= 0:
+        return {}
+    old, new = before.get("counters"), after.get("counters")
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping):
+        return {}
+    return {name: max(0, count(new, name) - count(old, name)) / seconds for name, _ in RATES if name in new}
+
+
+def rows(overview: Row, name: str) -> list[Row]:
+    """A list of the overview; of a replica of another version perhaps none."""
+    found = overview.get(name)
+    return [row for row in found if isinstance(row, Mapping)] if isinstance(found, list) else []
+
+
+def _pools(pools: Sequence[Row], more: int) -> Table:
+    titles = (
+        "POOL",
+        "PROFILE",
+        "PODS",
+        "READY",
+        "SLOTS",
+        "USED",
+        "FREE",
+        "CLOSED",
+        "PENDING",
+        "UNSERVED",
+        "VPODS",
+        "LEAVING",
+    )
+    cells: list[list[object]] = []
+    styles: list[str] = []
+    for row in pools[:POOL_ROWS_MAX]:
+        leaving = count(row, "closedPods") + count(row, "drainingPods")
+        pending = count(row, "pendingVReplicas")
+        keys = ("pods", "schedulablePods", "slots", "usedSlots", "freeSlots")
+        closed = count(row, "closedSlots")
+        unserved = count(row, "unservedVReplicas")
+        found = row.get("found") is not False  # a replica of an older version lists no others
+        cells.append(
+            [
+                row.get("name"),
+                row.get("profile") if found else "(does not exist)",
+                *(row.get(key) for key in keys),
+                closed or "",
+                pending,
+                unserved or "",
+                row.get("vpods"),
+                leaving or "",
+            ]
+        )
+        styles.append("bold red" if unserved or not found else "yellow" if pending else "")
+    return _table("pools", more, titles, cells, styles)
+
+
+def _waiting(waiting: Sequence[Row], now: str, more: int, hidden: frozenset[str]) -> Table:
+    cells: list[list[object]] = []
+    for row in waiting:
+        reason = " ".join(filter(None, (str(row.get("reason") or ""), str(row.get("message") or ""))))
+        told = [row.get(key) for key in ("vpod", "pool", "vreplicas", "pending")]
+        cells.append([*told, _age(str(row.get("since") or ""), now), reason])
+    titles = ("VPOD", "POOL", "WANTS", "WAITS", "SINCE", "REASON")
+    return _table("vpods that wait", more, titles, cells, hidden=hidden)
+
+
+def _age(since: str, now: str) -> str:
+    try:
+        seconds = int((datetime.fromisoformat(now) - datetime.fromisoformat(since)).total_seconds())
+    except (ValueError, TypeError):
+        return "?"
+    if seconds < 120:
+        return f"{max(0, seconds)}s"
+    return f"{seconds // 60}m" if seconds < 7200 else f"{seconds // 3600}h"
+
+
+def _table(
+    title: str,
+    more: int,
+    titles: Sequence[str],
+    cells: Sequence[Sequence[object]],
+    styles: Sequence[str] = (),
+    *,
+    hidden: frozenset[str] = frozenset(),
+) -> Table:
+    """Without ``hidden`` columns, and those that are empty in all rows. Where it is narrow, some are cut and the others are not."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        caption=f"and {more:,} more" if more else None,
+        caption_justify="left",
+        box=None,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+    texts = [[plain("" if cell is None else cell) for cell in row] for row in cells]
+    used = [
+        index
+        for index, name in enumerate(titles)
+        if name not in hidden and (not texts or any(row[index] for row in texts))
+    ]
+    for index in used:
+        name = titles[index]
+        # rich takes width first from columns that may wrap; their cells do not, so they are cut.
+        table.add_column(
+            Text(name, no_wrap=True, overflow="ellipsis"),
+            justify="right" if name in _NUMBERS else "left",
+            no_wrap=name not in _CUT,
+        )
+    for number, row in enumerate(texts):
+        line = [Text(row[index], no_wrap=True, overflow="ellipsis") for index in used]
+        table.add_row(*line, style=styles[number] if styles else "")
+    return table

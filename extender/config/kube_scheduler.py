@@ -1,0 +1,236 @@
+"""What of kube-scheduler's configuration matters here: extenders, profiles and timing, with kube-scheduler's validation.
+
+``validate`` returns field errors as data. Reading documents is ``scheduler_config_file``'s.
+"""
+
+import re
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.model.names import DEFAULT_SCHEDULER_NAME
+
+DEFAULT_HTTP_TIMEOUT_S: Final = 5.0
+"""DefaultExtenderTimeout, used where httpTimeout is 0."""
+
+INVALID: Final = "FieldValueInvalid"
+REQUIRED: Final = "FieldValueRequired"
+DUPLICATE: Final = "FieldValueDuplicate"
+UNKNOWN: Final = "FieldValueUnknown"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldError:
+    """One thing that is wrong: apimachinery's error ``type``, the ``field`` path and the ``detail``."""
+
+    type: str
+    field: str
+    detail: str
+    value: object = None
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.type}: {self.value!r}: {self.detail}"
+
+
+@dataclass(frozen=True, slots=True)
+class ManagedResource:
+    """An extended resource that an extender manages."""
+
+    name: str
+    ignored_by_scheduler: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TLSConfig:
+    """tlsConfig of an extender."""
+
+    insecure: bool = False
+    server_name: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    ca_file: str = ""
+    ca_data: bytes = b""
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is set."""
+        return self == TLSConfig()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderConfig:
+    """One entry of ``extenders``. ``http_timeout_s`` 0 is the default."""
+
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = 0
+    bind_verb: str = ""
+    enable_https: bool = False
+    tls: TLSConfig = field(default_factory=TLSConfig)
+    http_timeout_s: float = 0.0
+    node_cache_capable: bool = False
+    managed_resources: tuple[ManagedResource, ...] = ()
+    ignorable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileConfig:
+    """One profile: pods with that spec.schedulerName are ours."""
+
+    scheduler_name: str = DEFAULT_SCHEDULER_NAME
+    percentage_of_nodes_to_score: int | None = None
+    ignored_resources: tuple[str, ...] = ()
+    """Of NodeResourcesFit's arguments. The embedded scheduler takes those of all profiles together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """What the embedded kube-scheduler needs. ``percentage_of_nodes_to_score`` 0: by the size of the cluster."""
+
+    profiles: tuple[ProfileConfig, ...] = (ProfileConfig(),)
+    percentage_of_nodes_to_score: int = 0
+    pod_initial_backoff_s: float = 1.0
+    pod_max_backoff_s: float = 10.0
+    extenders: tuple[ExtenderConfig, ...] = ()
+
+    @property
+    def ignored_resources(self) -> frozenset[str]:
+        """Extended resources that NodeResourcesFit does not look for: extenders' own take the place of its arguments."""
+        managed = frozenset(
+            resource.name
+            for extender in self.extenders
+            for resource in extender.managed_resources
+            if resource.ignored_by_scheduler
+        )
+        return managed or frozenset(name for profile in self.profiles for name in profile.ignored_resources)
+
+
+# Validation, in kube-scheduler's order and words
+
+
+def validate(config: SchedulerConfig) -> list[FieldError]:
+    """ValidateKubeSchedulerConfiguration, for the fields that are kept here."""
+    errors = []
+    first: dict[str, int] = {}
+    for index, profile in enumerate(config.profiles):
+        path = f"profiles[{index}]"
+        if not profile.scheduler_name:
+            errors.append(FieldError(REQUIRED, f"{path}.schedulerName", ""))
+        errors += _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
+        if profile.scheduler_name in first:
+            known = f"profiles[{first[profile.scheduler_name]}].schedulerName"
+            errors.append(FieldError(DUPLICATE, f"{path}.schedulerName", "", known))
+        first[profile.scheduler_name] = index
+    errors += _percentage("percentageOfNodesToScore", config.percentage_of_nodes_to_score)
+    if config.pod_initial_backoff_s <= 0:
+        errors.append(
+            FieldError(
+                INVALID, "podInitialBackoffSeconds", "must be greater than 0", config.pod_initial_backoff_s
+            )
+        )
+    if config.pod_max_backoff_s < config.pod_initial_backoff_s:
+        errors.append(
+            FieldError(
+                INVALID,
+                "podMaxBackoffSeconds",
+                "must be greater than or equal to PodInitialBackoffSeconds",
+                config.pod_max_backoff_s,
+            )
+        )
+    return [*errors, *validate_extenders(config.extenders)]
+
+
+def _percentage(path: str, value: int | None) -> list[FieldError]:
+    if value is None or 0 <= value <= 100:
+        return []
+    return [FieldError(INVALID, path, "not in valid range [0-100]", value)]
+
+
+def validate_extenders(extenders: tuple[ExtenderConfig, ...]) -> list[FieldError]:
+    """Weights, at most one binder, and managed resources that are valid and unique over all extenders."""
+    errors = []
+    seen: set[str] = set()
+    for index, extender in enumerate(extenders):
+        path = f"extenders[{index}]"
+        if extender.prioritize_verb and extender.weight <= 0:
+            errors.append(
+                FieldError(
+                    INVALID, f"{path}.weight", "must have a positive weight applied to it", extender.weight
+                )
+            )
+        for position, resource in enumerate(extender.managed_resources):
+            name_path = f"{path}.managedResources[{position}].name"
+            errors += [
+                FieldError(INVALID, name_path, detail, resource.name) for detail in _bad_name(resource.name)
+            ]
+            if resource.name in seen:
+                errors.append(
+                    FieldError(INVALID, name_path, "duplicate extender managed resource name", resource.name)
+                )
+            seen.add(resource.name)
+    binders = sum(1 for extender in extenders if extender.bind_verb)
+    if binders > 1:
+        errors.append(
+            FieldError(
+                INVALID,
+                "extenders",
+                "only one extender can implement bind",
+                f"found {binders} extenders implementing bind",
+            )
+        )
+    return errors
+
+
+_NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME_RULE: Final = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+)
+_SUBDOMAIN_RULE: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with "
+    "an alphanumeric character (e.g. 'example.com', regex used for validation is "
+    r"'[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+)
+
+
+def qualified_name_errors(value: str) -> list[str]:
+    """IsQualifiedName: an optional DNS subdomain and ``/``, then a name of at most 63 characters."""
+    errors = []
+    prefix, slash, name = value.rpartition("/")
+    if value.count("/") > 1:
+        return [
+            f"a valid label key {_NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+        ]
+    if slash and not prefix:
+        errors.append("prefix part must be non-empty")
+    elif prefix:
+        if len(prefix) > 253:
+            errors.append("prefix part must be no more than 253 bytes")
+        if not _SUBDOMAIN.fullmatch(prefix):
+            errors.append(f"prefix part {_SUBDOMAIN_RULE}")
+    if not name:
+        errors.append("name part must be non-empty")
+    elif len(name) > 63:
+        errors.append("name part must be no more than 63 bytes")
+    if not _NAME.fullmatch(name):
+        errors.append(f"name part {_NAME_RULE}")
+    return errors
+
+
+def _bad_name(name: str) -> list[str]:
+    errors = qualified_name_errors(name)
+    if errors:
+        return errors
+    extended = (
+        not is_native_resource(name)
+        and not name.startswith("requests.")
+        and not qualified_name_errors(f"requests.{name}")
+    )
+    return [] if extended else ["is an invalid extended resource name"]
+
+
+def is_native_resource(name: str) -> bool:
+    """Whether a resource name is in the ``*kubernetes.io/`` namespace, where unprefixed names are too."""
+    return "/" not in name or "kubernetes.io/" in name

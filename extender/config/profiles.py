@@ -1,0 +1,162 @@
+"""The profiles of one service: the built-in ones, and those that its configuration file adds.
+
+::
+
+    profiles:
+      - name: three-zones                       # plugins, see extender.engine.policy.profile_document
+        scores: [{name: ZoneSpread, weight: 10}]
+      - name: as-before                         # Knative's ConfigMaps as they are; files beside the configuration file
+        knativeConfigMaps: {scheduler: config-kafka-scheduler.yaml, descheduler: config-kafka-descheduler.yaml}
+
+``ignoreUnknown: true`` beside the two files leaves out names that are no plugin, as Knative does, in place of an error.
+
+Read once, at start, and by ``vreplica config check``. Installed packages may bring plugins (``extender.config.plugins``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from extender.config.document import Document, InvalidField, open_document, read_file
+from extender.config.model import Config
+from extender.config.plugins import load_entry_points
+from extender.config.reading import config_of
+from extender.engine.policy.knative_configmap import knative_document
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profile_document import profile_from
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.model.errors import InvalidObject
+
+_IMPORT: Final = "knativeConfigMaps"
+_IMPORTED: Final = ("scheduler", "descheduler")
+_IGNORE: Final = "ignoreUnknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A configuration file as it was read. ``files``: itself and those that it refers to, ``imported`` what is in those."""
+
+    config: Config
+    files: tuple[str, ...]
+    imported: str = ""
+
+
+class ConfigFile(NamedTuple):
+    """A configuration file that has been read, with all that it refers to."""
+
+    document: Document
+    config: Config
+    profiles: Mapping[str, Profile]
+
+
+def open_config(path: str) -> ConfigFile:
+    """Read a configuration file and its profiles. Raises InvalidObject (with the place in the file), BrokenPlugin."""
+    document = open_document(path)
+    config = config_of(document)
+    return ConfigFile(document, config, load_profiles(config, path, document))
+
+
+def profiles_of(path: str) -> Mapping[str, Profile]:
+    """The profiles that a pool may name: those of a configuration file, or for "" the built-in ones. Raises as ``open_config``."""
+    return open_config(path).profiles if path else BUILT_IN_PROFILES
+
+
+def load_profiles(config: Config, path: str, file: Document | None = None) -> Mapping[str, Profile]:
+    """All profiles by name. ``path``: the configuration file's, whose folder relative names start from.
+
+    Raises InvalidObject naming the profile and the field, and its place in ``file``; BrokenPlugin for a package that
+    does not load.
+    """
+    profiles = dict(BUILT_IN_PROFILES)
+    registry = load_entry_points() if config.profiles else {}
+    for index, document in enumerate(config.profiles):
+        name = document.get("name")
+        try:
+            _refuse_taken(name, profiles, path, index)
+            profile = profile_from(_imported(document, path, index), registry)
+        except InvalidObject as error:
+            raise _placed(error, index, file) from error
+        profiles[profile.name] = profile
+    return MappingProxyType(profiles)
+
+
+def reading_of(file: ConfigFile, path: str) -> Reading:
+    """What is watched of a file: its settings, and what is in the files that its profiles are read from.
+
+    Raises InvalidObject for one of those that can no longer be read.
+    """
+    files = files_of(file.config, path)
+    digest = sha256()
+    for name in files[1:]:
+        digest.update(sha256(read_file(name)).digest())
+    return Reading(file.config, tuple(files), digest.hexdigest())
+
+
+def _refuse_taken(name: object, taken: Mapping[str, Profile], path: str, index: int) -> None:
+    if isinstance(name, str) and name in taken:
+        raise InvalidObject(path, f"profiles[{index}].name", f"{name!r:.80} is taken")
+
+
+def files_of(config: Config, path: str) -> list[str]:
+    """The configuration file at ``path`` and those that its profiles are read from."""
+    imported = [document.get(_IMPORT) for document in config.profiles]
+    names = [one.get(what) for one in imported if isinstance(one, Mapping) for what in _IMPORTED]
+    return [path, *(str(Path(path).parent / name) for name in names if isinstance(name, str) and name)]
+
+
+def _placed(error: InvalidObject, index: int, file: Document | None) -> InvalidObject:
+    """The error of a profile, which speaks of the profile's own fields, with the place in the file."""
+    if file is None or isinstance(error, InvalidField):
+        return error
+    entry = f"profiles[{index}]"
+    if error.subject == file.subject:
+        return file.placed(error)
+    return file.placed(error, f"{entry}.{error.field}" if error.field else entry)
+
+
+def _imported(document: Mapping[str, object], path: str, index: int) -> Mapping[str, object]:
+    """A profile's document; one that names Knative's ConfigMaps is read from them."""
+    if _IMPORT not in document:
+        return document
+    field = f"profiles[{index}].{_IMPORT}"
+    files = document[_IMPORT]
+    others = sorted(set(document) - {"name", "ties", "rules", _IMPORT})
+    if others:
+        raise InvalidObject(path, f"profiles[{index}].{others[0]}", f"does not go together with {_IMPORT}")
+    if not isinstance(files, Mapping) or "scheduler" not in files or set(files) - {*_IMPORTED, _IGNORE}:
+        raise InvalidObject(
+            path, field, "must be {scheduler: FILE, descheduler: FILE}; the second may be left out"
+        )
+    ignore_unknown = files.get(_IGNORE, False)
+    if not isinstance(ignore_unknown, bool):
+        raise InvalidObject(path, f"{field}.{_IGNORE}", "must be true or false")
+    maps = {
+        what: _config_map(path, f"{field}.{what}", files.get(what)) for what in _IMPORTED if what in files
+    }
+    imported = knative_document(
+        str(document.get("name") or ""),
+        maps["scheduler"],
+        maps.get("descheduler"),
+        ignore_unknown=ignore_unknown,
+    )
+    return {**imported, **{key: value for key, value in document.items() if key != _IMPORT}}
+
+
+def _config_map(path: str, field: str, name: object) -> Mapping[str, object]:
+    if not isinstance(name, str) or not name:
+        raise InvalidObject(path, field, "must be the name of a file")
+    try:
+        return read_config_map(str(Path(path).parent / name))
+    except InvalidObject as error:
+        raise InvalidObject(path, field, str(error)) from error
+
+
+def read_config_map(path: str) -> Mapping[str, object]:
+    """A ConfigMap's manifest. Raises InvalidObject."""
+    value = open_document(path).value
+    if not isinstance(value, Mapping) or value.get("kind") != "ConfigMap":
+        raise InvalidObject(path, "kind", "must be ConfigMap")
+    return value

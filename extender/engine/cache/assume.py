@@ -1,0 +1,295 @@
+"""Assume caches: what the API server says, with what we believe of it already put on top.
+
+Kubernetes has two, with two rules, and so have we; ``caches`` puts one on the other:
+
+- ``AssumeCache`` (k8s.io/kubernetes/pkg/scheduler/util/assumecache) is for *after* a write: two pointers per key, the
+  latest object and the one that the API server last sent. ``assume`` takes a version that is not older than the
+  latest, and events of the watch that are not newer than it change nothing that readers see.
+- ``passive_assume.PassiveAssumeCache`` (volumebinding's) is for *before* a write: it lies over a store that something
+  else feeds.
+
+Events are delivered in the order of the changes, to one handler at a time, each change to all handlers before the
+next one. A call that changes the cache returns when its events are delivered; a call that a handler makes is queued
+behind the event being delivered. A handler that raises loses that one event, and the caller gets its exception; the
+events behind it come with the next change.
+
+Not thread-safe: everything runs on the event loop, and nothing here awaits.
+
+Where we differ from upstream on purpose: a delete of an unknown key tells nobody (upstream sends add(nil)); a handler
+always gets the initial list, also of an indexed cache; an event that is not newer than the assumed object still
+becomes what ``restore`` goes back to, and one of the same version confirms the assumption; and a delete that is older
+than the stored object and has another UID is ignored: it is the late end of a previous incarnation.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final, Generic, Protocol, TypeVar
+
+from extender.model.errors import AssumeError, NotFound, VersionConflict, WrongType
+from extender.model.resource_versions import parse_version
+
+EVENTS_MAX: Final = 1_000_000
+"""Events delivered within one call; more can only come from handlers that cause events without end."""
+
+
+class Versioned(Protocol):
+    """What a cached object must have."""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        ...
+
+    @property
+    def resource_version(self) -> str:
+        """metadata.resourceVersion."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid, "" where unknown."""
+        ...
+
+
+T = TypeVar("T", bound=Versioned)
+T_contra = TypeVar("T_contra", contravariant=True)
+
+Indexes = Mapping[str, Callable[[T], str]]
+"""Index name -> the value under which an object is listed in it."""
+
+
+class EventHandler(Protocol[T_contra]):
+    """Who wants to know of changes. Called synchronously; may read and change the cache."""
+
+    def on_add(self, obj: T_contra, initial_list: bool, /) -> None:
+        """An object is there; ``initial_list``: it was there when the handler came."""
+        ...
+
+    def on_update(self, old: T_contra, new: T_contra, /) -> None:
+        """An object has changed; ``old`` is what this handler was last told."""
+        ...
+
+    def on_delete(self, obj: T_contra, /) -> None:
+        """An object is gone; ``obj`` is what this handler was last told."""
+        ...
+
+
+class Store(Protocol[T]):
+    """What a passive assume cache lies over: an informer's store, or an ``AssumeCache``."""
+
+    def get(self, key: str) -> T:
+        """The stored object. Raises NotFound."""
+        ...
+
+    def list(self, index: str = "", value: str = "") -> list[T]:
+        """All stored objects, or those under ``value`` in the index."""
+        ...
+
+    def add_event_handler(self, handler: EventHandler[T]) -> None:
+        """Tell ``handler`` of all objects and of every change from now on."""
+        ...
+
+
+class Notifier(Generic[T]):
+    """Delivers events in order, one at a time, however deep the calls are nested."""
+
+    def __init__(self) -> None:
+        self._handlers: list[EventHandler[T]] = []
+        self._events: deque[Callable[[], None]] = deque()
+        self._delivering = False
+
+    def add_handler(self, handler: EventHandler[T], initial: list[T]) -> None:
+        """Register ``handler`` and deliver it what is there already."""
+        self._handlers.append(handler)
+        for obj in initial:
+            self._events.append(partial(handler.on_add, obj, True))
+        self.deliver()
+
+    def changed(self, old: T | None, new: T | None) -> None:
+        """Queue the change from ``old`` to ``new`` (None: not there) for all handlers, and deliver."""
+        for handler in self._handlers:
+            if old is not None and new is not None:
+                self._events.append(partial(handler.on_update, old, new))
+            elif new is not None:
+                self._events.append(partial(handler.on_add, new, False))
+            elif old is not None:
+                self._events.append(partial(handler.on_delete, old))
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Deliver what is queued, unless a call further up is doing so."""
+        if self._delivering:
+            return
+        self._delivering = True
+        delivered = 0
+        try:
+            while self._events:
+                if delivered >= EVENTS_MAX:
+                    raise AssumeError(f"a handler causes events without end: {delivered} so far", "")
+                delivered += 1
+                self._events.popleft()()
+        finally:
+            self._delivering = False
+
+
+class AssumeCache(Generic[T]):
+    """Objects by key, each with its latest and its API form. ``indexes`` list the latest forms."""
+
+    def __init__(self, indexes: Indexes[T] = MappingProxyType({})) -> None:
+        self._latest: dict[str, T] = {}
+        self._api: dict[str, T] = {}
+        self._indexes = {name: _Index(value_of) for name, value_of in indexes.items()}
+        self._notifier: Notifier[T] = Notifier()
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._latest
+
+    # -- what the watch says --------------------------------------------------------------------------------------
+
+    def add(self, obj: T) -> None:
+        """An event of the watch: the object is new or has changed. What is no object is ignored."""
+        if not is_object(obj):
+            return
+        key = obj.key
+        latest = self._latest.get(key)
+        if latest is None:
+            self._set(key, obj, obj)
+            return
+        offered, stored = parse_version(obj.resource_version), parse_version(latest.resource_version)
+        if offered is None or stored is None:
+            return
+        if offered > stored:
+            self._set(key, obj, obj)
+        elif self._is_newer_than_api(key, offered):
+            # Our own write is ahead of the watch. The event of the same version is that write: now it is confirmed.
+            self._set(key, obj if offered == stored else latest, obj)
+
+    def update(self, obj: T) -> None:
+        """As ``add``: the cache looks at versions, not at the kind of event."""
+        self.add(obj)
+
+    def delete(self, obj: T) -> None:
+        """An event of the watch: the object is gone, whatever its version.
+
+        Ignored where it is late: older than what is stored, and of another incarnation (both UIDs being known).
+        """
+        if not is_object(obj):
+            return
+        latest = self._latest.get(obj.key)
+        if latest is None or _is_previous_incarnation(obj, latest):
+            return
+        self._remove(obj.key)
+
+    def _is_newer_than_api(self, key: str, offered: int) -> bool:
+        known = parse_version(self._api[key].resource_version)
+        return known is not None and offered > known
+
+    # -- what we know ahead of the watch ----------------------------------------------------------------------------
+
+    def assume(self, obj: T) -> None:
+        """Take ``obj`` for the latest. Raises WrongType, NotFound, VersionConflict where it is older or unreadable."""
+        if not is_object(obj):
+            raise WrongType(f"not an object with key and version but {type(obj).__name__}", "")
+        key = obj.key
+        latest = self.get(key)
+        offered, stored = parse_version(obj.resource_version), parse_version(latest.resource_version)
+        if offered is None or stored is None or offered < stored:
+            raise VersionConflict(key, latest.resource_version, obj.resource_version)
+        self._set(key, obj, self._api[key])
+
+    def restore(self, key: str) -> None:
+        """Go back to what the API server last sent; an unknown key is left alone."""
+        if key in self._latest:
+            self._set(key, self._api[key], self._api[key])
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> T:
+        """The latest form. Raises NotFound."""
+        try:
+            return self._latest[key]
+        except KeyError:
+            raise NotFound(key) from None
+
+    def get_api(self, key: str) -> T:
+        """What the API server last sent. Raises NotFound."""
+        try:
+            return self._api[key]
+        except KeyError:
+            raise NotFound(key) from None
+
+    def list(self, index: str = "", value: str = "") -> list[T]:
+        """The latest forms of all objects, or of those under ``value`` in ``index``; in no order."""
+        if not index:
+            return [*self._latest.values()]
+        return [self._latest[key] for key in self._indexes[index].keys(value)]
+
+    def add_event_handler(self, handler: EventHandler[T]) -> None:
+        """Tell ``handler`` of all objects there are, and of every change of a latest form."""
+        self._notifier.add_handler(handler, [*self._latest.values()])
+
+    # -- the one place where pointers change ------------------------------------------------------------------------
+
+    def _set(self, key: str, latest: T, api: T) -> None:
+        old = self._latest.get(key)
+        self._latest[key] = latest
+        self._api[key] = api
+        if old is latest:
+            return
+        for index in self._indexes.values():
+            index.put(key, latest)
+        self._notifier.changed(old, latest)
+
+    def _remove(self, key: str) -> None:
+        latest = self._latest.pop(key)
+        del self._api[key]
+        for index in self._indexes.values():
+            index.remove(key)
+        self._notifier.changed(latest, None)
+
+
+class _Index(Generic[T]):
+    """Keys by the value that ``value_of`` gives for their object, in order of arrival."""
+
+    def __init__(self, value_of: Callable[[T], str]) -> None:
+        self._value_of = value_of
+        self._value_by_key: dict[str, str] = {}
+        self._keys_by_value: dict[str, dict[str, None]] = {}
+
+    def keys(self, value: str) -> list[str]:
+        return [*self._keys_by_value.get(value, ())]
+
+    def put(self, key: str, obj: T) -> None:
+        value = self._value_of(obj)
+        if self._value_by_key.get(key) != value:
+            self.remove(key)
+            self._value_by_key[key] = value
+            self._keys_by_value.setdefault(value, {})[key] = None
+
+    def remove(self, key: str) -> None:
+        value = self._value_by_key.pop(key, None)
+        if value is None:
+            return
+        keys = self._keys_by_value[value]
+        del keys[key]
+        if not keys:
+            del self._keys_by_value[value]
+
+
+def is_object(obj: object) -> bool:
+    """Whether it has what a cached object must have."""
+    return isinstance(getattr(obj, "key", None), str) and isinstance(
+        getattr(obj, "resource_version", None), str
+    )
+
+
+def _is_previous_incarnation(gone: Versioned, stored: Versioned) -> bool:
+    if not gone.uid or not stored.uid or gone.uid == stored.uid:
+        return False
+    version, stored_version = parse_version(gone.resource_version), parse_version(stored.resource_version)
+    return version is not None and stored_version is not None and version < stored_version

@@ -1,0 +1,94 @@
+"""Why a decision is what it is: the steps that a plan took, in the words that users read.
+
+Every ``Decision`` carries one ``Explanation``. It is data, so that ``/state.json``, events and the command line can
+each show it their own way; ``sentences`` is the way for people.
+"""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from extender.model.counted import counted_are
+from extender.model.moves import MoveReason
+from extender.model.reasons import ConflictReason
+
+STEPS_REMEMBERED: Final = 1 << 16
+"""Steps that are kept at hand, of those that most decisions consist of."""
+
+
+class Step(StrEnum):
+    """What was done with some vreplicas on one pod."""
+
+    KEPT = "kept"
+    DROPPED = "dropped"
+    TRIMMED = "trimmed"
+    REMOVED = "removed"
+    ADDED = "added"
+    HELD_BACK = "kept until there is room elsewhere"
+    MOVED_AWAY = "moved away"
+
+
+class Reasoning(NamedTuple):
+    """One step: ``vreplicas`` on ``pod_name``, and why ("" where the step says it all)."""
+
+    step: Step
+    pod_name: str
+    vreplicas: int
+    why: str = ""
+    reason: MoveReason | None = None
+    """Set where they leave the pod although the vpod still wants them (I4)."""
+
+
+@lru_cache(maxsize=STEPS_REMEMBERED)
+def added(pod_name: str, vreplicas: int) -> Reasoning:
+    """That so many come to a pod; equal steps of different decisions are one object, mostly."""
+    return Reasoning(Step.ADDED, pod_name, vreplicas)
+
+
+class Explanation(NamedTuple):
+    """A decision's story. ``refused``: for what is left over, how many pods said no for which reason text."""
+
+    wanted: int
+    """vreplicas, after raising to minPodsPerVPod."""
+    steps: tuple[Reasoning, ...]
+    left: int
+    """vreplicas without a place."""
+    reason: ConflictReason | None
+    """Why it is not placed as it asks. With nothing left over: why what stands is not looked after (``POOL_NOT_FOUND``)."""
+    refused: tuple[tuple[str, int], ...] = ()
+    detail: str = ""
+    """What kept the decision from being made as the profile says, "" if nothing did."""
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether all has a place, in a pool that exists."""
+        return not self.left and self.reason is None
+
+    def sentences(self) -> Iterator[str]:
+        """One line a step, the outcome last."""
+        for item in self.steps:
+            yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
+        yield self.outcome()
+
+    def outcome(self) -> str:
+        """``all 8 vreplicas are placed``, or how many are not and why, as in FailedScheduling events."""
+        if not self.left and self.reason is not None:
+            stands = (
+                _all_of(self.wanted, "stays where it is", "stay where they are")
+                if self.wanted
+                else "nothing is placed"
+            )
+            return f"{stands} ({self.reason})" + (f": {self.detail}" if self.detail else "")
+        if not self.left:
+            return _all_of(self.wanted, "is placed", "are placed") + (
+                f"; {self.detail}" if self.detail else ""
+            )
+        pods = sum(count for _, count in self.refused)
+        why = ", ".join(f"{count} {text}" for text, count in self.refused)
+        detail = f": {self.detail}" if self.detail else f": 0/{pods} pods have room: {why}" if pods else ""
+        return f"{self.left} of {counted_are(self.wanted, 'vreplica')} not placed ({self.reason}){detail}"
+
+
+def _all_of(number: int, one: str, many: str) -> str:
+    return f"1 vreplica {one}" if number == 1 else f"all {number} vreplicas {many}"

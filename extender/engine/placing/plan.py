@@ -1,0 +1,465 @@
+"""Placing (DESIGN 5.1): which vreplicas of one vpod go on which pods.
+
+Pure: a plan looks at the state and returns a ``Decision``; reserving and writing it is the caller's. The order is
+
+1. *keep* what is placed, also on pods that are Pending, restarting, or on cordoned or failing nodes. Drop what is on
+   ordinals that are gone with their pods and on pods annotated unschedulable, trim what overcommits a pod;
+2. *target* = vreplicas, raised to min(minPodsPerVPod, schedulable pods);
+3. too many: take away from the highest ordinal down, first what no status has published;
+4. too few: one vreplica at a time, round robin over schedulable pods with room: pods without a placement of this vpod
+   by ascending ordinal, then its own by ascending ordinal (Knative's order). A profile with plugins asks them instead,
+   here and in 3 (DESIGN 5.2);
+5. what is still missing stays on the pods being drained until there is room elsewhere: nothing is lost on the way. So does
+   what is on a pod that runs although its ordinal is gone (spec.ordinals.start, the StatefulSet, or its replicas are others).
+
+``Rules`` (of the pool's profile) names where we differ from Knative on purpose; all off, this is Knative's algorithm
+(compared case by case).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from extender.engine.placing.deal import deal
+from extender.engine.placing.explain import Explanation, Reasoning, Step, added
+from extender.engine.placing.refused import reason_for, why_refused
+from extender.engine.placing.replace_all import place_afresh, room_once_left, steps_between
+from extender.engine.placing.select import shrink
+from extender.engine.pods.bits import bits
+from extender.engine.pods.claims import PodState
+from extender.engine.policy.even_pod_spread import EvenPodSpread
+from extender.engine.policy.guard import PluginFailed
+from extender.engine.state.pool_state import PoolState
+from extender.model.ledger import Share, share_of
+from extender.model.moves import Move, MoveReason
+from extender.model.objects import VPod, placement_order
+from extender.model.reasons import ConflictReason
+
+
+class Decision(NamedTuple):
+    """Where all vreplicas of a vpod shall be. ``target``: pod name -> vreplicas, by ordinal, no zeros.
+
+    ``of``: UID and generation of the vpod as it was decided; ("", 0) for one that is gone.
+    """
+
+    vpod: str
+    pool: str
+    target: Mapping[str, int]
+    weight: int
+    left: int
+    explanation: Explanation
+    of: tuple[str, int] = ("", 0)
+
+    @property
+    def scheduled(self) -> int:
+        """vreplicas that have a place."""
+        return sum(self.target.values())
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        """What leaves a pod although it is still wanted, each paired with where it goes, in the order of the steps."""
+        steps = self.explanation.steps
+        leaving = [(s.pod_name, s.vreplicas, s.reason) for s in steps if s.reason is not None]
+        if not leaving:
+            return ()
+        coming = [(s.pod_name, s.vreplicas) for s in steps if s.step is Step.ADDED]
+        return tuple(_pair(self.vpod, leaving, coming))
+
+    def shares(self, placed: Mapping[str, int]) -> dict[str, Share]:
+        """The share to reserve on every pod of the target and of ``placed`` (0 where the vpod leaves)."""
+        target, weight = self.target, self.weight
+        shares = {name: share_of(count, weight) for name, count in target.items()}
+        for name in placed:
+            if name not in shares:
+                shares[name] = share_of(0, weight)
+        return shares
+
+
+def _pair(
+    vpod: str, leaving: list[tuple[str, int, MoveReason]], coming: list[tuple[str, int]]
+) -> Iterator[Move]:
+    room = list(coming)
+    for name, count, reason in leaving:
+        left = count
+        for index, (place, free) in enumerate(room):
+            if taken := min(left, free):
+                room[index] = (place, free - taken)
+                left -= taken
+                yield Move(vpod, name, place, taken, reason)
+        if left:
+            yield Move(vpod, name, "", left, reason)
+
+
+def place(
+    pool: PoolState,
+    vpod: VPod,
+    *,
+    allowed: bool = True,
+    leave_closed: bool = False,
+) -> Decision:
+    """Decide for one vpod. ``allowed``: whether its namespace may use the pool.
+
+    ``leave_closed``: what it has on closed pods is placed elsewhere, too, where the pool moves anything to become smaller.
+    Of other vpods the evictor moves that.
+
+    Cost: proportional to the vpod's own placements and the vreplicas to add, not to the pool. Where a third party's plugin
+    fails, the vpod stands still (``PLUGIN_FAILED``): no other suffers from it.
+    """
+    try:
+        return _Plan(pool, vpod, leave_closed=leave_closed).run(allowed=allowed)
+    except PluginFailed as failure:
+        return _Plan(pool, vpod).stand_still(ConflictReason.PLUGIN_FAILED, str(failure))
+
+
+def release_all(pool: PoolState, vpod_key: str) -> Decision:
+    """The decision for a vpod that is gone or has left this pool: nothing, anywhere."""
+    steps = tuple(
+        Reasoning(Step.REMOVED, name, count, "vpod is gone")
+        for name, count in pool.placed_of(vpod_key).items()
+    )
+    return Decision(vpod_key, pool.key, {}, 1, 0, Explanation(0, steps, 0, None))
+
+
+class _Plan:
+    """The working values of one ``place``."""
+
+    def __init__(self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False) -> None:
+        self.leave_closed = leave_closed and pool.pool is not None and pool.pool.moves_to_shrink
+        self.pool = pool
+        self.vpod = vpod
+        self.key = vpod.key
+        self.rules = pool.profile.rules
+        self.weight = vpod.weight
+        self.failure = ""
+        self.kept: dict[str, int] = {}
+        self.leaving: dict[str, int] = {}
+        self.steps: list[Reasoning] = []
+
+    def run(self, *, allowed: bool) -> Decision:
+        problem = self._problem(allowed=allowed)
+        if problem is ConflictReason.UNSATISFIABLE:
+            return self._give_up(problem)
+        if problem is not None:
+            return self.stand_still(problem)
+        self._keep()
+        wanted = self._wanted()
+        if self._places_afresh(wanted):
+            return self._decision(wanted, self._place_afresh(wanted), ConflictReason.INSUFFICIENT_SLOTS)
+        while (surplus := sum(self.kept.values()) - wanted) > 0:
+            self._shrink(surplus)
+            if sum(self.kept.values()) - wanted >= surplus:
+                break  # nothing can be taken away: never so with deschedulers that do as they say
+            # A target that was raised for the pods it stands on falls with them: once here, not once a decision.
+            wanted = self._wanted()
+        left = self._fill(-surplus)
+        if left and self._is_stuck():
+            left = self._even_out(wanted, left)
+        return self._decision(wanted, left, ConflictReason.INSUFFICIENT_SLOTS)
+
+    # -- what cannot be decided ---------------------------------------------------------------------------------
+
+    def _problem(self, *, allowed: bool) -> ConflictReason | None:
+        if self.pool.pool is None:
+            return ConflictReason.POOL_NOT_FOUND
+        if self.pool.stateful_set is None:
+            taken = self.pool.taken_by
+            return ConflictReason.STATEFULSET_TAKEN if taken else ConflictReason.STATEFULSET_NOT_FOUND
+        if not allowed:
+            return ConflictReason.TENANT_NOT_ALLOWED
+        if self.vpod.weight > self.pool.pool.slots_per_pod:
+            return ConflictReason.UNSATISFIABLE
+        return None
+
+    def stand_still(self, problem: ConflictReason, failure: str = "") -> Decision:
+        """Add and move nothing; what is too much goes. ``failure``: of a plugin, after which none is asked any more."""
+        self.failure = failure
+        self.kept = self._decided()
+        if problem is ConflictReason.TENANT_NOT_ALLOWED:
+            self._drop_what_is_elsewhere()
+        # Also slotsPerVReplica as it was: one that has changed meanwhile is taken over when it can be decided.
+        self.weight = self._weight_of(self.kept)
+        if problem is ConflictReason.TENANT_NOT_ALLOWED:
+            # It may keep what it has, not more than a pod can hold: another's would have to go, or no ledger could cover it.
+            self.kept = {name: fits for name, count in self.kept.items() if (fits := self._trim(name, count))}
+            self._shrink_to(min(self.vpod.vreplicas, self._published()))
+        else:
+            self._shrink_to(self.vpod.vreplicas)
+        left = self.vpod.vreplicas - sum(self.kept.values())
+        decision = self._decision(self.vpod.vreplicas, max(0, left), problem)
+        if problem is ConflictReason.POOL_NOT_FOUND:
+            # All that stands stays (I4), and yet nobody looks after it: that is told although nothing is left over.
+            story = decision.explanation._replace(
+                reason=problem, detail=f"AdapterPool {self.pool.key} does not exist"
+            )
+            decision = decision._replace(explanation=story)
+        return decision
+
+    def _published(self) -> int:
+        """How many of the vpod are. What only ledgers have was placed when the tenant might still use the pool."""
+        return sum(claim.published for claim in self.pool.claims_of(self.key).values())
+
+    def _shrink_to(self, most: int) -> None:
+        surplus = sum(self.kept.values()) - most
+        if surplus > 0:
+            self._shrink(surplus)
+
+    def _drop_what_is_elsewhere(self) -> None:
+        """A vpod that names a pool which is closed to it keeps nothing of the pool that it has left for it."""
+        for name in [name for name in self.kept if self._is_lost(self.pool.pods[name])]:
+            count = self.kept.pop(name)
+            self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
+
+    def _give_up(self, problem: ConflictReason) -> Decision:
+        """One vreplica is heavier than any pod: what stands somewhere overcommits that pod, and is trimmed."""
+        self._keep()
+        self._shrink_to(self.vpod.vreplicas)
+        left = self.vpod.vreplicas - sum(self.kept.values())
+        return self._decision(self.vpod.vreplicas, max(0, left), problem)
+
+    # -- the five steps -----------------------------------------------------------------------------------------
+
+    def _start(self) -> Mapping[str, int]:
+        """What the decision starts from, without zeros."""
+        if self.rules.start_from_decided:
+            return self._decided()
+        return {name: count for name, count in self.vpod.placements.items() if count}
+
+    def _decided(self) -> dict[str, int]:
+        """What earlier decisions say, and what they take away where more is wanted again before a status has said so.
+
+        That stands where it is published: it stays there, or leaves with a reason, instead of going elsewhere without one (I4).
+        What an earlier decision has moved has its reason: it comes back where it may stay, and is not told again where it may not.
+        """
+        placed = self.pool.placed_of(self.key)
+        more = self._most_wanted() - sum(placed.values())
+        if more <= 0 or not self.rules.start_from_decided:
+            return placed
+        claims = self.pool.claims_of(self.key)
+        if not claims:
+            return placed
+        fewer = sum(claim.published for claim in claims.values()) - sum(placed.values())
+        taken = {
+            n: c.published - placed.get(n, 0) for n, c in claims.items() if c.published > placed.get(n, 0)
+        }
+        for name in sorted(taken, key=self._comes_back):
+            back = max(0, min(taken[name], more, fewer if self._must_go(name) else more))
+            if back:
+                placed[name] = placed.get(name, 0) + back
+            more, fewer = more - back, fewer - back
+        return placed
+
+    def _comes_back(self, name: str) -> tuple[bool, bool, tuple[int, str]]:
+        """In which order: what stays, then what is lost with its ordinal, then what may have been moved off a pod that is there."""
+        return (self._must_go(name), self.pool.is_member(self.pool.pods[name]), placement_order(name))
+
+    def _most_wanted(self) -> int:
+        """``_wanted``, were there a pod for each."""
+        vreplicas = self.vpod.vreplicas
+        if self.vpod.deleting or self.pool.pool is None or (not vreplicas and self.rules.zero_means_none):
+            return vreplicas
+        return max(vreplicas, self.pool.pool.min_pods_per_vpod)
+
+    def _must_go(self, name: str) -> bool:
+        pod = self.pool.pods[name]
+        if not self.pool.is_member(pod) or pod.leaving or self._is_emptied(pod):
+            return True
+        return not pod.schedulable and not self.rules.keep_on_unavailable
+
+    def _is_emptied(self, pod: PodState) -> bool:
+        """Whether what it has there leaves for the pool's sake: not while it is served, and might not be elsewhere.
+
+        Excused or not: excuses are not recorded, and what is played again has to come to the same.
+        """
+        if not (self.leave_closed and self.pool.is_closed(pod)):
+            return False
+        return not pod.serving or all(
+            self.pool.by_ordinal[ordinal].serving for ordinal in bits(self.pool.room)
+        )
+
+    def _keep(self) -> None:
+        for name, count in self._start().items():
+            pod = self.pool.pods[name]
+            if self._is_lost(pod):
+                self._note(Step.DROPPED, name, count, "ordinal is gone", MoveReason.ORDINAL_GONE)
+            elif pod.leaving or self._is_emptied(pod):
+                # What overcommits it may not wait there: a ledger beyond the pod's slots can never be written (I1).
+                self.leaving[name] = self._trim(name, count)
+            elif not pod.schedulable and not self.rules.keep_on_unavailable:
+                self._note(Step.DROPPED, name, count, pod.why_unschedulable(), MoveReason.RESCHEDULE)
+            elif fitting := self._trim(name, count):
+                self.kept[name] = fitting
+
+    def _is_lost(self, pod: PodState) -> bool:
+        """Whether an ordinal is gone and no pod of it runs any more: what it held is nowhere."""
+        return not (self.pool.is_member(pod) or pod.condemned)
+
+    def _trim(self, name: str, count: int) -> int:
+        pod = self.pool.pods[name]
+        weight = self.weight
+        claim = pod.claims[self.key]
+        # What this vpod's share will weigh from now on: slotsPerVReplica may have changed since it was placed.
+        over = pod.placed - claim.placed.slots + count * weight - pod.capacity
+        cut = min(count, -(-over // weight)) if over > 0 else 0
+        if claim.ledger.vreplicas and claim.ledger.weight < weight:
+            # Grown heavier: what another vpod is about to leave is not free yet, and is taken back where it cannot leave.
+            own = max(claim.ledger.slots, pod.free + claim.held_slots)
+            cut = max(cut, count - own // weight)
+        if cut:
+            self._note(Step.TRIMMED, name, cut, "pod is overcommitted", MoveReason.OVERCOMMIT)
+        return count - cut
+
+    def _wanted(self) -> int:
+        vreplicas = self.vpod.vreplicas
+        if self.vpod.deleting:  # it keeps what it has until it is gone, and gets no more
+            return min(vreplicas, sum(self.kept.values()) + sum(self.leaving.values()))
+        minimum = self.pool.pool.min_pods_per_vpod if self.pool.pool is not None else 0
+        if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
+            return vreplicas
+        standing = sum(1 for count in self.kept.values() if count)
+        # Counting the pods it stands on keeps the target from falling while one of them restarts.
+        return max(vreplicas, min(minimum, max(self.pool.schedulable_count(), standing)))
+
+    def _shrink(self, surplus: int) -> None:
+        if self.pool.profile.deschedulers and not self.failure:
+            removed = shrink(self.pool, self.vpod, self.kept, surplus, self.pool.profile)
+            for name in sorted(removed, key=placement_order):
+                self.kept[name] -= removed[name]
+                self._note(Step.REMOVED, name, removed[name], "fewer are wanted")
+            return
+        claims = self.pool.claims_of(self.key)
+        for published in (False, True):
+            for name in sorted(self.kept, key=placement_order, reverse=True):
+                count = self.kept[name]
+                spare = count if published else max(0, count - claims[name].published)
+                if (cut := min(spare, surplus)) > 0:
+                    surplus -= cut
+                    self.kept[name] = count - cut
+                    self._note(Step.REMOVED, name, cut, "fewer are wanted")
+
+    def _fill(self, missing: int) -> int:
+        """Place what is missing; what leaves a pod has the first claim to room, and counts where it has to stay."""
+        if missing <= 0:
+            return 0
+        back = min(missing, sum(self.leaving.values())) if self.rules.drain_waits_for_room else 0
+        left = self._grow(back) if back else 0
+        if left:
+            self._hold_back(left)
+        return left + (self._grow(missing - back) if missing > back else 0)
+
+    def _add(self, given: Mapping[int, int]) -> None:
+        by_ordinal, kept, steps = self.pool.by_ordinal, self.kept, self.steps
+        for ordinal in sorted(given):
+            name, count = by_ordinal[ordinal].name, given[ordinal]
+            kept[name] = kept.get(name, 0) + count
+            steps.append(added(name, count))
+
+    def _grow(self, missing: int) -> int:
+        room = self.pool.room_for(self.key)
+        if not (self.rules.start_from_decided or self.pool.profile.has_plugins):
+            # What it has reserved and does not start from is its own to be given again.
+            room = room_once_left(self.pool, self.vpod, self._free_of)
+        fresh = not self.kept and not self.pool.claims_of(self.key)
+        free = self.pool.free_of if fresh else self._free_of
+        given, left = deal(self.pool, self.vpod, self.kept, missing, free, room)
+        self._add(given)
+        return left
+
+    def _places_afresh(self, wanted: int) -> bool:
+        profile, standing = self.pool.profile, sum(self.kept.values())
+        if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
+            return False
+        return standing < wanted or (standing > wanted and not profile.deschedulers)
+
+    def _is_stuck(self) -> bool:
+        """Whether the profile's filters may refuse every pod although there is room, because of what is kept.
+
+        EvenPodSpread refuses the pods above as well as those too far below: after a pool has grown, neither the old pods
+        nor the new ones can take the next vreplica, and no single move would be allowed. Knative placed afresh.
+        """
+        filters = self.pool.profile.filters
+        return not self.vpod.deleting and any(isinstance(one, EvenPodSpread) for one in filters)
+
+    def _even_out(self, wanted: int, left: int) -> int:
+        """Place all afresh where that leaves fewer without a place than growing did; else leave all as it is."""
+        grown, self.kept = self.kept, {}
+        placed, fresh = place_afresh(self.pool, self.vpod, list(grown), wanted, self._free_of)
+        if fresh >= left or (fresh and self.leaving):
+            self.kept = grown
+            return left
+        self.kept, self.leaving = placed, {}
+        self.steps = list(steps_between(self._start(), placed))
+        return fresh
+
+    def _place_afresh(self, wanted: int) -> int:
+        before, self.kept = self.kept, {}
+        entries = [*before, *(name for name in self.vpod.placements if name in self.pool.pods)]
+        placed, left = place_afresh(self.pool, self.vpod, entries, wanted, self._free_of)
+        if not left:
+            self.kept = placed
+            self.steps += steps_between(before, placed)
+            return 0
+        # Nothing changes: not even what could not stay, were it not for the rest.
+        self.kept, self.leaving = dict(self._start()), {}
+        self.weight = self._weight_of(self.kept)
+        self.steps = [
+            Reasoning(Step.HELD_BACK, name, count, "not all find room") for name, count in self.kept.items()
+        ]
+        return left
+
+    def _weight_of(self, names: Iterable[str]) -> int:
+        """slotsPerVReplica as it was when those were placed."""
+        claims = self.pool.claims_of(self.key)
+        return min((claims[name].placed.weight for name in names if name in claims), default=self.weight)
+
+    def _free_of(self, ordinal: int) -> int:
+        """Free slots next to what this vpod keeps there, at its weight from now on: its share is written as a whole."""
+        pod = self.pool.by_ordinal[ordinal]
+        claim = pod.claims.get(self.key)
+        held = claim.held_slots if claim is not None else 0
+        return pod.free + held - self.kept.get(pod.name, 0) * self.weight
+
+    def _hold_back(self, left: int) -> None:
+        for name in list(self.leaving):
+            held = min(self.leaving[name], left)
+            left -= held
+            self.leaving[name] -= held
+            if held:
+                self.kept[name] = self.kept.get(name, 0) + held
+                self._note(Step.HELD_BACK, name, held, self._why_leaving(name)[0])
+
+    def _why_leaving(self, name: str) -> tuple[str, MoveReason]:
+        if self.pool.pods[name].condemned:
+            return "ordinal is gone", MoveReason.ORDINAL_GONE
+        if self.pool.pods[name].draining:
+            return "pod is marked unschedulable", MoveReason.DRAIN
+        if not self.pool.pods[name].abandoned:
+            return "pod is being emptied", MoveReason.COMPACTION
+        return "pod was not ready for too long", MoveReason.RESCHEDULE
+
+    # -- the outcome --------------------------------------------------------------------------------------------
+
+    def _note(
+        self, step: Step, name: str, count: int, why: str = "", reason: MoveReason | None = None
+    ) -> None:
+        self.steps.append(Reasoning(step, name, count, why, reason))
+
+    def _decision(self, wanted: int, left: int, reason: ConflictReason) -> Decision:
+        for name, count in self.leaving.items():
+            if count:
+                self._note(Step.DROPPED, name, count, *self._why_leaving(name))
+        target = {name: self.kept[name] for name in sorted(self.kept, key=placement_order) if self.kept[name]}
+        refused: tuple[tuple[str, int], ...] = ()
+        if left and not self.failure:
+            refused = why_refused(self.pool, self.vpod, self.kept, self._free_of)
+            reason = reason_for(refused) if reason is ConflictReason.INSUFFICIENT_SLOTS else reason
+        explanation = Explanation(
+            wanted, tuple(self.steps), left, reason if left else None, refused, self.failure
+        )
+        return Decision(
+            self.key,
+            self.pool.key,
+            target,
+            self.weight,
+            left,
+            explanation,
+            (self.vpod.uid, self.vpod.generation),
+        )

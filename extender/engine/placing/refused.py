@@ -1,0 +1,113 @@
+"""Why vreplicas are left over: what each pod of the StatefulSet says to one more, in few, short, equal texts. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from extender.engine.placing.pick import refusal
+from extender.engine.placing.select import refusals, spread_of
+from extender.engine.pods.claims import PodState, tenant_of
+from extender.engine.policy.spreading import ZONE_SKEW
+from extender.engine.state.pool_state import PoolState
+from extender.model.objects import VPod
+from extender.model.reasons import ConflictReason
+
+NOT_THERE: Final = "does not exist"
+NO_SLOTS: Final = "no free slots"
+LEDGER_FULL: Final = "ledger too large"
+SHARE_SPENT: Final = "its namespace has half of the ledger"
+
+_REASONS: Final[Mapping[str, ConflictReason]] = {
+    NO_SLOTS: ConflictReason.INSUFFICIENT_SLOTS,
+    LEDGER_FULL: ConflictReason.LEDGER_TOO_LARGE,
+    SHARE_SPENT: ConflictReason.LEDGER_TOO_LARGE,
+    "ledger unreadable": ConflictReason.LEDGER_UNREADABLE,
+    "node unknown": ConflictReason.NODE_UNKNOWN,
+    "node cordoned": ConflictReason.NODE_UNSCHEDULABLE,
+    "node not ready": ConflictReason.NODE_NOT_READY,
+    ZONE_SKEW: ConflictReason.ZONE_SKEW_EXCEEDED,
+    NOT_THERE: ConflictReason.POD_UNSCHEDULABLE,
+    "finished": ConflictReason.POD_UNSCHEDULABLE,
+    "being deleted": ConflictReason.POD_UNSCHEDULABLE,
+    "not bound": ConflictReason.POD_UNSCHEDULABLE,
+    "marked unschedulable": ConflictReason.POD_UNSCHEDULABLE,
+    "not ready for too long": ConflictReason.POD_UNSCHEDULABLE,
+    "being emptied": ConflictReason.POD_UNSCHEDULABLE,
+}
+
+
+def reason_of(text: str) -> ConflictReason:
+    """The reason for what a pod says to one more vreplica; what no pod says is a filter's own text."""
+    return _REASONS.get(text, ConflictReason.POLICY_REFUSED)
+
+
+def reason_for(refused: Iterable[tuple[str, int]]) -> ConflictReason:
+    """The reason of what is left over, as (text, number of pods) say: slots are missing, unless a pod has some and no bytes."""
+    said = (reason_of(text) for text, _ in refused)
+    if any(reason is ConflictReason.LEDGER_TOO_LARGE for reason in said):
+        return ConflictReason.LEDGER_TOO_LARGE
+    return ConflictReason.INSUFFICIENT_SLOTS
+
+
+def why_not_each(
+    pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int]
+) -> dict[int, str]:
+    """Ordinal -> what its pod says to one more vreplica, "" where it takes it; for all of the StatefulSet's.
+
+    As ``why_refused`` counts it where no pod takes one. Raises PluginFailed.
+    """
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free, room=pool.room_for(vpod.key))
+    filters = pool.profile.filters if pool.profile.has_plugins else ()
+    said: dict[int, str] = {}
+    for ordinal in pool.stateful_set.ordinals if pool.stateful_set is not None else ():
+        if ordinal not in pool.by_ordinal:
+            said[ordinal] = NOT_THERE
+        elif spread.room >> ordinal & 1 and spread.fits(ordinal):
+            said[ordinal] = refusal(spread.candidate(ordinal), spread, filters)
+        else:
+            said[ordinal] = _why_not(pool, pool.by_ordinal[ordinal], vpod, free(ordinal))
+    return said
+
+
+def why_refused(
+    pool: PoolState, vpod: VPod, kept: Mapping[str, int], free: Callable[[int], int]
+) -> tuple[tuple[str, int], ...]:
+    """(text, number of pods that say so), the most frequent first. Looks at every ordinal. Raises PluginFailed.
+
+    ``kept``: pod name -> vreplicas; ``free``: an ordinal's free slots beside them.
+    """
+    by_policy = refusals(pool, vpod, kept, free, pool.profile) if pool.profile.has_plugins else {}
+    refused = Counter(
+        by_policy.get(ordinal) or _why_not(pool, pool.by_ordinal[ordinal], vpod, free(ordinal))
+        if ordinal in pool.by_ordinal
+        else NOT_THERE
+        for ordinal in (pool.stateful_set.ordinals if pool.stateful_set is not None else ())
+    )
+    return tuple(sorted(refused.items(), key=lambda item: (-item[1], item[0])))
+
+
+def free_beside(pool: PoolState, vpod: VPod, kept: Mapping[str, int]) -> Callable[[int], int]:
+    """An ordinal's free slots beside ``kept``, as ``plan`` counts them."""
+
+    def free(ordinal: int) -> int:
+        pod = pool.by_ordinal[ordinal]
+        claim = pod.claims.get(vpod.key)
+        return pod.free + (claim.held_slots if claim is not None else 0) - kept.get(pod.name, 0) * vpod.weight
+
+    return free
+
+
+def _why_not(pool: PoolState, pod: PodState, vpod: VPod, free: int) -> str:
+    """``free``: its free slots beside what the vpod keeps there."""
+    if why := pod.why_unschedulable():
+        return why
+    if pod.abandoned:
+        return "not ready for too long"
+    if pool.is_closed(pod):
+        return "being emptied"
+    if free < vpod.weight:
+        return NO_SLOTS
+    if pod.ledger_full:
+        return LEDGER_FULL
+    spent = pod.ordinal is not None and pool.shares.spent.get(tenant_of(vpod.key), 0) >> pod.ordinal & 1
+    return SHARE_SPENT if spent and vpod.key not in pod.claims else NO_SLOTS

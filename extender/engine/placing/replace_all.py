@@ -1,0 +1,60 @@
+"""Placing a whole vpod afresh, as Knative's policies did up to 1.16 whenever more vreplicas were wanted.
+
+All that the vpod has is forgotten, and each vreplica is placed again by the filters and scores of the profile. The
+result is what the policies would have made of it from the start, at the price that any vreplica may move. Pods that the
+vpod leaves still count as pods in use for the filters, as they do for the source's partitions until it has left.
+Every pod with room is scored for every vreplica, as Knative did: a pod that is left is not equal to an empty one.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+
+from extender.engine.placing.explain import Reasoning, Step
+from extender.engine.placing.pick import best_of_all
+from extender.engine.placing.select import start_of
+from extender.engine.policy.profile import Ties
+from extender.engine.policy.spread import Spread
+from extender.engine.state.pool_state import PoolState
+from extender.model.moves import MoveReason
+from extender.model.objects import VPod, placement_order
+
+
+def place_afresh(
+    pool: PoolState, vpod: VPod, standing: Collection[str], wanted: int, free: Callable[[int], int]
+) -> tuple[dict[str, int], int]:
+    """Place ``wanted`` vreplicas: (pod name -> vreplicas, how many found no place).
+
+    ``standing``: names of the pods that the vpod is on, or names with 0 vreplicas; ``free``: an ordinal's free slots
+    with nothing of the vpod on it.
+    """
+    spread = Spread(pool, free, vpod.weight, room_once_left(pool, vpod, free))
+    for name in standing:
+        spread.hold(pool.pods[name], 0)
+    profile = pool.profile
+    start = start_of(pool, vpod) if profile.ties is Ties.ROUND_ROBIN else 0
+    placed: dict[str, int] = {}
+    while wanted > 0 and (ordinal := best_of_all(spread, profile, start)) is not None:
+        spread.add(ordinal)
+        name = pool.by_ordinal[ordinal].name
+        placed[name] = placed.get(name, 0) + 1
+        wanted -= 1
+    return placed, wanted
+
+
+def steps_between(before: Mapping[str, int], after: Mapping[str, int]) -> Iterator[Reasoning]:
+    """What placing afresh has changed, pod by pod."""
+    for name in sorted({**before, **after}, key=placement_order):
+        change = after.get(name, 0) - before.get(name, 0)
+        if change < 0:
+            yield Reasoning(Step.MOVED_AWAY, name, -change, "all are placed afresh", MoveReason.POLICY)
+        elif change > 0:
+            yield Reasoning(Step.ADDED, name, change)
+
+
+def room_once_left(pool: PoolState, vpod: VPod, free: Callable[[int], int]) -> int:
+    """The pods with room once the vpod has left them all."""
+    room = pool.room_for(vpod.key)
+    for name in pool.claims_of(vpod.key):
+        pod = pool.pods[name]
+        if pod.schedulable and pod.ordinal is not None and not pool.is_closed(pod):
+            room |= 1 << pod.ordinal if free(pod.ordinal) > 0 else 0
+    return room

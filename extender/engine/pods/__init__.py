@@ -1,0 +1,1 @@
+"""What one adapter pod or node holds, counted. The ground on which policies and the state stand."""

@@ -1,0 +1,101 @@
+"""``NodeIndex``: what filter asks of thousands of nodes at once, kept as sets, so that it costs as much as what differs.
+
+kube-scheduler sends up to all nodes' names with every pod, and nearly all of them may take it. So what does not is kept
+standing: which names are nodes, which nodes of a zone there are, and for each number of slots that pods request the nodes which
+declare slots and have fewer left. A node is looked at again when it, or an adapter pod on it, has changed and somebody
+asks; ``verbs.node_problem`` says of one node by itself what these sets say of all.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Set as AbstractSet
+from typing import Final
+
+from extender.model.objects import AdapterPod, Node
+
+REQUESTS_MAX: Final = 32
+"""Different numbers of slots of which the full nodes are known; of more, the oldest are found anew when asked for."""
+
+Declared = Callable[[AdapterPod], int]
+"""Slots that a pod takes of its node."""
+
+
+class NodeIndex:
+    """Sets of node names. Changed by ``State`` only, whose mappings these are."""
+
+    def __init__(
+        self, nodes: Mapping[str, Node], pods_on_node: Mapping[str, Mapping[str, AdapterPod]]
+    ) -> None:
+        self._nodes = nodes
+        self._pods_on_node = pods_on_node
+        self.names: dict[str, str] = {}
+        """Of all nodes that there are; each under itself, so that others need not keep it twice."""
+        self.revision = 0
+        """Grows with every node that comes, goes or changes its zone."""
+        self.in_zone: dict[str, set[str]] = {}
+        """Zone ("" for none) -> names of its nodes; never empty."""
+        self._left: dict[str, int] = {}
+        """Of nodes that declare slots: how many are left, below 0 where too many are taken."""
+        self._full: dict[int, set[str]] = {}
+        """Slots requested -> nodes that have fewer left."""
+        self._changed: set[str] = set()
+        """Nodes to look at again before anybody is told."""
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went. ``old``: what was last told of it."""
+        if old is None or new is None or new.zone != old.zone:
+            self.revision += 1
+        if old is not None and (new is None or new.zone != old.zone):
+            names = self.in_zone[old.zone]
+            names.discard(old.name)
+            if not names:
+                del self.in_zone[old.zone]
+            self.names.pop(old.name, None)
+        if new is not None:
+            self.names[new.name] = new.name
+            self.in_zone.setdefault(new.zone, set()).add(new.name)
+        if new is not None:
+            self._changed.add(new.name)
+        elif old is not None:
+            self._forget(old.name)
+
+    @property
+    def to_look_at(self) -> int:
+        """How many nodes are to be looked at again before anybody is told."""
+        return len(self._changed)
+
+    def pods_changed(self, nodes: Iterable[str]) -> None:
+        """The pods on these nodes, or what they take, have changed. A node that is not known is looked at when it comes."""
+        self._changed.update(name for name in nodes if name in self._nodes)
+
+    def full_for(self, request: int, declared: Declared) -> AbstractSet[str]:
+        """Nodes that declare slots and have fewer than ``request`` left, all adapter pods on them counted."""
+        self._look_again(declared)
+        full = self._full.get(request)
+        if full is None:
+            if len(self._full) >= REQUESTS_MAX:
+                del self._full[next(iter(self._full))]
+            full = self._full[request] = {name for name, left in self._left.items() if left < request}
+        return full
+
+    def _look_again(self, declared: Declared) -> None:
+        for name in self._changed:
+            node = self._nodes.get(name)
+            if node is None or node.slots is None:
+                self._drop(name)
+                continue
+            there = self._pods_on_node.get(name, {}).values()
+            left = node.slots - sum(declared(pod) for pod in there if not pod.finished)
+            if self._left.get(name) == left:
+                continue
+            self._left[name] = left
+            for request, full in self._full.items():
+                (full.add if left < request else full.discard)(name)
+        self._changed.clear()
+
+    def _forget(self, name: str) -> None:
+        self._changed.discard(name)
+        self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        if self._left.pop(name, None) is not None:
+            for full in self._full.values():
+                full.discard(name)

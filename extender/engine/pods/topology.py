@@ -1,0 +1,97 @@
+"""``Topology``: the nodes of the cluster that take work, and their zones, as every pool sees them.
+
+Which of them a pool's pods could stand on depends on the template of its StatefulSet (``node_fit``). ``hosting`` gives
+the same view with only those: made when first asked for, from then on kept up to date with every node that changes, and
+shared by all pools whose templates say the same. What a node's heartbeat changes is nothing to either.
+"""
+
+from typing import Final
+
+from extender.model.node_fit import NodeFit
+from extender.model.objects import Node
+
+HOSTINGS_MAX: Final = 256
+"""Different templates of which the nodes are known; of more, the oldest is made anew when it is asked for."""
+
+
+class Zones:
+    """Nodes and their zones: those that pods of one template could stand on; ``fit`` None: all."""
+
+    def __init__(self, fit: NodeFit | None = None) -> None:
+        self._fit = fit
+        self.zone_of: dict[str, str] = {}
+        """Node name -> zone, for nodes that take work."""
+        self.nodes_in: dict[str, int] = {}
+        """Zone -> number of its nodes that take work; never 0."""
+        self.known_in: dict[str, int] = {}
+        """Zone -> number of its nodes, whether or not they take work; never 0."""
+
+    def exchange(self, old: Node | None, new: Node | None) -> None:
+        """Count ``new`` in place of ``old``, which was counted before."""
+        if old is not None and self._counts(old):
+            _less(self.known_in, old.zone)
+            if self.zone_of.pop(old.name, None) is not None:
+                _less(self.nodes_in, old.zone)
+        if new is not None and self._counts(new):
+            self.known_in[new.zone] = self.known_in.get(new.zone, 0) + 1
+            if new.takes_work:
+                self.zone_of[new.name] = new.zone
+                self.nodes_in[new.zone] = self.nodes_in.get(new.zone, 0) + 1
+
+    def _counts(self, node: Node) -> bool:
+        return self._fit is None or self._fit.fits(node.name, node.labels, node.taints)
+
+
+class Topology(Zones):
+    """All nodes, also ``hosting`` those of each template. One object shared by all pools; changed by ``State`` only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._nodes: dict[str, Node] = {}
+        self._hosting: dict[NodeFit, Zones] = {}
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went. ``old``: what was last told of it."""
+        if old is not None:
+            self._nodes.pop(old.name, None)
+        if new is not None:
+            self._nodes[new.name] = new
+        if old is not None and new is not None and same_for_placing(old, new):
+            return
+        self.exchange(old, new)
+        for zones in self._hosting.values():
+            zones.exchange(old, new)
+
+    def hosting(self, fit: NodeFit | None) -> Zones:
+        """The nodes that pods of that template could stand on; all of them where nothing is known of it.
+
+        Looks at every node when first asked for a template.
+        """
+        if fit is None:
+            return self
+        zones = self._hosting.get(fit)
+        if zones is None:
+            zones = Zones(fit)
+            for node in self._nodes.values():
+                zones.exchange(None, node)
+            if len(self._hosting) >= HOSTINGS_MAX:
+                del self._hosting[next(iter(self._hosting))]
+            self._hosting[fit] = zones
+        return zones
+
+    def forget(self, fit: NodeFit) -> None:
+        """A template is gone. Another one that says the same has the nodes looked at again."""
+        self._hosting.pop(fit, None)
+
+
+def same_for_placing(old: Node, new: Node) -> bool:
+    """Whether a node has changed in nothing that decides which pods could stand there and take work."""
+    return (old.zone, old.takes_work, old.taints) == (new.zone, new.takes_work, new.taints) and (
+        old.labels == new.labels
+    )
+
+
+def _less(counts: dict[str, int], zone: str) -> None:
+    counts[zone] -= 1
+    if not counts[zone]:
+        del counts[zone]

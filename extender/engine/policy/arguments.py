@@ -1,0 +1,91 @@
+"""The arguments of a plugin: from a mapping as our configuration has it, or from the JSON text that Knative's ConfigMaps have.
+
+Both kinds of names match in any letter case, and unknown names are refused. JSON text follows Go's decoder, as Knative
+uses it: a missing field, or ``null``, is 0, what stands behind the first value is ignored, and a wrong type is an error.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from extender.model.errors import InvalidObject
+from extender.model.safe_repr import shown
+
+Arguments = Mapping[str, int | bool]
+"""Argument name -> value, each one that the plugin takes."""
+_INT32_MIN: Final = -(2**31)
+_INT32_MAX: Final = 2**31 - 1
+_GO_SPACE: Final = " \t\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument. ``default``: None where it must be given; its type is the argument's. ``least``: of a number."""
+
+    kind: type[int] | type[bool]
+    default: int | bool | None = None
+    least: int = _INT32_MIN
+
+
+Signature = Mapping[str, Argument]
+NO_ARGUMENTS: Final[Signature] = MappingProxyType({})
+
+
+def arguments_from(raw: object, signature: Signature, subject: str, field: str) -> Arguments:
+    """Read a plugin's arguments. Raises InvalidObject, naming ``field`` of ``subject`` and what is known there."""
+    if isinstance(raw, str):
+        given = _from_json(raw, subject, field)
+        zero = True
+    elif raw is None or isinstance(raw, Mapping):
+        given = raw or {}
+        zero = False
+    else:
+        raise InvalidObject(subject, field, f"must be an object or a text with JSON, not {shown(raw)}")
+    names = {name.lower(): name for name in signature}
+    found: dict[str, object] = {}
+    for key, value in given.items():
+        name = names.get(str(key).lower())
+        if name is None:
+            known = ", ".join(signature) or "none"
+            raise InvalidObject(subject, f"{field}.{key}", f"is not known (known: {known})")
+        if value is not None:
+            found[name] = value
+    return {
+        name: _value(found.get(name), argument, zero, subject, f"{field}.{name}")
+        for name, argument in signature.items()
+    }
+
+
+def _from_json(text: str, subject: str, field: str) -> Mapping[str, object]:
+    try:
+        value, _ = json.JSONDecoder().raw_decode(text.lstrip(_GO_SPACE))
+    except (ValueError, RecursionError):
+        raise InvalidObject(subject, field, f"is not JSON: {shown(text)}") from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise InvalidObject(subject, field, f"must hold a JSON object, not {shown(text)}")
+    return value
+
+
+def _value(value: object, argument: Argument, zero: bool, subject: str, field: str) -> int | bool:
+    if value is None:
+        if argument.default is not None:
+            return argument.default
+        if not zero:
+            raise InvalidObject(subject, field, "is required")
+        value = argument.kind(0)
+    if type(value) is not argument.kind or (argument.kind is int and not _in_range(value, argument.least)):
+        wanted = "true or false" if argument.kind is bool else _range(argument.least)
+        raise InvalidObject(subject, field, f"must be {wanted}, not {shown(value)}")
+    return value
+
+
+def _in_range(value: object, least: int) -> bool:
+    return isinstance(value, int) and least <= value <= _INT32_MAX
+
+
+def _range(least: int) -> str:
+    return f"an integer from {least} to {_INT32_MAX}"

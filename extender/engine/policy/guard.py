@@ -1,0 +1,155 @@
+"""``guarded``: a plugin of a third party, so wrapped that whatever it does wrong is one ``PluginFailed``, with its name.
+
+What raises, or gives something else than the protocols of ``framework`` say, must not take the service down, nor reach
+the sums that decide: there a nan, or a score out of range, would quietly place vreplicas wrongly. Our own plugins are
+tested and called directly: guarding costs them nothing.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Generic, Protocol, TypeVar, cast
+
+from extender.engine.policy.framework import (
+    MAX_SCORE,
+    DeschedulePlugin,
+    FilterPlugin,
+    NamedPlugin,
+    Normalizer,
+    PlaceUnknown,
+    ScorePlugin,
+    scope_of,
+)
+from extender.engine.policy.spread import Candidate, Spread
+from extender.model.errors import VReplicaError
+
+PROBLEM_CHARS_MAX: Final = 200
+P = TypeVar("P", bound=NamedPlugin)
+S = TypeVar("S", bound=ScorePlugin)
+
+
+class PluginFailed(VReplicaError):
+    """A third party's plugin raised, or its answer is none. ``plugin``: its name; ``problem``: what it did."""
+
+    def __init__(self, plugin: str, problem: str) -> None:
+        problem = problem if len(problem) <= PROBLEM_CHARS_MAX else f"{problem[:PROBLEM_CHARS_MAX]}..."
+        super().__init__(f"plugin {plugin} failed: {problem}")
+        self.plugin = plugin
+        self.problem = problem
+
+
+class _ScoreAndNormalize(ScorePlugin, Normalizer, Protocol):
+    """A score plugin that sees all pods' scores at once."""
+
+
+class _Guard(Generic[P]):
+    """What all guards have: name, scope and equality of the plugin inside."""
+
+    def __init__(self, plugin: P) -> None:
+        self.plugin = plugin
+        self.name = str(getattr(plugin, "name", type(plugin).__name__))
+        self.scope = scope_of(plugin)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and bool(self.plugin == other.plugin)
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.name))
+
+    def _failed(self, call: str, error: Exception) -> PluginFailed:
+        return PluginFailed(self.name, f"{call}: {type(error).__name__}: {_said(error)}")
+
+    def _score(self, call: str, found: object) -> int:
+        # The very type: a subclass, as bool is, may count and compare as it likes.
+        if type(found) is not int or not 0 <= found <= MAX_SCORE:
+            raise PluginFailed(self.name, f"{call}: {_shown(found)} is no int from 0 to 2^64-1")
+        return found
+
+
+class GuardedFilter(_Guard[FilterPlugin]):
+    """Around a ``FilterPlugin``."""
+
+    def filter(self, candidate: Candidate, spread: Spread) -> str:
+        """As the plugin says. Raises PluginFailed."""
+        try:
+            found: object = self.plugin.filter(candidate, spread)
+        except Exception as error:
+            raise self._failed("filter", error) from error
+        if type(found) is not str:
+            raise PluginFailed(self.name, f'filter: {_shown(found)} is no str (where a pod may have it: "")')
+        return found
+
+
+class GuardedScore(_Guard[S]):
+    """Around a ``ScorePlugin`` without ``normalize``."""
+
+    def score(self, candidate: Candidate, spread: Spread) -> int:
+        """As the plugin says. Raises PluginFailed."""
+        try:
+            found: object = self.plugin.score(candidate, spread)
+        except Exception as error:
+            raise self._failed("score", error) from error
+        return self._score("score", found)
+
+
+class GuardedNormalizer(GuardedScore[_ScoreAndNormalize]):
+    """Around a ``ScorePlugin`` that is a ``Normalizer`` too."""
+
+    def normalize(self, scores: Sequence[int]) -> Sequence[int]:
+        """As the plugin says. Raises PluginFailed."""
+        try:
+            found: list[object] = list(self.plugin.normalize(tuple(scores)))
+        except Exception as error:
+            raise self._failed("normalize", error) from error
+        if len(found) != len(scores):
+            raise PluginFailed(self.name, f"normalize: {len(found)} scores for {len(scores)} pods")
+        return [self._score("normalize", one) for one in found]
+
+
+class GuardedDescheduler(_Guard[DeschedulePlugin]):
+    """Around a ``DeschedulePlugin``."""
+
+    def deschedule(self, candidate: Candidate, spread: Spread) -> int:
+        """As the plugin says. Raises PluginFailed, and PlaceUnknown as the plugin does."""
+        try:
+            found: object = self.plugin.deschedule(candidate, spread)
+        except PlaceUnknown:
+            raise
+        except Exception as error:
+            raise self._failed("deschedule", error) from error
+        return self._score("deschedule", found)
+
+
+def guarded_filter(plugin: FilterPlugin) -> FilterPlugin:
+    """The plugin, guarded unless it is our own or guarded already."""
+    return plugin if _is_ours(plugin) else cast("FilterPlugin", GuardedFilter(plugin))
+
+
+def guarded_score(plugin: ScorePlugin) -> ScorePlugin:
+    """The plugin, guarded unless it is our own or guarded already."""
+    if _is_ours(plugin):
+        return plugin
+    normalizes = hasattr(plugin, "normalize")
+    guard = GuardedNormalizer(cast("_ScoreAndNormalize", plugin)) if normalizes else GuardedScore(plugin)
+    return cast("ScorePlugin", guard)
+
+
+def guarded_descheduler(plugin: DeschedulePlugin) -> DeschedulePlugin:
+    """The plugin, guarded unless it is our own or guarded already."""
+    return plugin if _is_ours(plugin) else cast("DeschedulePlugin", GuardedDescheduler(plugin))
+
+
+def _is_ours(plugin: object) -> bool:
+    return type(plugin).__module__.startswith(f"{__package__}.")
+
+
+def _said(error: Exception) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - whatever a stranger's __str__ does
+        return "(no text)"
+
+
+def _shown(value: object) -> str:
+    """What a wrong answer looks like; of a stranger's type only its name, since its repr may do anything."""
+    if type(value) is int:
+        return str(value) if value.bit_length() <= 128 else "a far greater int"
+    return repr(value) if type(value) in {float, bool, str, type(None)} else type(value).__name__

@@ -1,0 +1,131 @@
+"""Names of plugins and what makes them: Knative's of 1.16 and our own; third parties add theirs (``extender.config.plugins``).
+
+A plugin may be listed in one or more roles: under filters, under scores, under deschedulers. Each role has its own
+arguments: Knative reads a MaxSkew for its priorities and then does nothing with it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Generic, TypeVar
+
+from extender.engine.policy.arguments import NO_ARGUMENTS, Argument, Arguments, Signature
+from extender.engine.policy.availability import (
+    AvailabilityNodePriority,
+    AvailabilityZonePriority,
+    RemoveWithAvailabilityNodePriority,
+    RemoveWithAvailabilityZonePriority,
+)
+from extender.engine.policy.even_pod_spread import EvenPodSpread, RemoveWithEvenPodSpreadPriority
+from extender.engine.policy.framework import DeschedulePlugin, FilterPlugin, ScorePlugin
+from extender.engine.policy.ordinals import LowestOrdinalPriority, RemoveWithHighestOrdinalPriority
+from extender.engine.policy.resources import NoMaxResourceCount, PodFitsResources
+from extender.engine.policy.spreading import NodeSpread, PodSpread, ZoneSpread
+from extender.model.errors import InvalidObject
+
+P_co = TypeVar("P_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Maker(Generic[P_co]):
+    """Makes a plugin from its arguments. ``make`` gets every argument of the signature, checked."""
+
+    make: Callable[[Arguments], P_co]
+    signature: Signature = field(default_factory=lambda: NO_ARGUMENTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginFactory:
+    """What one name stands for, in each role that it can be listed in."""
+
+    name: str
+    filter: Maker[FilterPlugin] | None = None
+    score: Maker[ScorePlugin] | None = None
+    deschedule: Maker[DeschedulePlugin] | None = None
+
+
+Registry = Mapping[str, PluginFactory]
+
+_MAX_SKEW: Final[Signature] = {"MaxSkew": Argument(int)}
+_UNUSED_SKEW: Final[Signature] = {"MaxSkew": Argument(int, 0)}
+_NUM_PARTITIONS: Final[Signature] = {"NumPartitions": Argument(int)}
+
+
+def _spread(*, count_empty: bool | None) -> Signature:
+    skew = {"MaxSkew": Argument(int, 1, 1)}
+    return skew if count_empty is None else {**skew, "CountEmpty": Argument(bool, count_empty)}
+
+
+_ALL: Final = (
+    PluginFactory(name="PodFitsResources", filter=Maker(lambda _: PodFitsResources())),
+    PluginFactory(
+        name="NoMaxResourceCount",
+        filter=Maker(lambda args: NoMaxResourceCount(args["NumPartitions"]), _NUM_PARTITIONS),
+    ),
+    PluginFactory(
+        name="EvenPodSpread",
+        filter=Maker(lambda args: EvenPodSpread(args["MaxSkew"]), _MAX_SKEW),
+        score=Maker(lambda args: EvenPodSpread(args["MaxSkew"]), _UNUSED_SKEW),
+    ),
+    PluginFactory(
+        name="AvailabilityNodePriority",
+        score=Maker(lambda _: AvailabilityNodePriority(), _UNUSED_SKEW),
+    ),
+    PluginFactory(
+        name="AvailabilityZonePriority",
+        score=Maker(lambda _: AvailabilityZonePriority(), _UNUSED_SKEW),
+    ),
+    PluginFactory(name="LowestOrdinalPriority", score=Maker(lambda _: LowestOrdinalPriority())),
+    PluginFactory(
+        name="RemoveWithEvenPodSpreadPriority",
+        deschedule=Maker(lambda _: RemoveWithEvenPodSpreadPriority(), _UNUSED_SKEW),
+    ),
+    PluginFactory(
+        name="RemoveWithAvailabilityNodePriority",
+        deschedule=Maker(lambda _: RemoveWithAvailabilityNodePriority(), _UNUSED_SKEW),
+    ),
+    PluginFactory(
+        name="RemoveWithAvailabilityZonePriority",
+        deschedule=Maker(lambda _: RemoveWithAvailabilityZonePriority(), _UNUSED_SKEW),
+    ),
+    PluginFactory(
+        name="RemoveWithHighestOrdinalPriority",
+        deschedule=Maker(lambda _: RemoveWithHighestOrdinalPriority()),
+    ),
+    PluginFactory(
+        name="ZoneSpread",
+        filter=Maker(
+            lambda args: ZoneSpread(args["MaxSkew"], bool(args["CountEmpty"])), _spread(count_empty=True)
+        ),
+        score=Maker(lambda _: ZoneSpread()),
+        deschedule=Maker(lambda _: ZoneSpread()),
+    ),
+    PluginFactory(
+        name="NodeSpread",
+        filter=Maker(
+            lambda args: NodeSpread(args["MaxSkew"], bool(args["CountEmpty"])), _spread(count_empty=False)
+        ),
+        score=Maker(lambda _: NodeSpread()),
+        deschedule=Maker(lambda _: NodeSpread()),
+    ),
+    PluginFactory(
+        name="PodSpread",
+        filter=Maker(lambda args: PodSpread(args["MaxSkew"]), _spread(count_empty=None)),
+        score=Maker(lambda _: PodSpread()),
+        deschedule=Maker(lambda _: PodSpread()),
+    ),
+)
+
+BUILT_IN_PLUGINS: Final[Registry] = MappingProxyType({factory.name: factory for factory in _ALL})
+
+
+def with_plugins(added: Registry, registry: Registry = BUILT_IN_PLUGINS) -> Registry:
+    """A registry with third parties' plugins too. Raises InvalidObject where a name is taken or does not match."""
+    for name, factory in added.items():
+        if name in registry:
+            raise InvalidObject(f"plugin {name}", "name", "is taken by a plugin that is already there")
+        if factory.name != name:
+            raise InvalidObject(f"plugin {name}", "name", f"is registered as {factory.name!r}")
+        if factory.filter is None and factory.score is None and factory.deschedule is None:
+            raise InvalidObject(f"plugin {name}", "", "is neither a filter nor a score nor a descheduler")
+    return MappingProxyType({**registry, **added})

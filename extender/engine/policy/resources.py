@@ -1,0 +1,37 @@
+"""Knative's predicates about room and number of pods: ``PodFitsResources``, ``NoMaxResourceCount``."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from extender.engine.policy.framework import Scope
+from extender.engine.policy.spread import Candidate, Spread
+
+AT_FULL_CAPACITY: Final = "pod at full capacity"
+BEYOND_PARTITION_COUNT: Final = "pod increases total # of pods beyond partition count"
+
+
+@dataclass(frozen=True, slots=True)
+class PodFitsResources:
+    """A pod needs a free slot. Every candidate has room for one vreplica, so this is here for Knative's sake."""
+
+    name: ClassVar[str] = "PodFitsResources"
+    scope: ClassVar[Scope] = Scope.COUNT
+
+    def filter(self, candidate: Candidate, _spread: Spread) -> str:
+        """Knative's message where no slot is free."""
+        return "" if candidate.free > 0 else AT_FULL_CAPACITY
+
+
+@dataclass(frozen=True, slots=True)
+class NoMaxResourceCount:
+    """A vpod stands on at most ``num_partitions`` pods: more could not each have a partition of its topic."""
+
+    num_partitions: int
+    name: ClassVar[str] = "NoMaxResourceCount"
+    scope: ClassVar[Scope] = Scope.COUNT
+
+    def filter(self, candidate: Candidate, spread: Spread) -> str:
+        """Knative's message for a pod that would be one too many."""
+        if candidate.ordinal in spread.pods or len(spread.pods) < self.num_partitions:
+            return ""
+        return BEYOND_PARTITION_COUNT

@@ -1,0 +1,301 @@
+"""``Spread``: one vpod's vreplicas over pods, nodes and zones while they are being decided; ``Candidate``: one pod in it.
+
+Plugins see nothing else. As in Knative, ``pods``, ``nodes`` and ``zones`` count only what is on schedulable pods. What is
+on others (their node is cordoned or lost, the pod is restarting) still counts for its node and zone in ``node_load``
+and ``zone_load``, one without a node where it last stood: a zone that is down, and a pod that is created again, come back
+with all that they had.
+
+Places without any pod of the pool count, for plugins that look at those too, where the pool's pods could stand (``node_fit``).
+
+Built from plain values, so that a decision, a test and a recorded case make one the same way. Never changes the state.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+from extender.engine.pods.bits import bits
+from extender.engine.pods.claims import PodState
+from extender.engine.pods.topology import Topology, Zones
+from extender.model.objects import StatefulSet
+
+K = TypeVar("K", int, str)
+
+
+class Candidate(NamedTuple):
+    """A pod that may take or lose one vreplica. ``free``: slots; the counts: this vpod's vreplicas, on schedulable pods."""
+
+    name: str
+    ordinal: int
+    node: str
+    zone: str
+    free: int
+    on_pod: int
+    on_node: int
+    in_zone: int
+
+
+class Places(Protocol):
+    """What a spread reads of a pool; ``PoolState`` is one."""
+
+    @property
+    def by_ordinal(self) -> Mapping[int, PodState]:
+        """The pods of the StatefulSet."""
+
+    @property
+    def topology(self) -> Topology:
+        """The nodes that take work."""
+
+    @property
+    def hosting(self) -> Zones:
+        """Those that the pool's pods could stand on."""
+
+    @property
+    def zones(self) -> Mapping[str, int]:
+        """Zone -> bit set of the schedulable pods in it."""
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """Node -> bit set of the schedulable pods on it."""
+
+    @property
+    def schedulable(self) -> int:
+        """Bit set of the pods that may take new vreplicas."""
+
+    @property
+    def room(self) -> int:
+        """Bit set of those of them with a free slot that are not closed."""
+
+    @property
+    def closed(self) -> int:
+        """Bit set of the ordinals that get nothing new."""
+
+    @property
+    def stateful_set(self) -> StatefulSet | None:
+        """How many pods there shall be."""
+
+
+class Spread:
+    """Where one vpod's vreplicas are. ``hold`` says what is there, ``add`` and ``remove`` decide one at a time.
+
+    ``free``: free slots of an ordinal beside what ``hold`` was told. ``weight``: slots of one vreplica. ``room``: the pods that may
+    get more, where the vpod may not go wherever the pool has room.
+    """
+
+    __slots__ = (
+        "_able_nodes",
+        "_able_zones",
+        "_free",
+        "_given",
+        "_least",
+        "_overfull",
+        "_places",
+        "away_nodes",
+        "away_pods",
+        "away_zones",
+        "by_count",
+        "by_ordinal",
+        "closed",
+        "node_bits",
+        "nodes",
+        "own",
+        "pods",
+        "replicas",
+        "room",
+        "schedulable",
+        "topology",
+        "weight",
+        "zone_bits",
+        "zones",
+    )
+
+    def __init__(
+        self, places: Places, free: Callable[[int], int], weight: int = 1, room: int | None = None
+    ) -> None:
+        self.by_ordinal = places.by_ordinal
+        self.topology = places.topology
+        self.zone_bits = places.zones
+        """Zone -> bit set of the pool's schedulable pods in it."""
+        self.node_bits = places.nodes
+        """Node -> bit set of the pool's schedulable pods on it."""
+        self.schedulable = places.schedulable
+        self.room = places.room if room is None else room
+        """Bit set of the pods that may get more; follows ``add`` and ``remove``."""
+        self.closed = places.closed
+        self.replicas = places.stateful_set.replicas if places.stateful_set is not None else 0
+        """Pods that the StatefulSet wants."""
+        self.weight = weight
+        self.pods: dict[int, int] = {}
+        """Ordinal -> vreplicas; schedulable pods only, as ``nodes`` and ``zones``. No zeros but those that ``hold`` was told."""
+        self.nodes: dict[str, int] = {}
+        self.zones: dict[str, int] = {}
+        self.away_pods: dict[str, int] = {}
+        """Pod name -> vreplicas, pods that are not schedulable."""
+        self.away_nodes: dict[str, int] = {}
+        """Node -> vreplicas on its pods that are not schedulable."""
+        self.away_zones: dict[str, int] = {}
+        self.by_count: dict[int, int] = {}
+        """Number of vreplicas -> bit set of the pods that have so many; may hold empty sets."""
+        self.own = 0
+        """Bit set of the pods that have some."""
+        self._places = places
+        self._able_nodes: Collection[str] | None = None
+        self._able_zones: Collection[str] | None = None
+        self._free = free
+        self._given: dict[int, int] = {}
+        self._overfull: int | None = None
+        self._least: dict[bool, int] = {}
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def hold(self, pod: PodState, count: int) -> None:
+        """Say that ``count`` vreplicas stand on a pod; ``free`` already knows."""
+        ordinal = pod.ordinal
+        if ordinal is not None and self.schedulable >> ordinal & 1:
+            self._count(ordinal, count)
+            if self.room >> ordinal & 1 and self._free(ordinal) <= 0:
+                self.room &= ~(1 << ordinal)
+        else:
+            self._count_away(pod, count)
+
+    def add(self, ordinal: int) -> None:
+        """Give one vreplica to a schedulable pod."""
+        self._count(ordinal, 1)
+        given = self._given[ordinal] = self._given.get(ordinal, 0) + 1
+        if self._free(ordinal) <= given * self.weight:
+            self.room &= ~(1 << ordinal)
+
+    def remove(self, pod: PodState) -> None:
+        """Take one of the vreplicas that ``hold`` or ``add`` put on a pod."""
+        ordinal = pod.ordinal
+        if ordinal is None or not self.schedulable >> ordinal & 1:
+            self._count_away(pod, -1)
+            return
+        self._count(ordinal, -1)
+        self._given[ordinal] = self._given.get(ordinal, 0) - 1
+        bit = 1 << ordinal
+        self._overfull = None
+        if not self.closed & bit and self.free_of(ordinal) > 0:
+            self.room |= bit
+
+    def _count_away(self, pod: PodState, count: int) -> None:
+        self._least.clear()
+        _change(self.away_pods, pod.name, count)
+        node, zone = pod.where
+        if node:
+            _change(self.away_nodes, node, count)
+        if zone:
+            _change(self.away_zones, zone, count)
+
+    def _count(self, ordinal: int, count: int) -> None:
+        self._least.clear()
+        node, zone = self.by_ordinal[ordinal].place
+        _change(self.nodes, node, count)
+        _change(self.zones, zone, count)
+        before = self.pods.get(ordinal, 0)
+        _change(self.pods, ordinal, count)
+        after = before + count
+        bit = 1 << ordinal
+        if before:
+            self.by_count[before] ^= bit
+        if after:
+            self.by_count[after] = self.by_count.get(after, 0) | bit
+        if bool(before) != bool(after):
+            self.own ^= bit
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def free_of(self, ordinal: int) -> int:
+        """Free slots of a pod as things now stand; negative where it is overcommitted."""
+        return self._free(ordinal) - self._given.get(ordinal, 0) * self.weight
+
+    def fits(self, ordinal: int) -> bool:
+        """Whether one more vreplica fits."""
+        return self._free(ordinal) - self._given.get(ordinal, 0) * self.weight >= self.weight
+
+    def candidate(self, ordinal: int) -> Candidate:
+        """A schedulable pod, as plugins see it."""
+        pod = self.by_ordinal[ordinal]
+        node, zone = pod.place
+        given = self._given.get(ordinal, 0)
+        # What Candidate(...) does after matching names to fields; this is most of what a decision spends time on.
+        return tuple.__new__(
+            Candidate,
+            (
+                pod.name,
+                ordinal,
+                node,
+                zone,
+                self._free(ordinal) - given * self.weight,
+                self.pods.get(ordinal, 0),
+                self.nodes.get(node, 0),
+                self.zones.get(zone, 0),
+            ),
+        )
+
+    def candidate_of(self, pod: PodState) -> Candidate:
+        """Any pod, also one that is not schedulable; node and zone are "" where its node is not known."""
+        if pod.ordinal is not None and self.schedulable >> pod.ordinal & 1:
+            return self.candidate(pod.ordinal)
+        node, zone = (pod.node.name, pod.node.zone) if pod.node is not None else ("", "")
+        ordinal = -1 if pod.ordinal is None else pod.ordinal
+        on_pod = self.away_pods.get(pod.name, 0)
+        return Candidate(
+            pod.name, ordinal, node, zone, 0, on_pod, self.nodes.get(node, 0), self.zones.get(zone, 0)
+        )
+
+    def node_load(self, node: str) -> int:
+        """vreplicas on a node, also those on pods that are not schedulable."""
+        away = self.away_nodes
+        return self.nodes.get(node, 0) + away.get(node, 0) if away else self.nodes.get(node, 0)
+
+    def zone_load(self, zone: str) -> int:
+        """vreplicas in a zone, also those on pods that are not schedulable."""
+        away = self.away_zones
+        return self.zones.get(zone, 0) + away.get(zone, 0) if away else self.zones.get(zone, 0)
+
+    def least_zone_load(self, *, count_empty: bool) -> int:
+        """The smallest ``zone_load`` of ``able_zones``, or only of those with a schedulable pod of the pool."""
+        least = self._least.get(count_empty)
+        if least is None:
+            zones = self.able_zones if count_empty else self.zone_bits
+            least = self._least[count_empty] = min([self.zone_load(zone) for zone in zones], default=0)
+        return least
+
+    @property
+    def able_nodes(self) -> Collection[str]:
+        """Nodes that take work and that the pool's pods could stand on, or do: also those without any."""
+        if self._able_nodes is None:
+            self._able_nodes = _with(self._places.hosting.zone_of, self.node_bits)
+        return self._able_nodes
+
+    @property
+    def able_zones(self) -> Collection[str]:
+        """Zones with such a node."""
+        if self._able_zones is None:
+            self._able_zones = _with(self._places.hosting.nodes_in, self.zone_bits)
+        return self._able_zones
+
+    def empty_with_room(self, ordinal: int) -> int:
+        """How many pods other than ``ordinal`` have none of these vreplicas and could take one."""
+        return (self.room & ~self.own & ~(1 << ordinal)).bit_count()
+
+    def overfull(self) -> int:
+        """How many pods without these vreplicas are overcommitted by others. Looks at every full pod, once."""
+        if self._overfull is None:
+            full = self.schedulable & ~self.room & ~self.closed
+            self._overfull = sum(1 << ordinal for ordinal in bits(full) if self.free_of(ordinal) < 0)
+        return (self._overfull & ~self.own).bit_count()
+
+
+def _with(places: Mapping[str, object], others: Mapping[str, object]) -> Collection[str]:
+    """The names in both."""
+    return places if others.keys() <= places.keys() else places.keys() | others.keys()
+
+
+def _change(counts: dict[K, int], key: K, change: int) -> None:
+    """Count up or down, and forget what has come down to 0."""
+    count = counts.get(key, 0) + change
+    if count or change == 0:
+        counts[key] = count
+    else:
+        del counts[key]

@@ -1,0 +1,283 @@
+"""What should leave where it is, and where to: one period's moves of a pool (DESIGN 5.5). Pure.
+
+Sources, in this order, each with its ``MoveReason``; the budget (vreplicas) is spent from the top:
+
+1. pods marked unschedulable, in the middle of the range too (a person's order: no cool-down);
+2. ordinals that the StatefulSet no longer has;
+3. abandoned pods: not Ready for longer than rescheduleAfterSeconds;
+4. pods that hold more than their slots: as few vreplicas as bring them back under;
+5. compaction: ordinals being *emptied* (the autoscaler closes what it wants to remove), from the highest down;
+6. policy: vpods whose profile strictly prefers another pod, one vreplica at a time.
+
+Placing does most of 1 to 4 by itself, as soon as it looks at a vpod; what is found here has waited for room. In 1 to 3
+the pods with the fewest slots come first, and on each pod the smallest shares: most pods are empty soonest.
+
+Every move has a destination with room for it: a schedulable pod that is neither closed nor being emptied, chosen as
+placing would choose (the profile's hard filters hold there). Room that the sources will free is not counted: the
+destination's ledger is written first. Nobody has asked for compaction and policy at this moment, so they take nothing
+from a pod that serves to one that is down (``availability.would_end_service``).
+
+Compaction ends: each of its moves goes from an emptied ordinal to a lower one that is not, and nothing comes back to a
+closed one. It is whole pods or nothing: a pod whose load does not fit below is not begun, nor is any pod below it,
+since a StatefulSet only loses its highest. What the budget or a cool-down leaves for later periods keeps its room.
+Policy moves end as far as ``better`` climbs strictly; for plugins that do not, ``returns`` breaks the circle
+(``extender.engine.rebalance.repetition``).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from extender.engine.placing.select import better_place
+from extender.engine.pods.claims import PodState
+from extender.engine.policy.guard import PluginFailed
+from extender.engine.rebalance.draft import Draft, Placements, after
+from extender.engine.rebalance.relocation import is_movable
+from extender.engine.state.availability import down_among, would_end_service
+from extender.engine.state.external_vpods import is_callers
+from extender.engine.state.pool_state import PoolState
+from extender.model.moves import Move, MoveReason
+from extender.model.objects import VPod, placement_order
+
+Better = Callable[[PoolState, VPod, Placements], tuple[str, str] | None]
+"""(pool, vpod, its placements) -> the pods to take one vreplica from and to give it to; None: it is well placed."""
+
+
+def no_vpod(_key: str) -> bool:
+    """No vpod is meant."""
+    return False
+
+
+def by_profile(pool: PoolState, vpod: VPod, placements: Placements) -> tuple[str, str] | None:
+    """What the pool's profile would change; nothing where a plugin of it fails."""
+    try:
+        return better_place(pool, vpod, placements, pool.profile)
+    except PluginFailed:
+        return None
+
+
+def never_before(_key: str, _placements: Placements) -> bool:
+    """No placements are remembered."""
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What one period's moves must keep to.
+
+    ``budget``: vreplicas. ``emptying``: bit set of the ordinals to empty, None for those that are closed.
+    ``cooling``: whether a vpod (its key) was moved so lately that compaction and policy leave it in peace.
+    ``fixed``: whether nothing at all may move it now.
+    """
+
+    budget: int
+    emptying: int | None = None
+    cooling: Callable[[str], bool] = no_vpod
+    fixed: Callable[[str], bool] = no_vpod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """What policy may do. ``vpods``: keys of those to look at now; ``better``: what the profile would change.
+
+    ``returns``: whether a vpod has left these placements before, since anything changed that is not our doing.
+    """
+
+    better: Better = by_profile
+    returns: Callable[[str, Placements], bool] = never_before
+    vpods: Sequence[str] = ()
+
+
+NO_ADVICE = Advice()
+
+
+def plan_moves(pool: PoolState, limits: Limits, advice: Advice = NO_ADVICE) -> list[Move]:
+    """One period's moves, in the order in which they should be made; at most one for each vpod, pods and reason."""
+    return _Period(pool, limits, advice).run()
+
+
+class _Period:
+    """The working values of one ``plan_moves``."""
+
+    def __init__(self, pool: PoolState, limits: Limits, advice: Advice) -> None:
+        self._pool = pool
+        self._limits = limits
+        self._advice = advice
+        self._budget = max(0, limits.budget)
+        emptying = pool.closed if limits.emptying is None else limits.emptying
+        self._emptying = emptying
+        self._draft = Draft(pool, pool.room & ~emptying)
+        self._moves: dict[tuple[str, str, str, MoveReason], Move] = {}
+
+    def run(self) -> list[Move]:
+        for pod, reason in self._urgent():
+            self._lighten(pod, reason, pod.placed)
+        for pod in self._overcommitted():
+            self._lighten(pod, MoveReason.OVERCOMMIT, pod.placed - pod.capacity)
+        self._compact()
+        for key in self._advice.vpods:
+            if self._budget <= 0:
+                break
+            self._improve(key)
+        return list(self._moves.values())
+
+    # -- sources --------------------------------------------------------------------------------------------------
+
+    def _urgent(self) -> Iterator[tuple[PodState, MoveReason]]:
+        pool = self._pool
+        loaded = sorted(
+            (pod for pod in pool.pods.values() if pod.placed),
+            key=lambda pod: (pod.placed, placement_order(pod.name)),
+        )
+        yield from ((pod, MoveReason.DRAIN) for pod in loaded if pod.draining and pool.is_member(pod))
+        yield from ((pod, MoveReason.ORDINAL_GONE) for pod in loaded if not pool.is_member(pod))
+        for pod in loaded:
+            if pod.abandoned and not pod.draining and pool.is_member(pod):
+                yield pod, MoveReason.RESCHEDULE
+
+    def _overcommitted(self) -> Iterator[PodState]:
+        for pod in self._pool.members():
+            if pod.placed > pod.capacity and not pod.leaving:
+                yield pod
+
+    def _movable(self, key: str) -> VPod | None:
+        """The vpod, if the evictor may move it: not one that placing has to decide first, nor a caller's own."""
+        vpod = self._pool.vpods.get(key)
+        if vpod is None or self._limits.fixed(key) or is_callers(self._pool, key):
+            return None
+        return vpod if is_movable(self._pool, vpod) else None
+
+    # -- drains, failures, overcommit: as much as fits ---------------------------------------------------------------
+
+    def _lighten(self, pod: PodState, reason: MoveReason, slots: int) -> None:
+        """Move up to ``slots`` off a pod, and over that no more than one vreplica's worth."""
+        everything = slots >= pod.placed
+        for vpod, count in self._shares_on(pod, slots, cheapest_first=everything):
+            wanted = min(count, self._budget, -(-slots // vpod.weight))
+            if wanted <= 0:
+                continue
+            given, _ = self._draft.place(vpod, pod, wanted)
+            for ordinal, moved in given.items():
+                slots -= moved * vpod.weight
+                self._record(vpod.key, pod, ordinal, moved, reason)
+
+    def _shares_on(self, pod: PodState, slots: int, *, cheapest_first: bool) -> list[tuple[VPod, int]]:
+        """Movable vpods with their vreplicas there: the smallest shares first, or those that give most slots a move."""
+        found = [
+            (vpod, claim.placed.vreplicas)
+            for key, claim in pod.claims.items()
+            if claim.placed.vreplicas and (vpod := self._movable(key)) is not None
+        ]
+        if cheapest_first:
+            return sorted(found, key=lambda share: (share[1] * share[0].weight, share[0].key))
+        # A vreplica heavier than what is over frees more than is needed: the lightest of those come last.
+        return sorted(
+            found,
+            key=lambda share: (
+                share[0].weight > slots,
+                share[0].weight if share[0].weight > slots else -share[0].weight,
+                share[0].key,
+            ),
+        )
+
+    # -- compaction: whole pods or nothing ---------------------------------------------------------------------------
+
+    def _compact(self) -> None:
+        members = [pod for pod in self._pool.members() if pod.placed]
+        for pod in reversed(members):
+            if self._budget <= 0:
+                return
+            ordinal = pod.ordinal
+            if ordinal is None or not self._emptying >> ordinal & 1 or not self._draft.still_on(pod):
+                continue
+            if not self._empty(pod, ordinal):
+                return
+
+    def _empty(self, pod: PodState, ordinal: int) -> bool:
+        """Plan to empty a pod; False, and nothing planned, where not all of its load fits below."""
+        load = self._load_of(pod)
+        if load is None:
+            return False
+        trial = self._draft.copy()
+        receivers = self._pool.room & (1 << ordinal) - 1
+        if not pod.down:
+            receivers &= ~down_among(self._pool, receivers)
+        found: list[tuple[VPod, int, dict[int, int]]] = []
+        # The heaviest find room first: light ones fit into what is left, not the other way round.
+        for vpod, count in sorted(load, key=lambda share: (-share[0].weight, share[1], share[0].key)):
+            given, left = trial.place(vpod, pod, count, among=receivers)
+            if left:
+                return False
+            found.append((vpod, count, given))
+        self._draft = trial
+        for vpod, _, given in sorted(found, key=lambda item: (item[1] * item[0].weight, item[0].key)):
+            if not self._limits.cooling(vpod.key):
+                for to, count in sorted(_part(given, self._budget).items()):
+                    self._record(vpod.key, pod, to, count, MoveReason.COMPACTION)
+        return True
+
+    def _load_of(self, pod: PodState) -> list[tuple[VPod, int]] | None:
+        """What has to leave the pod to empty it; None if something there may not be moved."""
+        load: list[tuple[VPod, int]] = []
+        for key, count in self._draft.still_on(pod).items():
+            vpod, known = self._movable(key), self._pool.vpods.get(key)
+            if vpod is not None:
+                load.append((vpod, count))
+            elif known is None or not known.deleting:  # one being deleted goes by itself
+                return None
+        return load
+
+    # -- policy: one vreplica at a time ------------------------------------------------------------------------------
+
+    def _improve(self, key: str) -> None:
+        vpod = self._movable(key)
+        if vpod is None or self._limits.cooling(key):
+            return
+        # What this plan brings to a pod does not go on from there: a move is of what stands somewhere.
+        arrived = {move.to_pod for move in self._moves.values() if move.vpod == key}
+        while self._budget > 0:
+            placed = self._draft.placed(key)
+            found = self._advice.better(self._pool, vpod, placed)
+            if found is None or not self._may_go(placed, *found) or found[0] in arrived:
+                return
+            source, target = found
+            then = after(placed, source, target)
+            ordinal = self._pool.pods[target].ordinal
+            if self._advice.returns(key, then) or ordinal is None:
+                return
+            if not self._draft.take(vpod, source, ordinal):
+                return
+            arrived.add(target)
+            self._record(key, self._pool.pods[source], ordinal, 1, MoveReason.POLICY)
+
+    def _may_go(self, placed: Placements, source: str, target: str) -> bool:
+        """Whether no other reason moves this share anyway, and there is such a share."""
+        pod = self._pool.pods.get(source)
+        if pod is None or target not in self._pool.pods or source == target or not placed.get(source):
+            return False
+        emptying = pod.ordinal is not None and bool(self._emptying >> pod.ordinal & 1)
+        return not emptying and not pod.leaving and not would_end_service(pod, self._pool.pods[target])
+
+    # -- the outcome ---------------------------------------------------------------------------------------------------
+
+    def _record(self, key: str, pod: PodState, ordinal: int, count: int, reason: MoveReason) -> None:
+        """Count a move against the budget; what is over it keeps its room, and its turn comes another period."""
+        count = min(count, self._budget)
+        if count <= 0:
+            return
+        self._budget -= count
+        move = Move(key, pod.name, self._pool.by_ordinal[ordinal].name, count, reason)
+        what = (key, move.from_pod, move.to_pod, reason)
+        known = self._moves.get(what)
+        self._moves[what] = move if known is None else replace(known, vreplicas=known.vreplicas + count)
+
+
+def _part(given: dict[int, int], most: int) -> dict[int, int]:
+    """As much of ``given`` (ordinal -> vreplicas) as the budget pays for, in its proportions: spread stays spread."""
+    total = sum(given.values())
+    if total <= most:
+        return given
+    part = {ordinal: count * most // total for ordinal, count in given.items()}
+    by_rest = sorted(given, key=lambda ordinal: (-(given[ordinal] * most % total), ordinal))
+    for ordinal in by_rest[: most - sum(part.values())]:
+        part[ordinal] += 1
+    return part

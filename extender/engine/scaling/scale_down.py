@@ -1,0 +1,219 @@
+"""Which pods a pool may lose, and when (DESIGN 5.4). Pure; the autoscaler acts on it.
+
+A StatefulSet loses its highest ordinals first. Knative lowers the count and evicts what stood there afterwards. Here
+it goes the other way round:
+
+1. *close* the ordinals above the count that is enough, so that nothing new is placed there. Enough is not only the
+   sum of slots: what stands above must fit below, one vreplica at a time and under the profile's zone rule, and what is
+   served there on pods that are not down, or the evictor could never empty those pods, and they would stay closed and
+   half empty for ever. Above maxPods all is
+   closed, whether or not it fits: that is a person's order; and so it is above what Knative's formulas ask for;
+2. the evictor moves what still stands on closed pods. Where it cannot after all (heavy vreplicas, a zone rule: it may go
+   about it in another order than we have thought of), they stay closed, and are opened when they are needed;
+3. *remove* the highest closed ordinals that hold nothing, for any pool: no ledger, no status, no reservation, nothing that
+   the previous incarnation carried, and no ledger that cannot be read.
+
+Between a look at the state and the write of the count nothing can be placed there, since the ordinals are closed; what
+was decided before they were closed is reserved in the state, and so they hold something.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+
+from extender.engine.pods.bits import bits
+from extender.engine.pods.claims import PodState
+from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
+from extender.engine.scaling.size import ScalePlan, anyone, missing_vreplicas, plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.objects import AdapterPool, StatefulSet, VPod
+
+
+def ordinals_to_close(state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone) -> int:
+    """Bit set of the ordinals that the pool can do without."""
+    pool, stateful_set = state.pool, state.stateful_set
+    if pool is None or stateful_set is None or plan.wanted >= stateful_set.replicas:
+        return 0
+    count = plan.wanted
+    if (state.profile.rules.scale_by_need or state.shares.crowded) and not plan.limited:
+        count = _enough(state, pool, stateful_set, plan.wanted, allows)
+    start = stateful_set.ordinals_start
+    return _below(start + stateful_set.replicas) ^ _below(start + count)
+
+
+def still_closed(state: PoolState, plan: ScalePlan) -> int:
+    """Those of the closed ordinals that exist and are not wanted again."""
+    if state.stateful_set is None:
+        return 0
+    start, replicas = state.stateful_set.ordinals_start, state.stateful_set.replicas
+    low, high = start + min(plan.wanted, replicas), start + replicas
+    return state.closed & (_below(high) ^ _below(low))
+
+
+def count_without_empty(state: PoolState, pools: State) -> int:
+    """The lowest count of pods whose removed ordinals are closed and hold nothing, for this one of ``pools`` and all others.
+
+    Another may have had the StatefulSet before, or a vpod have gone to it whose status still names the pod.
+    """
+    stateful_set = state.stateful_set
+    if stateful_set is None:
+        return 0
+    count = stateful_set.replicas
+    while count:
+        ordinal = stateful_set.ordinals_start + count - 1
+        pod = state.by_ordinal.get(ordinal)
+        if not state.closed & 1 << ordinal or not (pod is None or holds_nothing(pod)):
+            break
+        if not all(map(holds_nothing, pools.elsewhere(state.key, f"{stateful_set.name}-{ordinal}"))):
+            break
+        count -= 1
+    return count
+
+
+def removable(state: PoolState) -> int:
+    """Bit set of the highest ordinals that hold nothing, closed or not: what a leader before us can have removed."""
+    stateful_set = state.stateful_set
+    found = 0
+    for ordinal in reversed(stateful_set.ordinals if stateful_set is not None else range(0)):
+        pod = state.by_ordinal.get(ordinal)
+        if pod is not None and not holds_nothing(pod):
+            break
+        found |= 1 << ordinal
+    return found
+
+
+def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] = anyone) -> int:
+    """The lowest count from ``count`` up that the pool would not grow from again at once, at most what it has.
+
+    What a pool needs depends on what it has (which pod is pending, which zone has room): a count that is wanted now may
+    not be enough once it is reached.
+    """
+    replicas = state.stateful_set.replicas if state.stateful_set is not None else 0
+    while count < replicas and (plan := plan_scale(state, allows, replicas=count)) is not None:
+        if plan.wanted <= count:
+            break
+        count = min(replicas, plan.wanted)
+    return count
+
+
+def holds_nothing(pod: PodState) -> bool:
+    """Whether the pod can go and nobody misses it."""
+    unreadable = pod.pod is not None and bool(pod.pod.ledger_error)
+    expected_back = pod.last_ledger and not pod.last_ledger_old
+    return not (pod.claims or pod.held or expected_back or unreadable)
+
+
+def waits_for_closed(state: PoolState, allows: Callable[[VPod], bool] = anyone) -> tuple[str, bool] | None:
+    """The vpod that has longest been left over and that a closed pod has room for; None if there is none.
+
+    After these come vpods that stand on a pod which they are to leave: for them a closed pod is better than that.
+
+    And whether that is certain: the open pods have no room for it. Else it may just not have been decided yet, or the
+    pool's profile refuses the room there is.
+    """
+    there = state.closed & state.schedulable & ~state.shares.full(state.by_ordinal)
+    closed = _most_free(state, there)
+    if not closed:
+        return None
+    for key in chain(state.unplaced, _to_leave(state)):
+        vpod = state.vpods.get(key)
+        if vpod is not None and vpod.weight <= closed and allows(vpod):
+            mine = state.open_to(there, key)
+            if mine != there and _most_free(state, mine) < vpod.weight:
+                continue
+            return key, _most_free(state, state.room_for(key)) < vpod.weight
+    return None
+
+
+def _to_leave(state: PoolState) -> Iterator[str]:
+    """Keys of vpods on pods that are drained or taken for lost; maybe more than once."""
+    for pod in state.pods.values():
+        if pod.leaving:
+            yield from (key for key, claim in pod.claims.items() if claim.placed.vreplicas)
+
+
+def _most_free(state: PoolState, ordinals: int) -> int:
+    return max((state.free_of(ordinal) for ordinal in bits(ordinals)), default=0)
+
+
+def _below(ordinal: int) -> int:
+    """The bits of all ordinals below; two of them cut out a range."""
+    return (1 << ordinal) - 1
+
+
+def _enough(
+    state: PoolState,
+    pool: AdapterPool,
+    stateful_set: StatefulSet,
+    wanted: int,
+    allows: Callable[[VPod], bool],
+) -> int:
+    """The lowest count from ``wanted`` up with which what stands above it fits below.
+
+    What waits for a place right now has one there, too, or had none in the whole pool.
+    """
+    replicas = stateful_set.replicas
+    homeless = _left_with(state, pool, stateful_set, replicas, allows)
+
+    def fits(count: int) -> bool:
+        left = _left_with(state, pool, stateful_set, count, allows)
+        return left is not None and homeless is not None and left <= homeless
+
+    if fits(wanted):
+        return wanted
+    low, high = wanted, replicas  # low is too few, high is enough
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if fits(middle) else (middle, high)
+    return high
+
+
+def _left_with(
+    state: PoolState,
+    pool: AdapterPool,
+    stateful_set: StatefulSet,
+    count: int,
+    allows: Callable[[VPod], bool],
+) -> int | None:
+    """Slots of what waits that find no place on the lowest ``count`` pods; None where what stands above has none."""
+    start = stateful_set.ordinals_start
+    packing = _packing(state, pool, range(start, start + count))
+    above = [
+        pod
+        for ordinal in range(start + count, start + stateful_set.replicas)
+        if (pod := state.by_ordinal.get(ordinal)) is not None and not pod.leaving
+    ]
+    down = _down(state, range(start, start + count))
+    # What is served finds its place first, on pods that serve or are still to come.
+    for pod in sorted(above, key=lambda pod: pod.down):
+        packing.barred = 0 if pod.down else down
+        if not _leaves(packing, pod):
+            return None
+    packing.barred = 0
+    return sum(
+        packing.add(vpod.key, missing, vpod.weight) * vpod.weight
+        for vpod, missing in missing_vreplicas(state, pool, allows)
+    )
+
+
+def _down(state: PoolState, ordinals: range) -> int:
+    """Bit set of the pods that are bound and serve nobody: the evictor moves nothing there that is served."""
+    members = ((ordinal, state.by_ordinal.get(ordinal)) for ordinal in ordinals)
+    return sum(1 << ordinal for ordinal, pod in members if pod is not None and pod.bound and pod.down)
+
+
+def _packing(state: PoolState, pool: AdapterPool, ordinals: range) -> Packing:
+    rule = zone_rule(state)
+    if rule is None:
+        return Packing(state, pool, ordinals, added_max=0)
+    return ZonePacking(state, pool, ordinals, added_max=0, rule=rule)
+
+
+def _leaves(packing: Packing, pod: PodState) -> bool:
+    """Whether all that the pod holds fits onto the pods that are left."""
+    for key, claim in sorted(pod.claims.items()):
+        share = claim.placed
+        packing.leave(key, pod, share.vreplicas)
+        if share.vreplicas and packing.add(key, share.vreplicas, share.weight):
+            return False
+    return True

@@ -1,0 +1,233 @@
+"""Availability: which of a vpod's vreplicas are served, and why the others are not. Pure.
+
+A vreplica is *placed* once a status names its pod; it is *served* while that pod is Ready, is not being deleted, and
+stands on a node that is Ready (``PodState.serving``). A pod that restarts is ``excused`` for a while (``EXCUSED_S``):
+its vreplicas count as served, so that a restart changes no status. A pod that has not served yet is not excused.
+
+``PoolState.unserved`` has, by vpod, the vreplicas that are published on pods that are down (neither serving nor
+excused). It is kept up to date with every change of a pod, a node or a status; ``availability_of`` adds it up afresh for
+the placements of one vpod, and gives the reason.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from extender.engine.pods.bits import bits
+from extender.engine.pods.claims import PodState
+from extender.model.counted import counted_are
+from extender.model.event_reasons import EventReason
+from extender.model.objects import AdapterPod, Condition, Node, VPod, placement_order
+
+if TYPE_CHECKING:
+    from extender.engine.state.pool_state import PoolState
+
+AVAILABLE: Final = "Available"
+"""Type of the condition."""
+EXCUSED_S: Final = 10.0
+"""Seconds for which a pod that has served may be away without its vreplicas counting as unserved."""
+NAMED_PODS_MAX: Final = 5
+"""Of a condition's message."""
+BLAME_CHARS_MAX: Final = 900
+"""Of the part of a message that names pods: with the counts before it, it is stored whole (1,024 bytes)."""
+
+
+class AvailableReason(StrEnum):
+    """``reason`` of the condition Available. The worst of a vpod's pods counts, in this order."""
+
+    NODE_LOST = "NodeLost"
+    """The pod's node is not Ready, unreachable, or gone."""
+    POD_TERMINATING = "PodTerminating"
+    POD_NOT_READY = "PodNotReady"
+    """The pod is not Ready, or does not exist."""
+    NOT_ALL_PLACED = "NotAllPlaced"
+    """All that is placed is served, and not all that is wanted is placed: the condition Scheduled says why."""
+    ALL_READY = "AllReady"
+
+
+UNSERVED_REASONS: Final = (
+    AvailableReason.NODE_LOST,
+    AvailableReason.POD_TERMINATING,
+    AvailableReason.POD_NOT_READY,
+)
+"""Those that say that something placed is not served, the worst first."""
+_RANK: Final[Mapping[str, int]] = {reason: rank for rank, reason in enumerate(UNSERVED_REASONS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """One pod that does not serve what is placed on it. ``vreplicas``: how many that are; ``why``: in words."""
+
+    pod_name: str
+    vreplicas: int
+    reason: AvailableReason
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Availability:
+    """Of a vpod or a pool. Counts are vreplicas; ``unserved``: the pods with the most of them first."""
+
+    wanted: int
+    placed: int
+    unserved: tuple[Unserved, ...] = ()
+
+    @property
+    def ready(self) -> int:
+        """vreplicas that are placed and served."""
+        return self.placed - sum(item.vreplicas for item in self.unserved)
+
+    @property
+    def reason(self) -> AvailableReason:
+        """The condition's reason."""
+        if self.unserved:
+            return min((item.reason for item in self.unserved), key=_RANK.__getitem__)
+        return AvailableReason.NOT_ALL_PLACED if self.placed < self.wanted else AvailableReason.ALL_READY
+
+    @property
+    def holds(self) -> bool:
+        """Whether all that is wanted is served."""
+        return self.ready >= self.wanted and not self.unserved
+
+    def message(self) -> str:
+        """How many are served, and which pods do not serve theirs."""
+        if not self.wanted and not self.placed:
+            return "no vreplicas are wanted"
+        if self.holds:
+            return f"{self.ready} of {counted_are(self.wanted, 'vreplica')} on pods that are Ready"
+        text = f"{min(self.ready, self.wanted)} of {counted_are(self.wanted, 'vreplica')} served"
+        if not self.unserved:
+            return f"{text}: {max(0, self.wanted - self.placed)} are not placed"
+        return f"{text}; {self.blame()}"
+
+    def blame(self) -> str:
+        """Which pods do not serve theirs, and why: the end of the message; "" where all do."""
+        if not self.unserved:
+            return ""
+        parts = [
+            f"{item.vreplicas} on {item.pod_name} ({item.why})" for item in self.unserved[:NAMED_PODS_MAX]
+        ]
+        while len(named := ", ".join(parts)) > BLAME_CHARS_MAX:
+            parts.pop()
+        more = len(self.unserved) - len(parts)
+        return f"nobody serves {named}" + (f", and those on {more} pods more" if more else "")
+
+    def condition(self) -> Condition:
+        """The condition Available, without its time."""
+        return Condition(AVAILABLE, "True" if self.holds else "False", str(self.reason), self.message())
+
+
+def availability_of(pool: "PoolState", placements: Mapping[str, int], wanted: int) -> Availability:
+    """Of a vpod of the pool that publishes ``placements`` (pod name -> vreplicas)."""
+    down = (
+        (name, count, pool.pods.get(name))
+        for name, count in placements.items()
+        if count and not serves(pool, name)
+    )
+    return Availability(
+        wanted,
+        sum(placements.values()),
+        _ordered(unserved_on(state, name, count) for name, count, state in down),
+    )
+
+
+def pool_availability(pool: "PoolState") -> Availability:
+    """Of all vpods of the pool together."""
+    published, down = 0, []
+    for state in pool.pods.values():
+        on_it = sum(claim.published for key, claim in state.claims.items() if key in pool.vpods)
+        published += on_it
+        if on_it and state.down:
+            down.append(unserved_on(state, state.name, on_it))
+    pending = sum(pool.vpods[key].vreplicas - pool.placed_vreplicas(key) for key in pool.unplaced)
+    return Availability(published + max(0, pending), published, _ordered(down))
+
+
+def serves(pool: "PoolState", pod_name: str) -> bool:
+    """Whether what is placed on that pod counts as served."""
+    state = pool.pods.get(pod_name)
+    return state is not None and not state.down
+
+
+def would_end_service(source: PodState, target: PodState) -> bool:
+    """Whether vreplicas that are served on one pod would not be on another."""
+    return target.down and not source.down
+
+
+def down_among(pool: "PoolState", ordinals: int) -> int:
+    """Bit set of those of ``ordinals`` whose pods are there and down."""
+    return sum(1 << ordinal for ordinal in bits(ordinals) if pool.by_ordinal[ordinal].down)
+
+
+def is_outdated(pool: "PoolState", vpod: VPod) -> bool:
+    """Whether a VPod's status says other than its pods do, as far as readiness goes. Those of foreign kinds say nothing."""
+    if vpod.source or (vpod.ready_vreplicas is None and not vpod.conditions):
+        return False  # one that has no status yet gets it when it is placed
+    now = availability_of(pool, vpod.placements, 0)
+    told = condition_of(vpod)
+    if vpod.ready_vreplicas != now.ready or told is None:
+        return True
+    if not now.unserved:
+        return told.reason in UNSERVED_REASONS
+    # Equal counts may be on other pods by now; how many are wanted is not known here.
+    return told.reason != now.reason or not told.message.endswith(f"; {now.blame()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a stored status says of its vreplicas. ``reason``: of its condition Available; "" for none."""
+
+    reason: str
+    ready: int
+    unserved: int
+    """vreplicas that are placed and not served."""
+
+
+def told_change(before: Served, after: Served) -> EventReason | None:
+    """What has happened between two statuses: vreplicas are lost, or all are served again; None: nothing to tell.
+
+    Lost: fewer are served and more are not, or the reason is worse than the one that was told. What has only begun to
+    start has lost nothing, nor has what is wanted no more.
+    """
+    was, now = _RANK.get(before.reason), _RANK.get(after.reason)
+    if not before.reason or not after.reason:
+        return None
+    if now is None:
+        return EventReason.AVAILABLE if was is not None else None
+    fewer = after.ready < before.ready and after.unserved > before.unserved
+    worse = was is not None and now < was
+    return EventReason.UNAVAILABLE if fewer or worse else None
+
+
+def condition_of(vpod: VPod) -> Condition | None:
+    """The condition Available as it stands."""
+    return next((item for item in vpod.conditions if item.type == AVAILABLE), None)
+
+
+def unserved_on(state: PodState | None, name: str, vreplicas: int) -> Unserved:
+    """That a pod which is down does not serve so many."""
+    pod = state.pod if state is not None else None
+    if state is None or pod is None or pod.finished or not pod.node:
+        why = "the pod has finished" if pod is not None and pod.finished else "the pod is not there"
+        waits = pod is not None and not pod.finished
+        return Unserved(
+            name, vreplicas, AvailableReason.POD_NOT_READY, "the pod waits for a node" if waits else why
+        )
+    if state.node is None or not state.node.ready:
+        lost = "is gone" if state.node is None else "is not Ready"
+        return Unserved(name, vreplicas, AvailableReason.NODE_LOST, f"node {pod.node} {lost}")
+    if pod.deleting:
+        return Unserved(name, vreplicas, AvailableReason.POD_TERMINATING, "the pod is terminating")
+    return Unserved(name, vreplicas, AvailableReason.POD_NOT_READY, "the pod is not Ready")
+
+
+def why_unserved(pod: AdapterPod | None, node: Node | None) -> str:
+    """Why nobody serves what is placed on a pod, "" where it serves; None: it, or the node under it, is not there."""
+    state = PodState("", None)
+    state.stand(pod, node)
+    return "" if state.serving else unserved_on(state, "", 0).why
+
+
+def _ordered(items: Iterable[Unserved]) -> tuple[Unserved, ...]:
+    return tuple(sorted(items, key=lambda item: (-item.vreplicas, placement_order(item.pod_name))))

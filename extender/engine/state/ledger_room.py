@@ -1,0 +1,78 @@
+"""``LedgerRoom``: which ledgers still have bytes for whom, as a plan goes on. Pure; the state is not changed.
+
+For plans of many vpods of which none is reserved: sizing, compaction, what comes with a pod that is bound. A decision about one
+vpod needs none of it (``PoolState.room_for``). Both refuse the same: a ledger that is full, for everybody; one of which the vpod's
+namespace has its share (``LedgerShares``), unless the vpod has an entry there already. A vpod's entry counts once a pod, and as
+long as any can be. What a vpod is about to leave counts until it has left: it is in the ledger that is written next.
+"""
+
+from collections.abc import Iterable
+
+from extender.engine.pods.claims import ROOM_BYTES_MAX, TENANT_ROOM_BYTES_MAX, entry_bytes, tenant_of
+from extender.engine.state.pool_state import PoolState
+
+
+class LedgerRoom:
+    """Begins with the ledgers as they are, and as empty ones for pods to come; ``give`` adds to them."""
+
+    def __init__(self, pool: PoolState) -> None:
+        self._pool = pool
+        self._pods = pool.by_ordinal
+        self._full = pool.shares.full(pool.by_ordinal)
+        self._spent = dict(pool.shares.spent)
+        self._own: dict[str, int] = {}
+        """vpod key -> bit set of the pods with an entry of it, of vpods that were asked about."""
+        self._bytes: dict[int, int] = {}
+        """Ordinal -> bytes of its ledger, of those that were given something."""
+        self._by_tenant: dict[int, dict[str, int]] = {}
+        """Ordinal -> namespace -> bytes that were given; with those of the state once the ledger is crowded."""
+        self._whole = 0
+        """The pods of which ``_by_tenant`` has those of the state, too."""
+
+    def copy(self) -> "LedgerRoom":
+        """The same again, to try something."""
+        other = LedgerRoom(self._pool)
+        other._full, other._whole = self._full, self._whole
+        other._spent, other._own, other._bytes = dict(self._spent), dict(self._own), dict(self._bytes)
+        other._by_tenant = {ordinal: dict(known) for ordinal, known in self._by_tenant.items()}
+        return other
+
+    def open_to(self, ordinals: int, key: str) -> int:
+        """Those of a bit set whose ledgers have bytes for one more vreplica of a vpod."""
+        ordinals &= ~self._full
+        if self._spent and (spent := self._spent.get(tenant_of(key), 0) & ordinals):
+            ordinals &= ~(spent & ~self._own_of(key))
+        return ordinals
+
+    def give(self, key: str, ordinals: Iterable[int]) -> None:
+        """A vpod gets vreplicas on these pods."""
+        own = self._own_of(key)
+        for ordinal in ordinals:
+            if not own >> ordinal & 1:
+                own |= 1 << ordinal
+                self._enter(ordinal, tenant_of(key), entry_bytes(key))
+        self._own[key] = own
+
+    def _own_of(self, key: str) -> int:
+        own = self._own.get(key)
+        return self._pool.entries_of(key) if own is None else own
+
+    def _enter(self, ordinal: int, tenant: str, size: int) -> None:
+        pod = self._pods.get(ordinal)
+        known = self._by_tenant.setdefault(ordinal, {})
+        known[tenant] = known.get(tenant, 0) + size
+        before = self._bytes.get(ordinal)
+        if before is None:
+            before = pod.ledger_bytes if pod is not None else 0
+        total = self._bytes[ordinal] = before + size
+        if total <= TENANT_ROOM_BYTES_MAX:
+            return
+        bit = 1 << ordinal
+        if total > ROOM_BYTES_MAX:
+            self._full |= bit
+        if not self._whole & bit:
+            self._whole |= bit
+            for name, there in (pod.bytes_by_tenant() if pod is not None else {}).items():
+                known[name] = known.get(name, 0) + there
+        if known[tenant] > TENANT_ROOM_BYTES_MAX:
+            self._spent[tenant] = self._spent.get(tenant, 0) | bit

@@ -1,0 +1,627 @@
+"""``PoolState``: one pool's part of the state, updated by differences and never rebuilt on a decision's path.
+
+Two Python ints are bit sets over ordinals: ``schedulable`` (pods that may take new vreplicas) and ``room`` (those of
+them with at least one free slot, and bytes in their ledger, that are not closed). ``shares`` has those that one tenant gets no
+more of. ``zones`` and ``nodes`` cut ``schedulable`` by place. The lowest ordinal is the lowest set bit, so finding where a vreplica goes costs a
+few machine operations however many pods there are. Every change of a claim, a pod, a node or the pool ends in
+``_refresh``, the one place where sums and bits are derived. ``revision`` grows with every change: what somebody has
+derived from the pool holds as long as it stands.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from extender.engine.pods.bits import bits
+from extender.engine.pods.bound_pods import BoundPods
+from extender.engine.pods.claims import (
+    NOTHING,
+    SHARE_BYTES_MAX,
+    TENANT_ROOM_BYTES_MAX,
+    Claim,
+    PodState,
+    publishing,
+    recorded,
+    recording,
+    reserving,
+    tenant_of,
+)
+from extender.engine.pods.ledger_shares import LedgerShares
+from extender.engine.pods.topology import Topology, Zones
+from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
+from extender.engine.state.journal import Journal
+from extender.engine.state.ordinal_history import HOLD_S
+from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, share_of
+from extender.model.objects import (
+    AdapterPod,
+    AdapterPool,
+    Node,
+    StatefulSet,
+    VPod,
+    ordinal_of,
+    placement_order,
+)
+
+
+class SlotCounts(NamedTuple):
+    """Slots of a pool. ``used + free + closed == total``, and more where a ledger is over its pod's slots.
+
+    ``closed`` are left over on pods that take nothing new: cordoned, drained, not Ready for too long, being emptied, or with a
+    ledger that has no bytes left for anybody.
+    """
+
+    total: int
+    used: int
+    free: int
+    closed: int
+
+
+class PoolState:
+    """State of the pool ``key``. ``pool`` and ``stateful_set`` are None until they are known.
+
+    ``taken_by``: key of the pool that has the StatefulSet which this one names, too; then this one has none.
+    """
+
+    def __init__(
+        self, key: str, topology: Topology | None = None, profile: Profile = DEFAULT_PROFILE
+    ) -> None:
+        self.key = key
+        self.revision = 0
+        self.journal: Journal | None = None
+        self.topology = topology if topology is not None else Topology()
+        self.profile = profile
+        self.pool: AdapterPool | None = None
+        self.stateful_set: StatefulSet | None = None
+        self.taken_by = ""
+        self.pods: dict[str, PodState] = {}
+        self.strangers: dict[str, AdapterPod] = {}
+        """Pods with the pool's label that its StatefulSet does not control, by name: they count nowhere."""
+        self.by_ordinal: dict[int, PodState] = {}
+        self.vpods: dict[str, VPod] = {}
+        self.placements: dict[str, dict[str, Claim]] = {}
+        """vpod key -> pod name -> its claim there; the same Claim objects as in ``PodState.claims``."""
+        self.unplaced: dict[str, None] = {}
+        """vpods of which fewer vreplicas are placed than wanted, in the order in which that was noticed."""
+        self.unserved: dict[str, int] = {}
+        """vpod key -> vreplicas that it publishes on pods that are down (see ``availability``); never 0."""
+        self.schedulable = 0
+        self.room = 0
+        self.shares = LedgerShares()
+        self.closed = 0
+        """Ordinals that are being emptied: what they have stays until it is moved, nothing new comes."""
+        self.abandoned: frozenset[str] = frozenset()
+        """Pods that were not Ready for longer than rescheduleAfterSeconds: what they have is placed elsewhere."""
+        self.watched_sources: frozenset[str] = frozenset()
+        """Foreign kinds whose objects all are among ``vpods`` now: another vpod of theirs is gone."""
+        self.bound_pods = BoundPods()
+        self.zones: dict[str, int] = {}
+        """Zone -> bit set of the schedulable pods on its nodes; never 0."""
+        self.nodes: dict[str, int] = {}
+        """Node name -> bit set of the schedulable pods on it; never 0."""
+        self.to_come: dict[str, PodState] = {}
+        """The pods that stand on no node, and those of which it is still remembered what their last one held."""
+        self._gone_since: dict[str, float] = {}
+        """Pods that are gone, and whose last ledger is kept -> when that was first noticed (s)."""
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    @property
+    def forgettable(self) -> bool:
+        """Whether nothing refers to this pool any more."""
+        return self.pool is None and not self.pods and not self.vpods
+
+    @property
+    def hosting(self) -> Zones:
+        """The nodes that pods of its StatefulSet could stand on, and their zones."""
+        return self.topology.hosting(self.stateful_set.fit if self.stateful_set is not None else None)
+
+    def claims_of(self, vpod_key: str) -> Mapping[str, Claim]:
+        """Pod name -> claim of one vpod, in no order."""
+        return self.placements.get(vpod_key, {})
+
+    def placed_of(self, vpod_key: str) -> dict[str, int]:
+        """Pod name -> vreplicas that decisions start from, by ordinal, without zeros."""
+        claims = self.placements.get(vpod_key)
+        if claims is None:
+            return {}
+        return {
+            name: count
+            for name in sorted(claims, key=placement_order)
+            if (count := claims[name].placed.vreplicas)
+        }
+
+    def placed_vreplicas(self, vpod_key: str) -> int:
+        """vreplicas of one vpod that are placed."""
+        return sum([claim.placed.vreplicas for claim in self.claims_of(vpod_key).values()])
+
+    def is_member(self, state: PodState) -> bool:
+        """Whether the StatefulSet has that pod: its ordinal, and not only another's pod with the same ordinal.
+
+        A vpod whose poolRef has changed still publishes the names of its old pool's pods.
+        """
+        return (
+            self.stateful_set is not None
+            and state.ordinal in self.stateful_set.ordinals
+            and state.name == f"{self.stateful_set.name}-{state.ordinal}"
+        )
+
+    def counts(self, pod: AdapterPod) -> bool:
+        """Whether the StatefulSet controls that pod. While none is known nothing is placed, and what is there stays."""
+        return self.stateful_set is None or pod.is_controlled_by(self.stateful_set)
+
+    def members(self) -> Iterator[PodState]:
+        """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we know nothing of."""
+        if self.stateful_set is not None:
+            for ordinal in self.stateful_set.ordinals:
+                if (pod := self.by_ordinal.get(ordinal)) is not None:
+                    yield pod
+
+    def is_closed(self, pod: PodState) -> bool:
+        """Whether the pod gets nothing new because it is being emptied."""
+        return pod.ordinal is not None and bool(self.closed >> pod.ordinal & 1)
+
+    def ordinals_of(self, placed: Mapping[str, int]) -> int:
+        """Bit set of the pods on which some of ``placed`` (pod name -> vreplicas) is."""
+        own = 0
+        for name, count in placed.items():
+            ordinal = self.pods[name].ordinal
+            if count and ordinal is not None:
+                own |= 1 << ordinal
+        return own
+
+    def entries_of(self, vpod_key: str) -> int:
+        """Bit set of the pods in whose ledgers the vpod is, or is about to be."""
+        own = 0
+        for name in self.placements.get(vpod_key, ()):
+            ordinal = self.pods[name].ordinal
+            if ordinal is not None and self.by_ordinal.get(ordinal) is self.pods[name]:
+                own |= 1 << ordinal
+        return own
+
+    def room_for(self, vpod_key: str) -> int:
+        """``room`` without the pods of whose ledgers the vpod's namespace has its share; where the vpod is already it may grow."""
+        return self.open_to(self.room, vpod_key) if self.shares.spent else self.room
+
+    def open_to(self, ordinals: int, vpod_key: str) -> int:
+        """Those of a bit set without such pods."""
+        spent = self.shares.spent.get(tenant_of(vpod_key), 0) & ordinals
+        return ordinals & ~(spent & ~self.entries_of(vpod_key)) if spent else ordinals
+
+    def schedulable_count(self) -> int:
+        """Number of pods that may take new vreplicas."""
+        return self.schedulable.bit_count()
+
+    def free_of(self, ordinal: int) -> int:
+        """Free slots of the pod with that ordinal."""
+        pod = self.by_ordinal[ordinal]
+        return pod.capacity - pod.held
+
+    def free_slots(self) -> int:
+        """Free slots over all schedulable pods."""
+        return sum(max(0, self.by_ordinal[ordinal].free) for ordinal in bits(self.room))
+
+    def slot_counts(self) -> SlotCounts:
+        """Slots of the pods that are bound, and of those that come back with what they hold.
+
+        What is held on other pods, which the StatefulSet has no longer, counts with as many slots.
+        """
+        total = used = free = closed = 0
+        for pod in self.pods.values():
+            if not (pod.bound or pod.held):
+                continue
+            slots = pod.capacity if pod.bound or self.is_member(pod) else pod.held
+            left = max(0, slots - pod.held)
+            total += slots
+            used += pod.held
+            free += left if pod.open else 0
+            closed += 0 if pod.open else left
+        return SlotCounts(total, used, free, closed)
+
+    def overcommitted(self) -> list[PodState]:
+        """Bound pods whose ledger is over their capacity; none without the pool, which says what that is."""
+        if self.pool is None:
+            return []
+        return [
+            pod
+            for pod in self.pods.values()
+            if pod.held > pod.capacity
+            and pod.bound
+            and sum(claim.ledger.slots for claim in pod.claims.values()) > pod.capacity
+        ]
+
+    # -- changes from the API server ---------------------------------------------------------------------------
+
+    def set_pool(self, pool: AdapterPool | None, stateful_set: StatefulSet | None) -> None:
+        """Take a new pool object, with its StatefulSet as now known."""
+        self.pool = pool
+        self.set_stateful_set(stateful_set)
+
+    def exchange_stateful_set(self, stateful_set: StatefulSet) -> None:
+        """Take a StatefulSet object that has the ordinals of the one before."""
+        self.stateful_set = stateful_set
+        self.revision += 1
+
+    def set_stateful_set(self, stateful_set: StatefulSet | None) -> None:
+        """Take a new StatefulSet object: which ordinals exist may change."""
+        self.stateful_set = stateful_set
+        self.revision += 1
+        self.by_ordinal = {}
+        self.schedulable = self.room = 0
+        self.shares.clear()
+        self.zones, self.nodes = {}, {}
+        for pod in list(self.pods.values()):
+            pod.place = ("", "")
+            self._index(pod)
+            self._refresh(pod)
+            self._forget_if_empty(pod)
+        for key in {**self.vpods, **self.placements}:
+            self._refresh_vpod(key)
+
+    def set_profile(self, profile: Profile) -> None:
+        """Place by this profile from now on."""
+        self.profile = profile
+        self.revision += 1
+
+    def keep_waiting(self, keys: Iterable[str]) -> None:
+        """Those of ``unplaced`` that are named wait in this order, the longest first; then the others, as they do."""
+        unplaced = self.unplaced
+        ordered = dict.fromkeys(key for key in keys if key in unplaced)
+        if list(ordered) != list(unplaced):
+            self.unplaced = ordered | unplaced
+
+    def set_closed(self, closed: int) -> None:
+        """Close these ordinals to new vreplicas, and open all others."""
+        if self.journal is not None:
+            self.journal.closed(self.key, closed)
+        changed, self.closed = self.closed ^ closed, closed
+        self.revision += 1
+        for ordinal in bits(changed):
+            if (state := self.by_ordinal.get(ordinal)) is not None:
+                self._refresh(state)
+
+    def set_abandoned(self, names: frozenset[str]) -> None:
+        """Take these pods, and no others, for lost: they are not schedulable, and what they have leaves them."""
+        if self.journal is not None:
+            self.journal.abandoned(self.key, names)
+        changed, self.abandoned = self.abandoned ^ names, names
+        self.revision += 1
+        for name in sorted(changed):
+            if (state := self.pods.get(name)) is not None:
+                self._refresh(state)
+
+    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None, node: Node | None) -> None:
+        """A pod came, changed or went. An unbound pod's annotation is advice and claims nothing."""
+        name = (new or old or _neither()).name
+        state = self._pod(name)
+        if old is not None and old.node and old.ledger and (new is None or new.uid != old.uid):
+            state.last_ledger, state.last_ledger_old = dict(old.ledger), False
+        if new is not None and new.node and not new.assumed:
+            state.last_ledger = {}
+        self._stand(state, new, node)
+        self._note_to_come(state)
+        self._set_ledger(
+            state, new.ledger if new is not None and new.node and not new.finished else EMPTY_LEDGER
+        )
+        self._refresh(state)
+        self._forget_if_empty(state)
+
+    def _note_place(self, state: PodState) -> None:
+        self.bound_pods.note(state.name, state.where if state.bound else None)
+
+    def _note_to_come(self, state: PodState) -> None:
+        if state.bound and not state.last_ledger:
+            self.to_come.pop(state.name, None)
+        else:
+            self.to_come[state.name] = state
+
+    def forget_last_ledger(self, pod_name: str) -> None:
+        """What the ordinal's former pod was seen to carry counts no longer."""
+        if (state := self.pods.get(pod_name)) is not None:
+            state.last_ledger = {}
+            self._note_to_come(state)
+            self._forget_if_empty(state)
+
+    def recall(
+        self, pod_name: str, last_ledger: Mapping[str, Share], *, old: bool, place: tuple[str, str]
+    ) -> None:
+        """Take over what another state remembers of an ordinal beyond its pod, before that comes."""
+        state = self._pod(pod_name)
+        state.last_ledger, state.last_ledger_old, state.last_place = dict(last_ledger), old, place
+        self._note_to_come(state)
+
+    def node_changed(self, pod_name: str, node: Node | None) -> None:
+        """The node under a pod changed."""
+        if (state := self.pods.get(pod_name)) is not None:
+            self._stand(state, state.pod, node)
+            self._refresh(state)
+
+    def end_excuse(self, pod_name: str) -> None:
+        """That pod has been away for too long: what it holds counts as unserved from now on."""
+        state = self.pods.get(pod_name)
+        if state is not None and state.excused:
+            state.excused = False
+            self.revision += 1
+            state.revision += 1
+            self._refresh_served(state)
+
+    def _stand(self, state: PodState, pod: AdapterPod | None, node: Node | None) -> None:
+        down = state.down
+        state.stand(pod, node)
+        self._note_place(state)
+        if state.down is not down:
+            self._refresh_served(state)
+
+    def _refresh_served(self, state: PodState) -> None:
+        for key, claim in state.claims.items():
+            if claim.published:
+                self._count_unserved(key)
+
+    def _count_unserved(self, key: str) -> None:
+        """Add up what a vpod publishes on pods that are down."""
+        unserved = 0
+        if key in self.vpods:
+            pods = self.pods
+            for name, claim in self.claims_of(key).items():
+                if claim.status.vreplicas and pods[name].down:
+                    unserved += claim.status.vreplicas
+        if unserved:
+            self.unserved[key] = unserved
+        else:
+            self.unserved.pop(key, None)
+
+    def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """A vpod came, changed or went: what its status publishes is claimed."""
+        key = (new or old or _neither_vpod()).key
+        if new is None:
+            # What its ordinals were last seen to carry stays remembered: its successor of the same name may publish it
+            # already, unseen by us, and a bind must cover that (I2). A bind that carries too much is put right at once.
+            self.vpods.pop(key, None)
+        else:
+            self.vpods[key] = new
+        published = new.placements if new is not None else {}
+        weight = new.weight if new is not None else 1
+        claims = self.claims_of(key)
+        for name in {**claims, **published}:
+            count = published.get(name, 0)
+            share = share_of(count, weight) if count else NOTHING
+            known = claims.get(name)
+            if share == (known.status if known is not None else NOTHING):
+                continue
+            if known is not None and known.is_confirmed_by(share):
+                known.status = share
+            else:
+                self._claim(key, name, publishing(share))
+        if old is None or new is None or old.placements != new.placements:
+            self._count_unserved(key)
+        self._refresh_vpod(key)
+
+    # -- reservations ------------------------------------------------------------------------------------------
+
+    def reserve(
+        self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
+    ) -> None:
+        """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
+        if self.journal is not None:
+            self.journal.reserved(self.key, owner, vpod_key, shares, expires_at)
+        pods = self.pods
+        for name, share in shares.items():
+            state = pods.get(name) or self._pod(name)
+            if vpod_key in state.claims:
+                self._claim(vpod_key, name, reserving(share, owner, expires_at))
+                continue
+            # Most of what is decided is new, and nothing of the pod but its room depends on it.
+            claim = self._add_claim(vpod_key, state, Claim(share, owner, expires_at))
+            state.held += claim.held_slots
+            state.placed += claim.held_slots
+            if state.open and not state.has_room:
+                self._follow_room(state)
+        self._refresh_vpod(vpod_key)
+
+    def release(self, owner: object, vpod_key: str) -> None:
+        """Undo the reservations of ``owner``, exactly: another owner's later ones stay."""
+        if self.journal is not None:
+            self.journal.released(self.key, owner, vpod_key)
+        claims = self.placements.get(vpod_key, {})
+        nothing = reserving(None, None, 0.0)
+        for name in list(claims):
+            claim = claims.get(name)
+            if claim is not None and claim.reserved is not None and claim.owner == owner:
+                self._claim(vpod_key, name, nothing)
+        self._refresh_vpod(vpod_key)
+
+    def owners(self) -> list[tuple[object, str]]:
+        """Who has reserved for which vpods (keys), each once."""
+        found = (
+            (claim.owner, key)
+            for key, claims in self.placements.items()
+            for claim in claims.values()
+            if claim.reserved is not None
+        )
+        return list(dict.fromkeys(found))
+
+    def expire(self, now: float) -> list[str]:
+        """Drop reservations that no write confirmed in time; the keys of their vpods. Forget what ordinals held that are gone."""
+        self._forget_gone(now)
+        stale = [
+            (key, name)
+            for key, claims in self.placements.items()
+            for name, claim in claims.items()
+            if claim.reserved is not None and claim.expires_at <= now
+        ]
+        for key, name in stale:
+            self._claim(key, name, reserving(None, None, 0.0))
+            self._refresh_vpod(key)
+        return sorted({key for key, _ in stale})
+
+    def _forget_gone(self, now: float) -> None:
+        """Forget the last ledgers of ordinals that the StatefulSet has not had for a while.
+
+        Not at once: our watch of StatefulSets may be behind that of pods, and the ordinal's next pod be about to be bound (I2).
+        Those of ordinals that it has are kept for that bind, however late, and only grow old.
+        """
+        held = [state for state in self.to_come.values() if state.last_ledger]
+        self._gone_since = {state.name: self._gone_since.get(state.name, now) for state in held}
+        for state in held:
+            if now - self._gone_since[state.name] < HOLD_S:
+                continue
+            if self.is_member(state):
+                state.last_ledger_old = True
+            else:
+                self.forget_last_ledger(state.name)
+
+    # -- the one place where sums and bits are derived -----------------------------------------------------------
+
+    def _pod(self, name: str) -> PodState:
+        state = self.pods.get(name)
+        if state is None:
+            state = self.pods[name] = self.to_come[name] = PodState(name, ordinal_of(name))
+            self._index(state)
+            self._refresh(state)
+        return state
+
+    def _index(self, state: PodState) -> None:
+        if (
+            state.ordinal is not None
+            and self.stateful_set is not None
+            and state.name == f"{self.stateful_set.name}-{state.ordinal}"
+        ):
+            self.by_ordinal[state.ordinal] = state
+            self.shares.mark(state, state.ordinal)
+
+    def _forget_if_empty(self, state: PodState) -> None:
+        if state.pod is None and not state.claims and not state.last_ledger:
+            self.pods.pop(state.name, None)
+            self.to_come.pop(state.name, None)
+            if state.ordinal is not None and self.by_ordinal.get(state.ordinal) is state:
+                del self.by_ordinal[state.ordinal]
+                self._set_bits(state, state.ordinal, schedulable=False)
+
+    def _set_ledger(self, state: PodState, ledger: Ledger) -> None:
+        """Record what a pod's annotation says. Whoever calls it refreshes the pod afterwards."""
+        for key, claim in list(state.claims.items()):
+            share = ledger.get(key, NOTHING)
+            if share != claim.ledger and self._claim(key, state.name, recording(share)):
+                self._refresh_vpod(key)
+        claims, vpods = state.claims, self.vpods
+        for key, share in ledger.items():
+            if key not in claims and share.vreplicas:
+                # All of a first list: nothing but sums depends on what nobody has known.
+                self._add_claim(key, state, recorded(share))
+                state.held += share.slots
+                state.placed += share.slots
+                if key in vpods:
+                    self._refresh_vpod(key)
+
+    def _claim(self, key: str, pod_name: str, change: Callable[[Claim], None]) -> bool:
+        """Change a claim, and what is derived from it of the pod; whether what is placed has changed, too."""
+        state = self.pods.get(pod_name) or self._pod(pod_name)
+        claim = state.claims.get(key) or self._add_claim(key, state, Claim())
+        held, placed = claim.held_slots, claim.placed
+        change(claim)
+        state.held += claim.held_slots - held
+        moved = claim.placed != placed
+        if moved:
+            state.placed += claim.placed.slots - placed.slots
+        if claim.empty:
+            self._drop_claim(key, state)
+        self._follow_room(state)
+        if state.pod is None:
+            self._forget_if_empty(state)
+        return moved
+
+    def _add_claim(self, key: str, state: PodState, claim: Claim) -> Claim:
+        state.claims[key] = claim
+        state.revision += 1
+        state.ledger_bytes += len(key) + SHARE_BYTES_MAX
+        if state.ledger_bytes > TENANT_ROOM_BYTES_MAX:
+            self._follow_shares(state, key, len(key) + SHARE_BYTES_MAX)
+        claims = self.placements.get(key)
+        if claims is None:
+            self.placements[key] = {state.name: claim}
+        else:
+            claims[state.name] = claim
+        return claim
+
+    def _drop_claim(self, key: str, state: PodState) -> None:
+        del state.claims[key]
+        was_crowded = state.ledger_bytes > TENANT_ROOM_BYTES_MAX
+        state.ledger_bytes -= len(key) + SHARE_BYTES_MAX
+        if was_crowded:
+            self._follow_shares(state, key, -len(key) - SHARE_BYTES_MAX)
+        claims = self.placements[key]
+        del claims[state.name]
+        if not claims:
+            del self.placements[key]
+
+    def _follow_shares(self, state: PodState, key: str, change: int) -> None:
+        """A ledger that is crowded, or was, has got or lost an entry of ``change`` bytes."""
+        ordinal = state.ordinal
+        found = ordinal is not None and self.by_ordinal.get(ordinal) is state
+        self.shares.entry_changed(state, ordinal if found else None, key, change)
+
+    def _refresh(self, state: PodState) -> None:
+        self.revision += 1
+        state.revision += 1
+        slots = self.pool.slots_per_pod if self.pool is not None else 0
+        if state.pod is not None and (own := state.pod.own_slots) is not None:
+            slots = min(slots, own)
+        state.capacity = slots
+        state.abandoned = state.name in self.abandoned
+        state.condemned = self.stateful_set is not None and state.bound and not self.is_member(state)
+        ordinal = state.ordinal
+        if ordinal is None or self.by_ordinal.get(ordinal) is not state:
+            state.schedulable = state.open = False
+            return
+        # Who is found by its ordinal has the StatefulSet's name.
+        exists = self.stateful_set is not None and ordinal in self.stateful_set.ordinals
+        state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
+        self._set_bits(state, ordinal, schedulable=state.schedulable)
+
+    def _follow_room(self, state: PodState) -> None:
+        """What is claimed of a pod has changed, and nothing else of it."""
+        self.revision += 1
+        state.revision += 1
+        ordinal = state.ordinal
+        if ordinal is None or not state.schedulable:
+            return
+        open_ = state.has_room and not self.closed >> ordinal & 1
+        if open_ is not state.open:
+            state.open = open_
+            self.room ^= 1 << ordinal
+
+    def _set_bits(self, state: PodState, ordinal: int, *, schedulable: bool) -> None:
+        bit = 1 << ordinal
+        open_ = state.open = schedulable and state.has_room and not self.closed & bit
+        self.schedulable = self.schedulable | bit if schedulable else self.schedulable & ~bit
+        self.room = self.room | bit if open_ else self.room & ~bit
+        node = state.node.name if schedulable and state.node is not None else ""
+        zone = state.node.zone if schedulable and state.node is not None else ""
+        if (node, zone) != state.place:
+            _move_bit(self.nodes, bit, state.place[0], node)
+            _move_bit(self.zones, bit, state.place[1], zone)
+            state.place = (node, zone)
+
+    def _refresh_vpod(self, key: str) -> None:
+        self.revision += 1
+        vpod = self.vpods.get(key)
+        if vpod is not None and not vpod.deleting and self.placed_vreplicas(key) < vpod.vreplicas:
+            self.unplaced.setdefault(key)
+        else:
+            self.unplaced.pop(key, None)
+
+
+def _move_bit(sets: dict[str, int], bit: int, old: str, new: str) -> None:
+    """Take a bit out of one named set and put it into another; "" is none."""
+    if old and (left := sets.get(old, 0) & ~bit):
+        sets[old] = left
+    else:
+        sets.pop(old, None)
+    if new:
+        sets[new] = sets.get(new, 0) | bit
+
+
+def _neither() -> AdapterPod:
+    raise ValueError("a change needs an old or a new pod")
+
+
+def _neither_vpod() -> VPod:
+    raise ValueError("a change needs an old or a new vpod")

@@ -1,0 +1,390 @@
+"""``State``: everything that decisions look at, over all pools, kept up to date by differences.
+
+Feeds come from the assume caches' change handlers (``old``, ``new``: one of them None for a new or a gone object) and
+from reservations. State rebuilt from the same objects equals the incremental one; ``digest`` is what tests compare.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from extender.engine.pods.claims import PodState
+from extender.engine.pods.node_index import NodeIndex
+from extender.engine.pods.topology import Topology
+from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.state.journal import Journal
+from extender.engine.state.pool_state import PoolState
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod, object_key
+
+ALLOWED_MAX: Final = 100_000
+"""Answers remembered of which pool selects which namespace."""
+
+
+class State:
+    """All pools, nodes and namespaces. Not thread-safe; never awaits, so a decision sees one moment.
+
+    ``profiles``: by name, what AdapterPool.spec.profile may ask for; a pool with an unknown one is placed by the
+    default profile, and its Ready condition says so.
+    """
+
+    def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
+        self.profiles = profiles
+        self.topology = Topology()
+        self.pools: dict[str, PoolState] = {}
+        self.nodes: dict[str, Node] = {}
+        self.namespaces: dict[str, Namespace] = {}
+        self.stateful_sets: dict[str, StatefulSet] = {}
+        self.pods_on_node: dict[str, dict[str, AdapterPod]] = {}
+        """Node name -> pod key -> pod, for all adapter pods that are bound or assumed there."""
+        self.node_index = NodeIndex(self.nodes, self.pods_on_node)
+        self._pools_of_stateful_set: dict[str, set[str]] = {}
+        self._pods_of_stateful_set: dict[str, dict[str, AdapterPod]] = {}
+        """StatefulSet key -> pod key -> pod, for all pods that name it as their controller, whatever it says of that."""
+        self._allowed: dict[tuple[str, str, int, str], bool] = {}
+        """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
+        self.journal: Journal | None = None
+        """Told of every change, see ``keep_journal``."""
+        self._surroundings = 0
+        """Grows with every change of nodes and namespaces."""
+
+    def keep_journal(self, journal: Journal | None) -> None:
+        """Tell ``journal``, and nobody else, of every change from now on; None: nobody."""
+        self.journal = journal
+        for pool in self.pools.values():
+            pool.journal = journal
+
+    def revision_of(self, pool: PoolState) -> tuple[int, int]:
+        """Changes with everything that decisions about the pool look at, here and in ``pool``."""
+        return (pool.revision, self._surroundings)
+
+    @property
+    def named_stateful_sets(self) -> int:
+        """How many StatefulSets pools name."""
+        return len(self._pools_of_stateful_set)
+
+    def pool(self, key: str) -> PoolState:
+        """The state of a pool, made on first use."""
+        state = self.pools.get(key)
+        if state is None:
+            state = self.pools[key] = PoolState(key, self.topology)
+            state.journal = self.journal
+        return state
+
+    def _forget(self, key: str) -> None:
+        state = self.pools.get(key)
+        if state is not None and state.forgettable:
+            del self.pools[key]
+
+    # -- changes ------------------------------------------------------------------------------------------------
+
+    def adapter_pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        """An AdapterPool came, changed or went."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
+        if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
+            self.pool(new.key).pool = new  # a write of its status: nothing to derive anew
+            return
+        self._allowed.clear()
+        if old is not None:
+            self._no_longer_names(old)
+        if new is not None:
+            self._pools_of_stateful_set.setdefault(new.stateful_set_key, set()).add(new.key)
+            state = self.pool(new.key)
+            state.set_profile(self.profiles.get(new.profile, DEFAULT_PROFILE))
+            state.set_pool(new, state.stateful_set)
+            self._share_out(new.stateful_set_key)
+            # A pod that was stamped before its pool was known takes what the pool says.
+            self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
+        elif old is not None:
+            state = self.pool(old.key)
+            self.node_index.pods_changed(pod.where[0] for pod in state.pods.values())
+            state.set_pool(None, None)
+            state.taken_by = ""
+            self._count_anew(state, known=True)
+            self._forget(old.key)
+
+    def _no_longer_names(self, pool: AdapterPool) -> None:
+        naming = self._pools_of_stateful_set.get(pool.stateful_set_key, set())
+        naming.discard(pool.key)
+        if naming:
+            self._share_out(pool.stateful_set_key)
+        else:
+            self._pools_of_stateful_set.pop(pool.stateful_set_key, None)
+
+    def _share_out(self, key: str) -> None:
+        """Give a StatefulSet to the first of the pools that name it. The others have none: two would undo each other's scaling."""
+        stateful_set = self.stateful_sets.get(key)
+        naming = {
+            name: pool for name in self._pools_of_stateful_set.get(key, ()) if (pool := self.pools[name].pool)
+        }
+        first = min(naming, key=lambda name: _precedence(naming[name], stateful_set), default="")
+        for name in sorted(naming):
+            state, own = self.pools[name], stateful_set if name == first else None
+            taken_by = "" if name == first else first
+            if state.stateful_set is own and state.taken_by == taken_by:
+                continue
+            state.taken_by = taken_by
+            known = state.stateful_set
+            if (
+                known is not None
+                and own is not None
+                and (known.name, known.ordinals) == (own.name, own.ordinals)
+            ):
+                state.exchange_stateful_set(own)
+            else:
+                state.set_stateful_set(own)
+            if known is None or own is None or (known.name, known.uid) != (own.name, own.uid):
+                self._count_anew(state, known=known is not None)
+
+    def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        """A StatefulSet came, changed or went.
+
+        Only its ordinals, its UID, and which pool its pods name, matter for what is derived here.
+        """
+        if self.journal is not None:
+            self.journal.changed(old, new)
+        key = new.key if new is not None else old.key if old is not None else ""
+        if new is None:
+            self.stateful_sets.pop(key, None)
+        else:
+            self.stateful_sets[key] = new
+        self._share_out(key)
+        if old is None or new is None or old.uid != new.uid:
+            # Pods of it may run in a pool that has come to name another one. Those that name this one are counted.
+            running_in = {pod.pool for pod in self._pods_of_stateful_set.get(key, {}).values()}
+            for name in sorted(running_in - self._pools_of_stateful_set.get(key, set())):
+                self._count_anew(self.pool(name), known=old is not None)
+        if old is not None and old.fit is not None and (new is None or new.fit != old.fit):
+            self.topology.forget(old.fit)
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A node came, changed or went."""
+        name = new.name if new is not None else old.name if old is not None else ""
+        known = self.nodes.get(name)
+        if (
+            known is not None
+            and new is not None
+            and replace(known, resource_version=new.resource_version) == new
+        ):
+            self.nodes[name] = new  # a heartbeat: nothing to derive anew
+            return
+        if self.journal is not None:
+            self.journal.changed(known, new)
+        self._surroundings += 1
+        self.topology.node_changed(known, new)
+        self.node_index.node_changed(known, new)
+        if new is None:
+            self.nodes.pop(name, None)
+        else:
+            self.nodes[name] = new
+        for pod in self.pods_on_node.get(name, {}).values():
+            self.pool(pod.pool).node_changed(pod.name, new)
+
+    def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        """A namespace came, changed its labels or went."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
+        self._surroundings += 1
+        self._allowed.clear()
+        if new is not None:
+            self.namespaces[new.name] = new
+        elif old is not None:
+            self.namespaces.pop(old.name, None)
+
+    def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is none, until it does."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
+        self._index_by_owner(old, new)
+        if old is not None and self.pool(old.pool).strangers.pop(old.name, None) is not None:
+            self._forget(old.pool)
+            old = None
+        if new is not None and not self._is_a_pod_of(self.pool(new.pool), new):
+            self.pool(new.pool).strangers[new.name] = new
+            new = None
+        if old is not None or new is not None:
+            self._take_pod(old, new)
+
+    def _index_by_owner(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is not None and old.owner:
+            key = object_key(old.namespace, old.owner)
+            of_it = self._pods_of_stateful_set.get(key, {})
+            of_it.pop(old.key, None)
+            if not of_it:
+                self._pods_of_stateful_set.pop(key, None)
+        if new is not None and new.owner:
+            self._pods_of_stateful_set.setdefault(object_key(new.namespace, new.owner), {})[new.key] = new
+
+    def _count_anew(self, pool: PoolState, *, known: bool) -> None:
+        """Another StatefulSet than before, or another of its name: which pods are its own has changed.
+
+        ``known``: whether one was known before. Else nobody had looked at whose they are, and nothing is remembered of them.
+        """
+        for pod in [pod for pod in pool.strangers.values() if self._is_a_pod_of(pool, pod)]:
+            del pool.strangers[pod.name]
+            self._take_pod(None, pod)
+        known_pods = [state.pod for state in pool.pods.values() if state.pod is not None]
+        for pod in [pod for pod in known_pods if not self._is_a_pod_of(pool, pod)]:
+            self._take_pod(pod, None)
+            if not known:
+                pool.forget_last_ledger(pod.name)
+            pool.strangers[pod.name] = pod
+
+    def _is_a_pod_of(self, pool: PoolState, pod: AdapterPod) -> bool:
+        """Whether its StatefulSet controls that pod, or another one of the namespace by another name.
+
+        That one the pool may have named before. What its pods hold stays until there is room, and they get nothing new.
+        """
+        if pool.counts(pod):
+            return True
+        former = self.stateful_sets.get(object_key(pod.namespace, pod.owner)) if pod.owner else None
+        return (
+            former is not None
+            and pool.stateful_set is not None
+            and former.name != pool.stateful_set.name
+            and pod.is_controlled_by(former)
+        )
+
+    def _take_pod(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        self.node_index.pods_changed(pod.node for pod in (old, new) if pod is not None and pod.node)
+        if old is not None and old.node:
+            there = self.pods_on_node.get(old.node, {})
+            there.pop(old.key, None)
+            if not there:
+                self.pods_on_node.pop(old.node, None)
+        if new is not None and new.node:
+            self.pods_on_node.setdefault(new.node, {})[new.key] = new
+        if old is not None and (new is None or new.pool != old.pool):
+            self.pool(old.pool).pod_changed(old, None, None)
+            self._forget(old.pool)
+            old = None
+        if new is not None:
+            self.pool(new.pool).pod_changed(old, new, self.nodes.get(new.node))
+
+    def forget_last_ledgers(self, pod_keys: Iterable[str]) -> None:
+        """What these pods' former incarnations were seen to carry counts no longer (see ``succession``)."""
+        if self.journal is not None:
+            pod_keys = list(pod_keys)
+            self.journal.forgotten(pod_keys)
+        for key in pod_keys:
+            namespace, _, name = key.partition("/")
+            for pool_key, pool in self.pools.items():
+                if pool_key.partition("/")[0] == namespace:
+                    pool.forget_last_ledger(name)
+
+    def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        """A vpod came, changed or went; one that names another pool leaves its old one."""
+        if self.journal is not None:
+            self.journal.changed(old, new)
+        if old is not None and (new is None or new.pool != old.pool):
+            self.pool(old.pool).vpod_changed(old, None)
+            self._forget(old.pool)
+            old = None
+        if new is not None:
+            self.pool(new.pool).vpod_changed(old, new)
+
+    # -- reservations ---------------------------------------------------------------------------------------------
+
+    def reserve(
+        self, owner: object, pool: str, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
+    ) -> None:
+        """Reserve a decision's shares (pod name -> share) until released or ``expires_at`` (s, the caller's clock)."""
+        self.pool(pool).reserve(owner, vpod_key, shares, expires_at=expires_at)
+
+    def release(self, owner: object, pool: str, vpod_key: str) -> None:
+        """Undo what ``owner`` reserved for a vpod."""
+        self.pool(pool).release(owner, vpod_key)
+
+    def expire(self, now: float) -> list[tuple[str, str]]:
+        """Drop reservations past their time; (pool, vpod) keys that lost one."""
+        if self.journal is not None:
+            self.journal.expired(now)
+        lost = []
+        for key, pool in list(self.pools.items()):
+            lost += [(key, vpod) for vpod in pool.expire(now)]
+            self._forget(key)
+        return lost
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def counts(self, pod: AdapterPod) -> bool:
+        """Whether a pod with a pool's label is the pool's, as far as its StatefulSet is known."""
+        pool = self.pools.get(pod.pool)
+        return pool is None or pool.counts(pod)
+
+    def allows(self, pool: AdapterPool, namespace: str) -> bool:
+        """Whether the pool's namespaceSelector selects the tenant's namespace; an unknown one has no labels."""
+        key = (pool.key, pool.uid, pool.generation, namespace)
+        allowed = self._allowed.get(key)
+        if allowed is None:
+            known = self.namespaces.get(namespace)
+            labels = known.labels if known is not None else {}
+            if len(self._allowed) >= ALLOWED_MAX:
+                self._allowed.clear()
+            allowed = self._allowed[key] = pool.namespace_selector.matches(labels)
+        return allowed
+
+    def selects(self, pool_key: str, vpod: VPod) -> bool:
+        """Whether a vpod may use the pool it asks for, as far as the pool is known."""
+        state = self.pools.get(pool_key)
+        return state is None or state.pool is None or self.allows(state.pool, vpod.namespace)
+
+    def strays(self, pool_key: str, pod_name: str) -> dict[str, Share]:
+        """Vpod key -> what vpods that have changed to another pool still publish on a pod of this one (I2)."""
+        namespace = pool_key.partition("/")[0]
+        found: dict[str, Share] = {}
+        for key, pool in self.pools.items():
+            state = pool.pods.get(pod_name) if key != pool_key else None
+            if state is not None and key.startswith(f"{namespace}/") and not pool.is_member(state):
+                found |= {vpod: claim.status for vpod, claim in state.claims.items() if claim.published}
+        return found
+
+    def naming(self, *pools: AdapterPool | None) -> list[str]:
+        """Keys of the pools that name a StatefulSet which one of these does: a change of one may be a change of all."""
+        keys = {pool.stateful_set_key for pool in pools if pool is not None}
+        return sorted({name for key in keys for name in self._pools_of_stateful_set.get(key, ())})
+
+    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[PodState]:
+        """What the namespace's other pools know of a pod of that name."""
+        namespace = pool_key.partition("/")[0]
+        for key, pool in self.pools.items():
+            if key != pool_key and key.startswith(f"{namespace}/") and (state := pool.pods.get(pod_name)):
+                yield state
+
+    def digest(self) -> dict[str, object]:
+        """All derived values in plain form: equal for equal inputs, however they arrived."""
+        return {
+            key: {
+                "schedulable": pool.schedulable,
+                "room": pool.room,
+                "crowded": pool.shares.crowded,
+                "spent": dict(sorted(pool.shares.spent.items())),
+                "zones": dict(sorted(pool.zones.items())),
+                "nodes": dict(sorted(pool.nodes.items())),
+                "hosting": dict(sorted(pool.hosting.zone_of.items())),
+                "hosting zones": dict(sorted(pool.hosting.known_in.items())),
+                "unplaced": sorted(pool.unplaced),
+                "pods": {
+                    name: (pod.held, pod.placed, pod.capacity, pod.schedulable)
+                    for name, pod in sorted(pool.pods.items())
+                    if pod.pod is not None or pod.claims
+                },
+                "placed": {vpod: pool.placed_of(vpod) for vpod in sorted(pool.placements)},
+                "taken by": pool.taken_by,
+            }
+            for key, pool in sorted(self.pools.items())
+            if pool.pool is not None or pool.vpods or any(pod.pod or pod.claims for pod in pool.pods.values())
+        }
+
+
+def _precedence(pool: AdapterPool, stateful_set: StatefulSet | None) -> tuple[bool, bool, str, str]:
+    """Which of the pools that name a StatefulSet has it: the lowest. Every replica reads the same, whatever came first to it.
+
+    The pool that the StatefulSet's pods will name: no other can use them. So nobody takes a StatefulSet over by naming it, and
+    a pool that is deleted and created again has its own again. Among the others, or where none is named, the one created
+    first (by the API server's word, in whole seconds), one that is not stored yet last; then by name.
+    """
+    named = stateful_set is not None and stateful_set.template_pool == pool.name
+    return (not named, not pool.created_at, pool.created_at, pool.name)

@@ -1,0 +1,1 @@
+"""The HTTP listener under both servers that Kubernetes calls: limits for connections, requests and bodies."""

@@ -1,0 +1,203 @@
+"""What one connection has sent and nobody has taken yet: heads, framing and trailers of bodies, requests sent ahead.
+
+aiohttp bounds a line, a field and the number of fields, not their sum: a head may have 128 fields of 8 KiB, and a
+connection 32 such heads that wait for their turn. So bytes are counted before aiohttp sees them, and it is handed one
+request at a time:
+
+.. code-block:: text
+
+            a blank line: the head is         its turn          the handler asks
+            handed on                         has come          for the body
+    HEAD ----------------------------> GIVEN ---------> SERVED -----------------> BODY
+     ^                                                     | the answer is decided |
+     |                      the body is whole              '-----------+-----------'
+     '-- ANSWERED <-------------------------------- LINGER <-----------'
+      the answer is taken
+
+- HEAD: what comes is kept here until a head is whole. Over ``HEAD_BYTES_MAX`` it is refused.
+- GIVEN, SERVED, ANSWERED: what comes is kept here, and the connection is not read any more.
+- BODY: what comes is handed on, up to the announced length. Where none was announced, what is handed on beyond the body's
+  own bytes is framing and trailers: at most ``FRAMING_BYTES_MAX``, and a share of the body.
+- LINGER: as BODY, of a body that nobody has read to its end. aiohttp throws it away, so that its sender reads the answer.
+
+``counted`` and ``arrived`` are what all of that takes. How much all connections may take together is the listener's business.
+"""
+
+import re
+from enum import Enum, auto
+from typing import Final, Protocol
+
+from extender.model.errors import VReplicaError
+
+HEAD_BYTES_MAX: Final = 64 * 1024
+AHEAD_BYTES_MAX: Final = 512 * 1024
+"""Kept of what comes while a request is served: two reads, for a connection that is told to stop may bring another one."""
+PAUSE_BYTES: Final = 64 * 1024
+"""So much before the turn of a request has come stops reading too. Less is the body that came with its head."""
+FRAMING_BYTES_MAX: Final = 64 * 1024
+FRAMING_SHARE: Final = 8
+"""A byte of framing for so many of a body: chunks of a hundred bytes pass."""
+_HEAD_END: Final = re.compile(rb"\n\r?\n")
+_EMPTY_LINES: Final = re.compile(rb"[\r\n]+")
+_NO_HEAD: Final = re.compile(rb"[^A-Z\r\n]|PRI ")
+"""Other protocols: TLS, HTTP/2. aiohttp refuses them, which needs no end of a head."""
+NO_HEAD_BYTES: Final = 1024
+"""Of those, for aiohttp to look at."""
+
+
+class TooMuchSent(VReplicaError):
+    """The connection has sent more than it may: a head, framing, or requests ahead."""
+
+
+class Stage(Enum):
+    """Of one connection; see the module."""
+
+    HEAD = auto()
+    GIVEN = auto()
+    SERVED = auto()
+    BODY = auto()
+    LINGER = auto()
+    ANSWERED = auto()
+
+
+class CountedBody(Protocol):
+    """As much of aiohttp's ``StreamReader`` as is asked here."""
+
+    total_bytes: int
+    """Of the body, without framing, that have been put into it."""
+
+    def is_eof(self) -> bool:
+        """Whether all of it has arrived."""
+        ...
+
+
+class Intake:
+    """The bytes of one connection on their way to aiohttp. Where a method returns bytes, they are to be handed on now."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.HEAD
+        self._waiting = bytearray()
+        self._searched = 0
+        """Bytes of ``_waiting`` in which no end of a head is."""
+        self._head_bytes = 0
+        """Of the head that is being served."""
+        self._body: CountedBody | None = None
+        self._left: int | None = None
+        """Bytes of the body still to come; None where its length was not announced."""
+        self._passed = 0
+        """Bytes of the body and around it that were handed on."""
+
+    @property
+    def counted(self) -> int:
+        """Bytes in memory that are no body's, or that nobody has asked for; without what came with a head."""
+        return self.handed + (0 if self.stage is Stage.GIVEN else len(self._waiting))
+
+    @property
+    def arrived(self) -> int:
+        """Bytes that came with a head whose turn has not come: a body, most likely, that is about to be asked for."""
+        return len(self._waiting) if self.stage is Stage.GIVEN else 0
+
+    @property
+    def handed(self) -> int:
+        """Of those, the ones that aiohttp has: a head, framing, trailers."""
+        return self._head_bytes + self._framing()
+
+    @property
+    def should_pause(self) -> bool:
+        """Whether nothing more is to be read for now."""
+        if self.stage in {Stage.GIVEN, Stage.ANSWERED}:
+            return len(self._waiting) >= PAUSE_BYTES
+        return bool(self._waiting) and self.stage is not Stage.HEAD
+
+    @property
+    def is_chunked(self) -> bool:
+        """Whether a body comes whose length was not announced."""
+        return self._body is not None and self._left is None
+
+    def take(self, data: bytes) -> bytes:
+        """More has come. Raises TooMuchSent."""
+        if self.stage in {Stage.BODY, Stage.LINGER} and self._is_wanted():
+            return self._of_the_body(data)
+        self._waiting += data
+        if self.stage is Stage.HEAD:
+            return self._whole_head()
+        if len(self._waiting) > AHEAD_BYTES_MAX:
+            raise TooMuchSent(f"more than {AHEAD_BYTES_MAX} bytes were sent ahead")
+        return b""
+
+    def begin(self, body: CountedBody, length: int | None) -> None:
+        """A request's turn has come. ``length``: its Content-Length, in bytes."""
+        self.stage = Stage.SERVED
+        self._body, self._left, self._passed = body, length, 0
+
+    def ask(self) -> bytes:
+        """The request's body is wanted, as it comes. Raises TooMuchSent."""
+        if self.stage is not Stage.SERVED or not self._is_wanted():
+            return b""
+        self.stage = Stage.BODY
+        return self._of_the_body(b"")
+
+    def end(self) -> bytes:
+        """The answer is decided. Raises TooMuchSent."""
+        asked = self.ask()
+        self.stage = Stage.LINGER if self._is_wanted() else Stage.ANSWERED
+        return asked
+
+    def next(self) -> bytes:
+        """The answer is taken, and the next head may be handed on. Raises TooMuchSent."""
+        if self.stage is not Stage.ANSWERED:
+            return b""
+        self.stage, self._body = Stage.HEAD, None
+        self._head_bytes = self._searched = self._passed = 0
+        return self._whole_head()
+
+    def _is_wanted(self) -> bool:
+        """Whether more of the body is to come."""
+        return self._left != 0 and self._body is not None and not self._body.is_eof()
+
+    def _framing(self) -> int:
+        return (
+            max(0, self._passed - self._body.total_bytes) if self.is_chunked and self._body is not None else 0
+        )
+
+    def _whole_head(self) -> bytes:
+        """The head that waits, once its end is there."""
+        if not self._searched and (empty := _EMPTY_LINES.match(self._waiting)) is not None:
+            size = empty.end()
+            del empty  # it holds the buffer
+            del self._waiting[:size]
+        if not self._searched and _NO_HEAD.match(self._waiting) is not None:
+            self.stage = Stage.GIVEN
+            return self._shift(NO_HEAD_BYTES)
+        end = _HEAD_END.search(self._waiting, max(0, self._searched - 2))
+        size, is_whole = (end.end(), True) if end is not None else (len(self._waiting), False)
+        del end
+        if size > HEAD_BYTES_MAX:
+            raise TooMuchSent(f"the head is larger than {HEAD_BYTES_MAX} bytes")
+        if not is_whole:
+            self._searched = size
+            return b""
+        self.stage, self._head_bytes = Stage.GIVEN, size
+        return self._shift(size)
+
+    def _of_the_body(self, data: bytes) -> bytes:
+        assert self._body is not None
+        # Of what was handed on before, of which the body has its part by now.
+        if self._framing() > FRAMING_BYTES_MAX + self._body.total_bytes // FRAMING_SHARE:
+            raise TooMuchSent(f"more than {FRAMING_BYTES_MAX} bytes around a body are framing and trailers")
+        if self._waiting or (self._left is not None and len(data) > self._left):
+            self._waiting += data
+            data = self._shift(
+                len(self._waiting) if self._left is None else min(self._left, len(self._waiting))
+            )
+        self._passed += len(data)
+        if self._left is not None:
+            self._left -= len(data)
+            if not self._left and self.stage is Stage.LINGER:
+                self.stage = Stage.ANSWERED
+        return data
+
+    def _shift(self, size: int) -> bytes:
+        data = bytes(self._waiting[:size])
+        del self._waiting[:size]
+        return data

@@ -1,0 +1,77 @@
+"""Validation of Events: that of the older core group first, then what events.k8s.io/v1 wants besides.
+
+kube-apiserver stores one kind for both groups, so its refusals name the core group's fields: involvedObject, message.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from extender.kube.api import Obj
+from extender.lab.apiserver.names import is_qualified
+from extender.lab.apiserver.store import identical
+
+NOTE_BYTES_MAX: Final = 1024
+TEXT_CHARACTERS_MAX: Final = 128
+_FIXED: Final = {
+    "regarding": "involvedObject",
+    "related": "related",
+    "note": "message",
+    "reason": "reason",
+    "action": "action",
+    "type": "type",
+    "reportingController": "reportingController",
+    "reportingInstance": "reportingInstance",
+    "eventTime": "eventTime",
+}
+"""Field to what a refusal calls it."""
+
+
+def problems(event: Obj) -> Iterator[str]:
+    """Of a new event."""
+    yield from _either_group(event)
+    yield from _series(event)
+    if not event.get("eventTime"):
+        yield "eventTime: Required value"
+    if event.get("type") not in ("Normal", "Warning"):
+        yield f'type: Invalid value: "": has invalid value: {event.get("type") or ""}'
+
+
+def _either_group(event: Obj) -> Iterator[str]:
+    regarding, where = (event.get("regarding") or {}).get("namespace", ""), event["metadata"].get("namespace")
+    mismatch = 'involvedObject.namespace: Invalid value: "": does not match event.namespace'
+    if not event.get("eventTime"):
+        if regarding != where and (regarding or where != "default"):
+            yield mismatch
+        return
+    if not regarding and where not in {"default", "kube-system"}:
+        yield mismatch
+    for field in ("reportingController", "reportingInstance", "action", "reason"):
+        value = event.get(field) or ""
+        if not value:
+            yield f"{field}: Required value"
+        elif field != "reportingController" and len(value) > TEXT_CHARACTERS_MAX:
+            yield f'{field}: Invalid value: "": can have at most {TEXT_CHARACTERS_MAX} characters'
+    if event.get("reportingController") and not is_qualified(event["reportingController"]):
+        yield f'reportingController: Invalid value: "{event["reportingController"]}": name part must consist of'
+    if len((event.get("note") or "").encode()) > NOTE_BYTES_MAX:
+        yield f'message: Invalid value: "": can have at most {NOTE_BYTES_MAX} characters'
+
+
+def _series(event: Obj) -> Iterator[str]:
+    series = event.get("series")
+    if series is None:
+        return
+    if (series.get("count") or 0) < 2:
+        yield 'series.count: Invalid value: "": should be at least 2'
+    if not series.get("lastObservedTime"):
+        yield "series.lastObservedTime: Required value"
+
+
+def change_problems(old: Obj, new: Obj) -> Iterator[str]:
+    """Of an update: only the series may change."""
+    yield from _either_group(new)
+    if not identical(old.get("series"), new.get("series")):
+        yield from _series(new)
+    for field, called in _FIXED.items():
+        if not identical(old.get(field), new.get(field)):
+            yield f"{called}: Invalid value: field is immutable"

@@ -1,0 +1,154 @@
+"""Validation of pods and of the templates of pods, as far as anything here depends on it."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Any, Final
+
+from extender.kube.api import Obj
+from extender.lab.apiserver.encoding import amount
+from extender.lab.apiserver.names import LABEL, LABEL_WORDS, SUBDOMAIN, SUBDOMAIN_WORDS, is_qualified
+from extender.lab.apiserver.store import identical
+from extender.model.quantity import quantity
+
+_EFFECTS: Final = ("", "NoSchedule", "PreferNoSchedule", "NoExecute")
+_CHANGE_WORDS: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def problems(pod: Obj) -> Iterator[str]:
+    """Of a pod, new or with another spec."""
+    yield from spec_problems(pod.get("spec") or {}, "spec")
+
+
+def creation_problems(pod: Obj) -> Iterator[str]:
+    """Of a new pod, besides."""
+    spec = pod.get("spec") or {}
+    if spec.get("nodeName") and spec.get("schedulingGates"):
+        yield "spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared"
+
+
+def spec_problems(spec: Obj, path: str) -> Iterator[str]:
+    """Of a pod's spec, its own or a template's."""
+    yield from _containers(spec, path)
+    if spec.get("restartPolicy") not in ("Always", "OnFailure", "Never"):
+        yield f'{path}.restartPolicy: Unsupported value: "{spec.get("restartPolicy")}": supported values: "Always"'
+    if spec.get("nodeName") and not SUBDOMAIN.fullmatch(spec["nodeName"]):
+        yield f'{path}.nodeName: Invalid value: "{spec["nodeName"]}": {SUBDOMAIN_WORDS}'
+    for key in spec.get("nodeSelector") or {}:
+        if not is_qualified(key):
+            yield f'{path}.nodeSelector: Invalid value: "{key}": name part must consist of alphanumeric characters'
+    for at, toleration in enumerate(spec.get("tolerations") or ()):
+        yield from _toleration(toleration, f"{path}.tolerations[{at}]")
+    seen: set[str] = set()
+    for at, gate in enumerate(spec.get("schedulingGates") or ()):
+        if gate.get("name") in seen:
+            yield f'{path}.schedulingGates[{at}]: Duplicate value: "{gate.get("name")}"'
+        seen.add(str(gate.get("name")))
+
+
+def _toleration(toleration: Mapping[str, Any], path: str) -> Iterator[str]:
+    operator = toleration.get("operator") or "Equal"
+    if operator not in ("Equal", "Exists", "Lt", "Gt"):
+        yield f'{path}.operator: Unsupported value: "{operator}": supported values: "Equal", "Exists"'
+    if not toleration.get("key") and operator != "Exists":
+        yield f"{path}.operator: Invalid value: {operator}: operator must be Exists when `key` is empty"
+    if (toleration.get("effect") or "") not in _EFFECTS:
+        yield f'{path}.effect: Unsupported value: "{toleration["effect"]}": supported values: "NoSchedule"'
+
+
+def _containers(spec: Obj, path: str) -> Iterator[str]:
+    containers = spec.get("containers") or []
+    if not containers:
+        yield f"{path}.containers: Required value"
+    seen: set[str] = set()
+    for at, container in enumerate(containers):
+        name = container.get("name") or ""
+        if not name:
+            yield f"{path}.containers[{at}].name: Required value"
+        elif not LABEL.fullmatch(name):
+            yield f'{path}.containers[{at}].name: Invalid value: "{name}": {LABEL_WORDS}'
+        elif name in seen:
+            yield f'{path}.containers[{at}].name: Duplicate value: "{name}"'
+        seen.add(name)
+        if not container.get("image"):
+            yield f"{path}.containers[{at}].image: Required value"
+        yield from _resources(container, f"{path}.containers[{at}].resources")
+
+
+def _resources(container: Obj, path: str) -> Iterator[str]:
+    """Requests are within limits; extended resources are whole numbers, and requested as much as limited."""
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for name in sorted({*requests, *limits}):
+        extended = "/" in name and not name.startswith("kubernetes.io/")
+        for part, amounts in (("limits", limits), ("requests", requests)):
+            if extended and name in amounts and quantity(amounts[name]) is None:
+                yield f'{path}.{part}[{name}]: Invalid value: "{amounts[name]}": must be an integer'
+        if extended and name not in limits:
+            yield f"{path}.limits: Required value: Limit must be set for non overcommitable resources"
+        elif extended and name in requests and quantity(requests[name]) != quantity(limits[name]):
+            words = f"must be equal to {name} limit of {limits[name]}"
+            yield f'{path}.requests: Invalid value: "{requests[name]}": {words}'
+        elif name in requests and name in limits and _exceeds(requests[name], limits[name]):
+            words = f"must be less than or equal to {name} limit of {limits[name]}"
+            yield f'{path}.requests: Invalid value: "{requests[name]}": {words}'
+
+
+def _exceeds(request: Any, limit: Any) -> bool:
+    return amount(str(request)) > amount(str(limit))
+
+
+def status_problems(old: Obj, new: Obj) -> Iterator[str]:
+    """Of a write to the status of a pod."""
+    status, before = new.get("status") or {}, old.get("status") or {}
+    nominated = status.get("nominatedNodeName")
+    if nominated and nominated != before.get("nominatedNodeName") and new["spec"].get("nodeName"):
+        yield "status.nominatedNodeName: Forbidden: may not be set on pods that are already bound to a node"
+    if nominated and not SUBDOMAIN.fullmatch(nominated):
+        yield f'status.nominatedNodeName: Invalid value: "{nominated}": {SUBDOMAIN_WORDS}'
+    for at, address in enumerate(status.get("podIPs") or ()):
+        try:
+            ip_address(address.get("ip") or "")
+        except ValueError:
+            yield f'status.podIPs[{at}]: Invalid value: "{address.get("ip")}": must be a valid IP address'
+
+
+def change_problems(old: Obj, new: Obj) -> Iterator[str]:
+    """Of an update: only images, activeDeadlineSeconds, more tolerations and fewer scheduling gates may be new."""
+    if identical(old["spec"], new["spec"]):
+        return
+    tolerations = new["spec"].get("tolerations") or []
+    if any(item not in tolerations for item in old["spec"].get("tolerations") or ()):
+        yield "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"
+    gates = old["spec"].get("schedulingGates") or ()
+    for at, gate in enumerate(new["spec"].get("schedulingGates") or ()):
+        if gate not in gates:
+            words = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield f"spec.schedulingGates[{at}].name: Forbidden: {words}"
+    frozen_old, frozen_new = _frozen_part(old["spec"]), _frozen_part(new["spec"])
+    if gates and _narrowed(old["spec"], new["spec"]):
+        # A pod that is not to be scheduled yet may be given more nodeSelector.
+        frozen_old.pop("nodeSelector", None)
+        frozen_new.pop("nodeSelector", None)
+    if not identical(frozen_old, frozen_new):
+        yield f"spec: Forbidden: {_CHANGE_WORDS}"
+
+
+def _narrowed(old: Obj, new: Obj) -> bool:
+    """Whether the new nodeSelector selects no node that the old one does not."""
+    return (old.get("nodeSelector") or {}).items() <= (new.get("nodeSelector") or {}).items()
+
+
+def _frozen_part(spec: Obj) -> Obj:
+    frozen = {
+        key: value
+        for key, value in spec.items()
+        if key not in ("tolerations", "activeDeadlineSeconds", "schedulingGates")
+    }
+    for field in ("containers", "initContainers"):
+        if field in frozen:
+            frozen[field] = [{**container, "image": ""} for container in frozen[field]]
+    return frozen

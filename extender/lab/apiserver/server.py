@@ -1,0 +1,496 @@
+"""The API server's handlers: every request of ``extender.kube.api.Api``, with who makes it.
+
+A write runs as in kube-apiserver's generic registry: defaults, mutating admission, the kind's strategy, validation,
+validating admission, then the store. An update does all that inside a loop: when the object changed while a webhook
+was asked, everything is done again on the new version (at most ``ATTEMPTS_MAX`` times), unless the request named the
+version it wants, which then is a Conflict. Without webhooks nothing between read and store gives up control, so
+writes are atomic by construction.
+
+Each request gives the event loop one turn first, as any request over a network does: a caller that writes in a loop
+neither starves watches nor sees its own writes before others could have come between.
+
+Field management is not implemented, and of CEL the rules of our own definitions (``rules.py``).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from extender.kube.api import (
+    CRDS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    Binding,
+    ListOptions,
+    ListPage,
+    Obj,
+    PatchType,
+    Preconditions,
+    Resource,
+    WatchEvent,
+)
+from extender.lab.apiserver import (
+    bindings,
+    defaults,
+    deletion,
+    rules,
+    schema,
+    statuses,
+    strategy,
+    subresources,
+    validation,
+    watching,
+)
+from extender.lab.apiserver.admission import Admission, Attributes, WebhookCaller, no_caller
+from extender.lab.apiserver.intake import (
+    Change,
+    Request,
+    Target,
+    check_wanted,
+    own_request,
+    patch_change,
+    received,
+)
+from extender.lab.apiserver.registry import PRIORITYCLASSES, Kind, Registry
+from extender.lab.apiserver.selectors import compile_options
+from extender.lab.apiserver.store import Collection, Entry, Key, Store, identical, own
+from extender.lab.apiserver.watching import View
+from extender.model.names import ZONE_LABEL
+
+ATTEMPTS_MAX: Final = 5
+TOPOLOGY_LABELS: Final = (ZONE_LABEL, "topology.kubernetes.io/region")
+_SMALL: Final = frozenset({NODES, NAMESPACES})
+"""Validated whole on every write, as the real one does with all."""
+SYSTEM_NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+
+
+class ApiServer:
+    """All state of one cluster and the handlers on it."""
+
+    def __init__(
+        self,
+        *,
+        now: Callable[[], float],
+        rng: Random,
+        history_events_max: int,
+        webhook_caller: WebhookCaller = no_caller,
+    ) -> None:
+        self.now = now
+        self.rng = rng
+        self.store = Store(history_events_max)
+        self.registry = Registry()
+        self.admission = Admission(self.store, lambda: strategy.new_uid(rng), webhook_caller)
+        self._nodes = self.store.collection(NODES.group, NODES.plural)
+        self._namespaces = self.store.collection(NAMESPACES.group, NAMESPACES.plural)
+        self._priority_classes = self.store.collection(PRIORITYCLASSES.group, PRIORITYCLASSES.plural)
+        for name in SYSTEM_NAMESPACES:
+            self._create_system_namespace(name)
+
+    def _create_system_namespace(self, name: str) -> None:
+        kind = self.registry.resolve(NAMESPACES)
+        obj: Obj = {"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": name}}
+        defaults.apply(kind.key, obj)
+        strategy.before_create(kind, obj, now_s=self.now(), rng=self.rng)
+        self.store.put(self._namespaces, ("", name), obj, None)
+
+    # reads
+
+    def view(self, resource: Resource, options: ListOptions) -> View:
+        """What a list or watch looks at. Raises NotFound, or ApiError 400 for a selector."""
+        kind = self.registry.resolve(resource)
+        collection = self.store.collection(*kind.key)
+        matches = compile_options(options, kind.selectable, custom=kind.custom)
+        return View(
+            self.store, collection, kind.resource, matches, options.namespace, bare_items=not kind.custom
+        )
+
+    async def list_page(
+        self, resource: Resource, options: ListOptions, *, limit: int, continue_token: str
+    ) -> ListPage:
+        """As ``Api.list_page``; every version asked for is answered with the newest, which is always allowed."""
+        await asyncio.sleep(0)
+        return watching.list_page(self.view(resource, options), limit=limit, continue_token=continue_token)
+
+    def list_at(self, resource: Resource, options: ListOptions, version: int) -> ListPage | None:
+        """All of a kind as it was at a version, as from a cache that lags; None where the history is gone."""
+        return watching.list_at(self.view(resource, options), version)
+
+    def watch(
+        self, resource: Resource, options: ListOptions, *, resource_version: str, timeout_s: float
+    ) -> AsyncIterator[WatchEvent]:
+        """As ``Api.watch``."""
+
+        def look() -> View:
+            return self.view(resource, options)
+
+        return watching.watch(look, resource_version=resource_version, timeout_s=timeout_s)
+
+    def target(self, resource: Resource, namespace: str, name: str, subresource: str = "") -> Target:
+        """The named object's place. Raises NotFound for an unknown resource or subresource."""
+        kind = self.registry.resolve(resource)
+        if (subresource == "status" and not kind.status) or (subresource == "scale" and kind.scale is None):
+            raise statuses.not_found(resource, name) if kind.custom else statuses.no_such_resource()
+        key = (namespace if kind.resource.namespaced else "", name)
+        return Target(kind, self.store.collection(*kind.key), key, subresource)
+
+    async def get(self, resource: Resource, namespace: str, name: str, *, subresource: str) -> Obj:
+        """As ``Api.get``."""
+        await asyncio.sleep(0)
+        target = self.target(resource, namespace, name, subresource)
+        entry = target.entry()
+        return subresources.scale_of(target.kind, entry.obj) if subresource == "scale" else entry.copy()
+
+    # creates
+
+    async def create(self, request: Request, resource: Resource, namespace: str, obj: Obj) -> Obj:
+        """As ``Api.create``."""
+        await asyncio.sleep(0)
+        kind = self.registry.resolve(resource)
+        new = received(kind, namespace, obj)
+        metadata = new["metadata"]
+        metadata.pop("uid", None)
+        names_version = str(metadata.get("resourceVersion") or "0").strip("0").isdigit()
+        self._check_namespace(kind, metadata.get("namespace", ""))
+        self._fill_in(kind, new)
+        if kind.resource == NODES:
+            defaults.taint_until_ready(new)
+        at = Attributes(
+            operation="CREATE",
+            kind=kind,
+            namespace=metadata.get("namespace", ""),
+            name=metadata.get("name") or "",
+            user=request.user,
+            object=new,
+            dry_run=request.dry_run,
+        )
+        if self.admission.active():
+            new = await self._mutated(kind, at)
+        strategy.before_create(kind, new, now_s=self.now(), rng=self.rng)
+        self._validate(kind, None, new)
+        if self.admission.validates():
+            await self.admission.validate(_with_object(at, new))
+        if self.admission.active():
+            self._check_namespace(kind, at.namespace)
+        key = (at.namespace, new["metadata"]["name"])
+        collection = self.store.collection(*kind.key)
+        if names_version:
+            raise statuses.version_on_create()
+        if (there := collection.entries.get(key)) is not None:
+            leaving = "deletionTimestamp" in there.obj["metadata"]
+            raise statuses.already_exists(kind.resource, key[1], leaving=leaving)
+        if request.dry_run:
+            return new
+        entry = self._put(kind, collection, key, new, None)
+        return entry.copy()
+
+    def _check_namespace(self, kind: Kind, namespace: str) -> None:
+        """NamespaceLifecycle: nothing is created in a namespace that is missing or on its way out."""
+        if not kind.resource.namespaced:
+            return
+        entry = self._namespaces.entries.get(("", namespace))
+        if entry is None:
+            raise statuses.not_found(NAMESPACES, namespace)
+        if entry.obj["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise statuses.forbidden(kind.resource, "", why)
+
+    def _fill_in(self, kind: Kind, obj: Obj) -> None:
+        """Defaults, pruning and the built-in mutating plugins."""
+        if kind.custom:
+            strategy.default_custom(kind, obj)
+            return
+        defaults.apply(kind.key, obj)
+        if kind.resource == PODS:
+            defaults.default_tolerations(obj)
+            defaults.resolve_priority(obj, self._priority_class)
+            self._inherit_topology(obj)
+
+    def _inherit_topology(self, pod: Obj) -> None:
+        """PodTopologyLabels: a pod carries the zone and region of the node that it is put on."""
+        node = self._nodes.entries.get(("", pod["spec"].get("nodeName") or ""))
+        if node is None:
+            return
+        labels = node.obj["metadata"].get("labels") or {}
+        inherited = {name: labels[name] for name in TOPOLOGY_LABELS if name in labels}
+        if inherited:
+            pod["metadata"].setdefault("labels", {}).update(inherited)
+
+    def _priority_class(self, name: str) -> Obj | None:
+        entries = self._priority_classes.entries
+        if name:
+            found = entries.get(("", name))
+            return found.obj if found else None
+        return next((entry.obj for entry in entries.values() if entry.obj.get("globalDefault")), None)
+
+    async def _mutated(self, kind: Kind, at: Attributes) -> Obj:
+        """After the webhooks, defaulted once more where they changed anything."""
+        mutated = await self.admission.mutate(at)
+        if mutated is None:
+            raise statuses.internal("admission removed the object")
+        if mutated is not at.object and not at.object_kind:
+            if kind.custom:
+                strategy.default_custom(kind, mutated)
+            else:
+                defaults.apply(kind.key, mutated)
+        return mutated
+
+    def _validate(self, kind: Kind, old: Obj | None, new: Obj, known: Sequence[str] = ()) -> None:
+        """Raises Invalid with every problem at once, those ``known`` before included."""
+        metadata = new["metadata"]
+        found = list(known)
+        found += validation.reference_problems(kind, metadata)
+        if old is None:
+            found += validation.metadata_problems(kind.resource, metadata)
+        else:
+            found += validation.map_problems(metadata)
+            found += validation.finalizer_problems(old["metadata"], metadata)
+        if kind.schema is not None:
+            wrong = [*schema.new_problems(new, old, kind.schema)]
+            # Rules are about values of the right types: they are looked at once the schema holds.
+            found += wrong or (rules.rule_problems(new, old, kind.schema) if kind.rules else ())
+        # A write that leaves the spec alone (most do) needs no second look at it.
+        if old is None:
+            found += validation.object_problems(kind, new)
+            found += validation.creation_problems(kind, new)
+        elif "spec" not in new or old.get("spec") != new["spec"] or kind.resource in _SMALL:
+            found += validation.object_problems(kind, new)
+            found += validation.change_problems(kind, old, new)
+        if found:
+            raise statuses.invalid(kind.resource, metadata.get("name") or "", found)
+
+    def _put(self, kind: Kind, collection: Collection, key: Key, obj: Obj, before: Entry | None) -> Entry:
+        entry = self.store.put(collection, key, obj, before)
+        if kind.resource == CRDS:
+            self.registry.define(entry.obj)
+        return entry
+
+    # updates
+
+    async def update(self, request: Request, target: Target, obj: Obj) -> Obj:
+        """As ``Api.update``."""
+        await asyncio.sleep(0)
+        if target.subresource == "scale":
+            scale = own_request(obj)
+            subresources.check_sent(scale, target.key[1])
+            return await self._write_scale(request, target, lambda _: own(scale))
+        new = received(target.kind, target.key[0], obj)
+        if new["metadata"].setdefault("name", target.key[1]) != target.key[1]:
+            raise statuses.other_name(new["metadata"]["name"], target.key[1])
+        if target.key not in target.collection.entries and target.kind.create_on_update:
+            return await self._create_by_update(request, target, new)
+        return await self._write(request, target, lambda _: own(new), patched=False)
+
+    async def _create_by_update(self, request: Request, target: Target, new: Obj) -> Obj:
+        """A PUT of what is not there yet, which some kinds take for a create; its version is of no account."""
+        metadata = new["metadata"]
+        version, uid = str(metadata.pop("resourceVersion", "")), metadata.get("uid")
+        if uid:
+            raise statuses.precondition_failed(target.kind.resource, target.key, "UID", uid, "")
+        if version and not (version.isascii() and version.isdigit()):
+            raise statuses.unparsable_version(version)
+        return await self.create(request, target.kind.resource, target.key[0], new)
+
+    async def patch(
+        self, request: Request, target: Target, patch: Sequence[Obj] | Obj, *, patch_type: PatchType | str
+    ) -> Obj:
+        """As ``Api.patch``; kubectl's strategic merge patch too, for built-in kinds."""
+        await asyncio.sleep(0)
+        change = patch_change(target.kind, own_request(patch), patch_type)
+        if target.subresource == "scale":
+            return await self._write_scale(request, target, change)
+        return await self._write(request, target, change, patched=True)
+
+    async def _write(self, request: Request, target: Target, change: Change, *, patched: bool) -> Obj:
+        """Read, change, admit, store; again while others were faster and the request names no version."""
+        for _ in range(ATTEMPTS_MAX):
+            before = target.entry()
+            new = change(before.copy())
+            found = check_wanted(target, before, new, patched=patched)
+            new = await self._prepared(request, target, before, new, found)
+            if identical(new, before.obj):
+                return before.copy()
+            if target.collection.entries.get(target.key) is before:
+                if request.dry_run:
+                    return own(new)
+                return self._store_update(target, before, new)
+        raise statuses.modified(target.kind.resource, target.key[1])
+
+    async def _prepared(
+        self, request: Request, target: Target, before: Entry, new: Obj, found: Sequence[str]
+    ) -> Obj:
+        """The wanted object made storable: defaulted, admitted, with the kind's strategy, validated.
+
+        ``found`` is what is known to be wrong with it before.
+        """
+        kind = target.kind
+        strategy.default_custom(kind, new)
+        if not kind.custom:
+            defaults.apply(kind.key, new)
+        if kind.resource == PODS and not target.subresource:
+            defaults.default_tolerations(new)
+        at = Attributes(
+            operation="UPDATE",
+            kind=kind,
+            namespace=target.key[0],
+            name=target.key[1],
+            user=request.user,
+            object=new,
+            old=before.obj,
+            subresource=target.subresource,
+            dry_run=request.dry_run,
+        )
+        # Webhooks see the object as it would be stored: a status write cannot show them another spec.
+        _settle(target, before, new)
+        if self.admission.active():
+            mutated = await self._mutated(kind, at)
+            if mutated is not new:
+                new = mutated
+                _settle(target, before, new)
+        if target.subresource == "status":
+            found = [*found, *validation.status_problems(kind, before.obj, new)]
+        self._validate(kind, before.obj, new, found)
+        if self.admission.validates():
+            await self.admission.validate(_with_object(at, new))
+        return new
+
+    def _store_update(self, target: Target, before: Entry, new: Obj) -> Obj:
+        if deletion.is_released(new):
+            self.remove(target, before)
+            return own(new)  # at the version before: only watches are told that of the removal
+        return self._put(target.kind, target.collection, target.key, new, before).copy()
+
+    def remove(self, target: Target, before: Entry) -> Entry:
+        """Take an object out of the store, and with a definition all its custom objects."""
+        removed = self.store.remove(target.collection, before)
+        if target.kind.resource == CRDS:
+            self._withdraw(before.obj)
+        return removed
+
+    def _withdraw(self, definition: Obj) -> None:
+        kind = self.registry.withdraw(definition)
+        if kind is None:
+            return
+        collection = self.store.collection(*kind.key)
+        for key in list(collection.ordered()):
+            self.store.remove(collection, collection.entries[key])
+        collection.withdraw()
+
+    async def _write_scale(self, request: Request, target: Target, change: Change) -> Obj:
+        """A write to the scale subresource: admission sees a Scale, the store the object's replicas."""
+        for _ in range(ATTEMPTS_MAX):
+            before = target.entry()
+            old = subresources.scale_of(target.kind, before.obj)
+            wanted = change(own(old))
+            subresources.check_scale(target.kind, before, wanted)
+            at = Attributes(
+                operation="UPDATE",
+                kind=target.kind,
+                namespace=target.key[0],
+                name=target.key[1],
+                user=request.user,
+                object=wanted,
+                old=old,
+                subresource="scale",
+                dry_run=request.dry_run,
+                object_kind=subresources.SCALE_KIND,
+            )
+            if self.admission.active():
+                wanted = await self._mutated(target.kind, at)
+                await self.admission.validate(_with_object(at, wanted))
+            new = before.copy()
+            subresources.set_replicas(target.kind, new, (wanted.get("spec") or {}).get("replicas") or 0)
+            strategy.before_update(target.kind, before.obj, new)
+            self._validate(target.kind, before.obj, new)
+            if target.collection.entries.get(target.key) is not before:
+                continue
+            if identical(new, before.obj) or request.dry_run:
+                return subresources.scale_of(target.kind, new)
+            stored = self._put(target.kind, target.collection, target.key, new, before)
+            return subresources.scale_of(target.kind, stored.obj)
+        raise statuses.modified(target.kind.resource, target.key[1])
+
+    # deletes and bindings
+
+    async def delete(
+        self,
+        request: Request,
+        target: Target,
+        *,
+        preconditions: Preconditions | None,
+        grace_period_s: int | None,
+    ) -> Obj | None:
+        """As ``Api.delete``. The reply is the object when it stays for now, None when it is gone."""
+        await asyncio.sleep(0)
+        for _ in range(ATTEMPTS_MAX):
+            before = target.entry()
+            deletion.check_preconditions(target, before, preconditions)
+            if self.admission.active():
+                at = Attributes(
+                    operation="DELETE",
+                    kind=target.kind,
+                    namespace=target.key[0],
+                    name=target.key[1],
+                    user=request.user,
+                    object=None,
+                    old=before.obj,
+                    dry_run=request.dry_run,
+                )
+                await self.admission.mutate(at)
+                await self.admission.validate(at)
+                if target.collection.entries.get(target.key) is not before:
+                    continue
+            if request.dry_run:
+                return before.copy()
+            return self._delete_now(target, before, grace_period_s)
+        raise statuses.modified(target.kind.resource, target.key[1])
+
+    def _delete_now(self, target: Target, before: Entry, grace_period_s: int | None) -> Obj | None:
+        marked, gone = deletion.marked(target.kind, before, grace_period_s, self.now())
+        if not identical(marked, before.obj):
+            before = self._put(target.kind, target.collection, target.key, marked, before)
+        if not gone:
+            return before.copy()
+        self.remove(target, before)
+        return None
+
+    async def bind(self, request: Request, binding: Binding) -> None:
+        """As ``Api.bind``."""
+        await asyncio.sleep(0)
+        target = self.target(PODS, binding.namespace, binding.name, "binding")
+        binding = bindings.own(binding)
+        if self.admission.active():
+            at = Attributes(
+                operation="CREATE",
+                kind=target.kind,
+                namespace=binding.namespace,
+                name=binding.name,
+                user=request.user,
+                object=bindings.as_object(binding),
+                subresource="binding",
+                dry_run=request.dry_run,
+                object_kind=("", "v1", "Binding"),
+            )
+            binding = bindings.from_object(await self._mutated(target.kind, at))
+            await self.admission.validate(_with_object(at, bindings.as_object(binding)))
+        if not binding.node:
+            raise statuses.required_target("target.name")
+        before = target.entry()
+        bound = bindings.bound(before, binding, self.now())
+        self._inherit_topology(bound)
+        if not request.dry_run:
+            self._put(target.kind, target.collection, target.key, bound, before)
+
+
+def _settle(target: Target, before: Entry, new: Obj) -> None:
+    if target.subresource == "status":
+        strategy.before_status_update(target.kind, before.obj, new)
+    else:
+        strategy.before_update(target.kind, before.obj, new)
+    new["metadata"]["resourceVersion"] = str(before.version)
+
+
+def _with_object(at: Attributes, obj: Obj) -> Attributes:
+    return replace(at, object=obj, name=at.name or str(obj.get("metadata", {}).get("name") or ""))

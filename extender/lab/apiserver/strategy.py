@@ -1,0 +1,217 @@
+"""What the API server itself sets on objects: before a create, an update, a status write, and on its return.
+
+The split between an object and its status subresource follows each kind's strategy in kube-apiserver: a main write
+keeps the stored status; a status write keeps the stored spec, and of metadata all (custom kinds), the owner references
+(pods) or nothing (other built-in kinds: labels and annotations can be written through their status endpoint).
+"""
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+from extender.kube.api import CRDS, NAMESPACES, NODES, PODS, STATEFULSETS, Obj
+from extender.lab.apiserver import schema
+from extender.lab.apiserver.registry import Kind
+
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""k8s.io/apimachinery util/rand: no vowels, nothing that looks alike."""
+_GENERATED_SUFFIX_LENGTH: Final = 5
+_NAME_BASE_LENGTH_MAX: Final = 58
+
+
+def rfc3339(epoch_s: float) -> str:
+    """metav1.Time: whole seconds, UTC."""
+    return _rfc3339(math.floor(round(epoch_s, 6)))
+
+
+@lru_cache(maxsize=64)
+def _rfc3339(epoch_s: int) -> str:
+    """All writes of a second say the same."""
+    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='seconds')[:-6]}Z"
+
+
+def new_uid(rng: Random) -> str:
+    """A version 4 UUID from the injected randomness."""
+    return str(UUID(int=rng.getrandbits(128), version=4))
+
+
+def generated_name(base: str, rng: Random) -> str:
+    """generateName with its random suffix."""
+    suffix = "".join(rng.choice(_SUFFIX_ALPHABET) for _ in range(_GENERATED_SUFFIX_LENGTH))
+    return base[:_NAME_BASE_LENGTH_MAX] + suffix
+
+
+def default_custom(kind: Kind, obj: Obj) -> None:
+    """Prune and default a custom object, in that order; in place."""
+    if kind.schema is not None:
+        schema.prune(obj, kind.schema)
+        schema.apply_defaults(obj, kind.schema)
+
+
+def before_create(kind: Kind, obj: Obj, *, now_s: float, rng: Random) -> None:
+    """System fields of a new object, and its status reset where only the status endpoint may set it."""
+    metadata = obj["metadata"]
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(metadata["generateName"], rng)
+    for field in (
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "resourceVersion",
+        "selfLink",
+        "managedFields",
+    ):
+        metadata.pop(field, None)
+    metadata["uid"] = new_uid(rng)
+    metadata["creationTimestamp"] = rfc3339(now_s)
+    if kind.counts_generation:
+        metadata["generation"] = 1
+    elif not metadata.get("generation"):  # whatever it is: only counting kinds reset it
+        metadata.pop("generation", None)
+    for field in ("labels", "annotations", "ownerReferences", "finalizers"):
+        if field in metadata and not metadata[field]:
+            del metadata[field]
+    if (initial := _INITIAL_STATUS.get(kind.key)) is not None:
+        obj["status"] = initial(obj)
+    elif kind.status and kind.resource != NODES:
+        obj.pop("status", None)
+
+
+def _pod_status(pod: Obj) -> Obj:
+    status = {"phase": "Pending", "qosClass": qos_class(pod)}
+    if not pod["spec"].get("schedulingGates"):
+        return status
+    gated: Obj = {
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": pod["metadata"]["creationTimestamp"],
+        "reason": "SchedulingGated",
+        "message": "Scheduling is blocked due to non-empty scheduling gates",
+    }
+    return {**status, "conditions": [gated]}
+
+
+def qos_class(pod: Obj) -> str:
+    """Guaranteed, Burstable or BestEffort, by cpu and memory of all containers."""
+    resources = [container.get("resources") or {} for container in pod["spec"].get("containers") or ()]
+    named = [
+        {name: amount for name, amount in (part.get(which) or {}).items() if name in ("cpu", "memory")}
+        for part in resources
+        for which in ("requests", "limits")
+    ]
+    if not any(named):
+        return "BestEffort"
+    complete = all(set(part.get("limits") or {}) >= {"cpu", "memory"} for part in resources)
+    equal = all(
+        (part.get("requests") or {}).get(name) == (part.get("limits") or {}).get(name)
+        for part in resources
+        for name in ("cpu", "memory")
+    )
+    return "Guaranteed" if complete and equal else "Burstable"
+
+
+def _definition_status(definition: Obj) -> Obj:
+    names = definition["spec"]["names"]
+    when = definition["metadata"]["creationTimestamp"]
+    conditions = [
+        ("NamesAccepted", "NoConflicts", "no conflicts found"),
+        ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+    ]
+    return {
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": when, "reason": reason, "message": message}
+            for kind, reason, message in conditions
+        ],
+        "acceptedNames": dict(names),
+        "storedVersions": [
+            item["name"] for item in definition["spec"].get("versions") or () if item.get("storage")
+        ],
+    }
+
+
+_INITIAL_STATUS: Final[dict[tuple[str, str], Callable[[Obj], Obj]]] = {
+    (PODS.group, PODS.plural): _pod_status,
+    (STATEFULSETS.group, STATEFULSETS.plural): lambda _: {"replicas": 0, "availableReplicas": 0},
+    (NAMESPACES.group, NAMESPACES.plural): lambda _: {"phase": "Active"},
+    (CRDS.group, CRDS.plural): _definition_status,
+}
+
+_SYSTEM_METADATA: Final = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "namespace",
+    "name",
+    "generateName",
+    "selfLink",
+    "resourceVersion",
+)
+
+
+def keep_system_metadata(old: Obj, new: Obj) -> None:
+    """A write cannot change what the API server sets in metadata; attempts are ignored. In place."""
+    before, after = old["metadata"], new["metadata"]
+    after.pop("managedFields", None)
+    for field in _SYSTEM_METADATA:
+        if field in before:
+            after[field] = before[field]
+        else:
+            after.pop(field, None)
+    for field in ("labels", "annotations", "ownerReferences", "finalizers"):
+        if field in after and not after[field]:
+            del after[field]
+
+
+def before_update(kind: Kind, old: Obj, new: Obj) -> None:
+    """A write to the object itself: the status stays, a change of spec counts in metadata.generation. In place."""
+    keep_system_metadata(old, new)
+    if kind.status:
+        _keep(old, new, "status")
+    if kind.counts_generation and _counted(kind, old) != _counted(kind, new):
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _counted(kind: Kind, obj: Obj) -> Any:
+    """The part of an object whose changes count: the spec, or all but metadata where there is no status endpoint."""
+    if kind.custom or "spec" not in obj:
+        left_out = ("metadata", "status") if kind.status else ("metadata",)
+        return {key: value for key, value in obj.items() if key not in left_out}
+    return obj["spec"]
+
+
+def before_status_update(kind: Kind, old: Obj, new: Obj) -> None:
+    """A write to the status endpoint. In place."""
+    if kind.custom or kind.resource == CRDS:
+        status = new.get("status", _ABSENT)
+        new.clear()
+        new.update(old)
+        new["metadata"] = dict(old["metadata"])  # the store will set its version
+        if status is _ABSENT:
+            new.pop("status", None)
+        else:
+            new["status"] = status
+        return
+    keep_system_metadata(old, new)
+    for field in old.keys() | new.keys():
+        if field not in ("metadata", "status", "kind", "apiVersion"):
+            _keep(old, new, field)
+    if kind.resource == PODS:
+        _keep(old["metadata"], new["metadata"], "ownerReferences")
+        if qos := (old.get("status") or {}).get("qosClass"):
+            new.setdefault("status", {})["qosClass"] = qos
+
+
+def _keep(old: Obj, new: Obj, field: str) -> None:
+    if field in old:
+        new[field] = old[field]
+    else:
+        new.pop(field, None)
+
+
+_ABSENT: Final = object()

@@ -1,0 +1,205 @@
+"""Lists and watches over a collection.
+
+A watch sees the collection through its selectors: an object that comes to match is ADDED, one that ceases to match is
+DELETED (with its last matching content at the version of the change), as the real watch cache reports them. Bookmarks
+tell the version reached, once a period and at the server's timeout, so a client that resumes never falls behind
+merely because nothing of its own changed.
+"""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from extender.kube.api import ListPage, Obj, Resource, WatchEvent, WatchEventType
+from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.lab.apiserver.selectors import Predicate
+from extender.lab.apiserver.statuses import bad_request, expired_continue, expired_watch, unparsable_version
+from extender.lab.apiserver.store import Change, Collection, Entry, Key, Store, at_version
+
+BOOKMARK_PERIOD_S: Final = 60.0
+EVENTS_PER_TURN_MAX: Final = 256
+"""A watch that has much to tell lets others run in between."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is listed or watched: a collection, its resource, and the selectors (None: everything)."""
+
+    store: Store
+    collection: Collection
+    resource: Resource
+    matches: Predicate | None
+    namespace: str = ""
+    bare_items: bool = False
+    """Items of lists come without kind and apiVersion, as those of built-in kinds."""
+
+
+def parse_version(text: str) -> int:
+    """A resourceVersion as a number. Raises ApiError 500, as the real one does."""
+    if not text.isascii() or not text.isdigit():
+        raise unparsable_version(text, "resourceVersion")
+    return int(text)
+
+
+def list_page(view: View, *, limit: int, continue_token: str) -> ListPage:
+    """One page of a list. ``limit`` 0 is all of it. Raises Expired for a token from before the history."""
+    if continue_token:
+        version, after = _decode_continue(continue_token)
+        entries = view.collection.entries_at(version)
+        if entries is None:
+            raise expired_continue()
+        keys = [key for key in sorted(entries) if key > after]
+    else:
+        version, entries, keys = view.store.version, view.collection.entries, view.collection.ordered()
+    items: list[Obj] = []
+    last: Key | None = None
+    for key in keys:
+        if view.namespace not in ("", key[0]):
+            continue
+        if limit and len(items) == limit and last is not None:
+            # Whether what is left matches is only seen by who asks for it: the next page may be empty.
+            return ListPage(items, str(version), _encode_continue(version, last))
+        entry = entries[key]
+        if view.matches is not None and not view.matches(entry.obj):
+            continue
+        items.append(_item(view, entry))
+        last = key
+    return ListPage(items, str(version))
+
+
+def _item(view: View, entry: Entry) -> Obj:
+    """As in a list: what the list says once, built-in kinds do not repeat in each item."""
+    item = entry.copy()
+    if view.bare_items:
+        del item["kind"], item["apiVersion"]
+    return item
+
+
+def list_at(view: View, version: int) -> ListPage | None:
+    """All of the list as it was at a version; None where the history does not reach back so far."""
+    entries = view.collection.entries_at(version)
+    if entries is None:
+        return None
+    found = [entries[key] for key in sorted(entries)]
+    items = [_item(view, entry) for entry in found if view.matches is None or view.matches(entry.obj)]
+    return ListPage(items, str(version))
+
+
+def _encode_continue(version: int, after: Key) -> str:
+    token = orjson.dumps({"rv": version, "start": after})
+    return base64.urlsafe_b64encode(token).rstrip(b"=").decode()
+
+
+def _decode_continue(token: str) -> tuple[int, Key]:
+    try:
+        decoded = orjson.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        namespace, name = decoded["start"]
+        return int(decoded["rv"]), (str(namespace), str(name))
+    except (ValueError, KeyError, TypeError) as problem:
+        raise bad_request("continue key is not valid: continue token could not be decoded") from problem
+
+
+def event_of(change: Change, matches: Predicate | None) -> WatchEvent | None:
+    """What a watch with that selector reports of a change, if anything. All watches share the object."""
+    before, after = change.before, change.after
+    was = before is not None and (matches is None or matches(before.obj))
+    if after is not None and (matches is None or matches(after.obj)):
+        return WatchEvent(WatchEventType.MODIFIED if was else WatchEventType.ADDED, after.obj)
+    if was and before is not None:
+        return WatchEvent(WatchEventType.DELETED, at_version(before, change.version))
+    return None
+
+
+def start_of(view: View, resource_version: str) -> tuple[int, list[Entry]]:
+    """Cursor of a new watch, and what it reports as ADDED first (for version "" and "0": all that is there).
+
+    A version in the future is waited for: nothing up to it is told. Raises Expired.
+    """
+    version = parse_version(resource_version) if resource_version else 0
+    if version == 0:
+        cursor = view.collection.cursor_after(view.store.version)
+        entries = [view.collection.entries[key] for key in view.collection.ordered()]
+        return cursor or 0, [entry for entry in entries if view.matches is None or view.matches(entry.obj)]
+    cursor = view.collection.cursor_after(version)
+    if cursor is None:
+        raise expired_watch(version, view.collection.horizon)
+    return cursor, []
+
+
+async def watch(
+    look: Callable[[], View], *, resource_version: str, timeout_s: float
+) -> AsyncIterator[WatchEvent]:
+    """Events until ``timeout_s`` have passed; ends with a bookmark. Raises Expired once overtaken by the history.
+
+    ``look`` gives what is watched, once the first event is asked for; what it raises is raised then.
+    """
+    view = look()
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    bookmark_due = loop.time() + BOOKMARK_PERIOD_S
+    cursor, present = start_of(view, resource_version)
+    from_version = parse_version(resource_version or "0")
+    for entry in present:
+        yield WatchEvent(WatchEventType.ADDED, entry.obj)
+    told, withdrawals = 0, view.collection.withdrawals
+    while True:
+        change = _next_change(view, cursor)
+        if change is not None:
+            cursor += 1
+            if change.version <= from_version:
+                continue
+            if (event := event_of(change, view.matches)) is not None:
+                yield event
+                told += 1
+                if told % EVENTS_PER_TURN_MAX == 0:
+                    await asyncio.sleep(0)
+            continue
+        if view.collection.withdrawals != withdrawals:
+            return
+        now = loop.time()
+        if now >= min(end, bookmark_due) - TIMER_RESOLUTION_S:
+            yield bookmark(view)
+            if now >= end - TIMER_RESOLUTION_S:
+                return
+            bookmark_due = now + BOOKMARK_PERIOD_S
+            continue
+        await _changed(view.collection, min(end, bookmark_due))
+
+
+def _next_change(view: View, cursor: int) -> Change | None:
+    try:
+        return view.collection.change_at(cursor)
+    except LookupError:
+        raise expired_watch(view.collection.horizon - 1, view.collection.horizon) from None
+
+
+async def _changed(collection: Collection, until: float) -> None:
+    """Return at the collection's next change or at loop time ``until``."""
+    waiter = collection.waiter()
+    timer = asyncio.get_running_loop().call_at(until, _finish, waiter)
+    try:
+        await waiter
+    finally:
+        timer.cancel()
+        collection.forget(waiter)
+
+
+def _finish(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def bookmark(view: View) -> WatchEvent:
+    """A bookmark at the store's version: everything up to it has been reported."""
+    return WatchEvent(
+        WatchEventType.BOOKMARK,
+        {
+            "kind": view.resource.kind,
+            "apiVersion": view.resource.api_version,
+            "metadata": {"resourceVersion": str(view.store.version), "creationTimestamp": None},
+        },
+    )

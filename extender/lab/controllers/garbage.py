@@ -1,0 +1,154 @@
+"""Garbage collection by owner references, and the end of namespaces.
+
+Both follow every kind there is, custom ones included, so they subscribe to the store's changes instead of running a
+watch a kind; what they do goes through ``Api``. A dependent is deleted in the background once none of its owners exists
+(uid decides, not the name), and loses the references of owners that are gone while another still exists. Foreground
+deletion is not implemented.
+"""
+
+from typing import Final
+
+from extender.kube.api import (
+    NAMESPACES,
+    Api,
+    Conflict,
+    NotFound,
+    Obj,
+    PatchType,
+    Preconditions,
+    Resource,
+)
+from extender.lab.apiserver.server import ApiServer
+from extender.lab.apiserver.store import Change, Entry, Key
+from extender.lab.controllers.informer import WorkQueue
+
+Reference = tuple[tuple[str, str], Key]
+"""(group, plural) and (namespace, name)."""
+NAMESPACE_RETRY_S: Final = 1.0
+
+
+def _owner_uids(obj: Obj) -> list[str]:
+    return [str(owner["uid"]) for owner in obj["metadata"].get("ownerReferences") or ()]
+
+
+class GarbageCollector:
+    """Deletes dependents of owners that are gone. ``run`` works until cancelled."""
+
+    def __init__(self, api: Api, server: ApiServer) -> None:
+        self._api = api
+        self._server = server
+        self._living: dict[str, None] = {}
+        self._dependents: dict[str, dict[Reference, None]] = {}
+        self._queue: WorkQueue[Reference] = WorkQueue(self.sync)
+        for kind, collection in server.store.collections():
+            for entry in collection.entries.values():
+                self._added(kind, entry)
+        server.store.subscribers.append(self._changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await self._queue.run()
+        finally:
+            self._server.store.subscribers.remove(self._changed)
+
+    def _changed(self, kind: tuple[str, str], change: Change) -> None:
+        before, after = change.before, change.after
+        if before is not None and (after is None or _owner_uids(before.obj) != _owner_uids(after.obj)):
+            for uid in _owner_uids(before.obj):
+                self._dependents.get(uid, {}).pop((kind, before.key), None)
+        if after is not None:
+            self._added(kind, after)
+        elif before is not None:
+            self._living.pop(before.uid, None)
+            for dependent in self._dependents.pop(before.uid, {}):
+                self._queue.add(dependent)
+
+    def _added(self, kind: tuple[str, str], entry: Entry) -> None:
+        self._living[entry.uid] = None
+        reference = (kind, entry.key)
+        for uid in _owner_uids(entry.obj):
+            if uid in self._living:
+                self._dependents.setdefault(uid, {})[reference] = None
+            else:
+                self._queue.add(reference)
+
+    async def sync(self, reference: Reference) -> None:
+        """Delete one object whose owners are gone, or drop the references to those. Raises ApiError."""
+        kind, key = reference
+        collection = self._server.store.collection(*kind)
+        entry = collection.entries.get(key)
+        resource = _resource_of(self._server, kind)
+        if entry is None or resource is None or not _owner_uids(entry.obj):
+            return
+        owners = entry.obj["metadata"]["ownerReferences"]
+        left = [owner for owner in owners if owner["uid"] in self._living]
+        try:
+            if not left:
+                await self._api.delete(resource, *key, preconditions=Preconditions(entry.uid))
+            elif len(left) < len(owners):
+                patch = {"metadata": {"uid": entry.uid, "ownerReferences": left}}
+                await self._api.patch(resource, *key, patch, patch_type=PatchType.MERGE)
+        except (NotFound, Conflict):
+            return
+
+
+def _resource_of(server: ApiServer, kind: tuple[str, str]) -> Resource | None:
+    return next((found.resource for found in server.registry.kinds() if found.key == kind), None)
+
+
+async def orphan_dependents(api: Api, server: ApiServer, uid: str) -> None:
+    """Propagation policy Orphan: dependents lose their reference to an owner that is about to be deleted."""
+    for kind, collection in list(server.store.collections()):
+        resource = _resource_of(server, kind)
+        if resource is None:
+            continue
+        for entry in [entry for entry in collection.entries.values() if uid in _owner_uids(entry.obj)]:
+            left = [owner for owner in entry.obj["metadata"]["ownerReferences"] if owner["uid"] != uid]
+            patch = {"metadata": {"uid": entry.uid, "ownerReferences": left or None}}
+            await api.patch(resource, *entry.key, patch, patch_type=PatchType.MERGE)
+
+
+class NamespaceController:
+    """Empties namespaces that are being deleted, then lets them go. ``run`` works until cancelled."""
+
+    def __init__(self, api: Api, server: ApiServer) -> None:
+        self._api = api
+        self._server = server
+        self._queue: WorkQueue[str] = WorkQueue(self.sync)
+        server.store.subscribers.append(self._changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await self._queue.run()
+        finally:
+            self._server.store.subscribers.remove(self._changed)
+
+    def _changed(self, kind: tuple[str, str], change: Change) -> None:
+        if kind != (NAMESPACES.group, NAMESPACES.plural) or change.after is None:
+            return
+        if change.after.obj["metadata"].get("deletionTimestamp"):
+            self._queue.add(change.after.key[1])
+
+    async def sync(self, namespace: str) -> None:
+        """Delete everything in the namespace; when nothing is left, the namespace. Raises ApiError."""
+        left = False
+        for kind, collection in list(self._server.store.collections()):
+            resource = _resource_of(self._server, kind)
+            if resource is None or not resource.namespaced:
+                continue
+            for key in [key for key in collection.ordered() if key[0] == namespace]:
+                left = True
+                try:
+                    await self._api.delete(resource, *key)
+                except (NotFound, Conflict):
+                    continue
+        if left:
+            self._queue.add_after(namespace, NAMESPACE_RETRY_S)
+            return
+        patch = {"spec": {"finalizers": None}}
+        try:
+            await self._api.patch(NAMESPACES, "", namespace, patch, patch_type=PatchType.MERGE)
+        except (NotFound, Conflict):
+            return

@@ -1,0 +1,251 @@
+"""A stand-in for every node's kubelet: bound pods come up, deleted pods go away, unless their node has failed.
+
+A pod becomes Running and Ready ``start_delay_s(pod)`` after it was bound, and is removed (a delete with grace 0 and
+its uid as precondition) ``stop_delay_s(pod)`` after its deletion was asked for. A failed node does neither and sends no
+heartbeat: that is all the node lifecycle controller sees of it. A recovered node takes up where it stopped.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from typing import Final
+
+from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, PatchType, Preconditions
+from extender.lab.apiserver.strategy import rfc3339
+from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
+from extender.lab.controllers.stateful_set import has_failed, is_ready, is_terminating
+
+DelayOf = Callable[[Obj], float]
+"""Pod -> seconds."""
+ClockOf = Callable[[str], float]
+"""Node -> its own time, epoch seconds."""
+_POD_NETWORK: Final = ipaddress.IPv4Network("10.128.0.0/9")
+_CONDITIONS: Final = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+
+
+class Heartbeats:
+    """Which nodes are alive. A node's heartbeat is now, or when it failed."""
+
+    def __init__(self) -> None:
+        self._stopped: dict[str, float] = {}
+        self._listeners: list[Callable[[str], None]] = []
+
+    def on_change(self, listener: Callable[[str], None]) -> None:
+        """Call ``listener`` with the name of every node that fails or recovers."""
+        self._listeners.append(listener)
+
+    def stop(self, node: str) -> None:
+        """The node fails now."""
+        self._stopped.setdefault(node, asyncio.get_running_loop().time())
+        self._tell(node)
+
+    def resume(self, node: str) -> None:
+        """The node is back."""
+        self._stopped.pop(node, None)
+        self._tell(node)
+
+    def silent_s(self, node: str) -> float | None:
+        """Seconds since the last heartbeat; None while the node is alive."""
+        stopped = self._stopped.get(node)
+        return None if stopped is None else asyncio.get_running_loop().time() - stopped
+
+    def alive(self, node: str) -> bool:
+        """The node sends heartbeats and runs pods."""
+        return node not in self._stopped
+
+    def _tell(self, node: str) -> None:
+        for listener in self._listeners:
+            listener(node)
+
+
+class Kubelet:
+    """All kubelets of the cluster. ``run`` works until cancelled."""
+
+    def __init__(
+        self,
+        api: Api,
+        pods: Informer,
+        heartbeats: Heartbeats,
+        *,
+        clock: ClockOf,
+        start_delay_s: DelayOf,
+        stop_delay_s: DelayOf,
+    ) -> None:
+        self._api = api
+        self._pods = pods
+        self._heartbeats = heartbeats
+        self._clock = clock
+        self._start_delay_s = start_delay_s
+        self._stop_delay_s = stop_delay_s
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
+        self._due: dict[tuple[str, str], float] = {}
+        self._unready: dict[str, None] = {}
+        self._addresses = 0
+        pods.on_change(self._pod_changed)
+        heartbeats.on_change(self._node_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._queue.run()
+
+    def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
+        """Let a running pod's readiness probe fail, or succeed again."""
+        pod = self._pods.objects[namespace, name]
+        if ready:
+            self._unready.pop(pod["metadata"]["uid"], None)
+        else:
+            self._unready[pod["metadata"]["uid"]] = None
+        self._queue.add((namespace, name))
+
+    def _node_changed(self, node: str) -> None:
+        for key, pod in self._pods.objects.items():
+            if pod["spec"].get("nodeName") == node:
+                self._queue.add(key)
+
+    def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
+        if after is None and before is not None:
+            uid = before["metadata"]["uid"]
+            self._unready.pop(uid, None)
+            for what in ("start", "stop"):
+                self._due.pop((uid, what), None)
+        elif after is not None and after["spec"].get("nodeName"):
+            self._queue.add(key_of(after))
+
+    async def sync(self, key: ObjectKey) -> None:
+        """Do what the pod's node would do now. Raises ApiError where a write failed."""
+        pod = self._pods.objects.get(key)
+        node = pod["spec"].get("nodeName") if pod is not None else None
+        if pod is None or not node or not self._heartbeats.alive(node):
+            return  # also for the next pod of that name, which nobody has bound yet
+        if is_terminating(pod):
+            if self._is_due(pod, "stop", self._stop_delay_s):
+                await self._remove(pod)
+        elif (pod.get("status") or {}).get("phase") == "Pending":
+            if self._is_due(pod, "start", self._start_delay_s):
+                await self._report(pod)
+        elif not has_failed(pod) and is_ready(pod) is (pod["metadata"]["uid"] in self._unready):
+            await self._report(pod)
+
+    def _is_due(self, pod: Obj, what: str, delay_s: DelayOf) -> bool:
+        """The pod's delay for ``what`` has passed; it begins when first asked."""
+        loop = asyncio.get_running_loop()
+        mark = (pod["metadata"]["uid"], what)
+        if mark not in self._due:
+            self._due[mark] = loop.time() + delay_s(pod)
+        left_s = self._due[mark] - loop.time()
+        if left_s > 0:
+            self._queue.add_after(key_of(pod), left_s)
+        return left_s <= 0
+
+    async def _remove(self, pod: Obj) -> None:
+        namespace, name = key_of(pod)
+        uid = pod["metadata"]["uid"]
+        try:
+            await self._api.delete(PODS, namespace, name, preconditions=Preconditions(uid), grace_period_s=0)
+        except (NotFound, Conflict):
+            return
+
+    async def _report(self, pod: Obj) -> None:
+        namespace, name = key_of(pod)
+        patch = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": self._status_of(pod)}
+        try:
+            await self._api.patch(
+                PODS, namespace, name, patch, patch_type=PatchType.MERGE, subresource="status"
+            )
+        except (NotFound, Conflict):
+            return
+
+    def _status_of(self, pod: Obj) -> Obj:
+        """The status of a running pod, built upon what is there."""
+        status, when = pod.get("status") or {}, rfc3339(self._clock(pod["spec"]["nodeName"]))
+        ready = pod["metadata"]["uid"] not in self._unready
+        kept = [item for item in status.get("conditions") or () if item["type"] not in _CONDITIONS]
+        own = [
+            {
+                "type": kind,
+                "status": "True"
+                if ready or kind in ("PodReadyToStartContainers", "Initialized")
+                else "False",
+                "lastTransitionTime": when,
+            }
+            for kind in _CONDITIONS
+        ]
+        if not (address := status.get("podIP")):
+            self._addresses = self._addresses % (_POD_NETWORK.num_addresses - 2) + 1
+            address = str(_POD_NETWORK[self._addresses])
+        started = status.get("startTime") or when
+        containers = [
+            {
+                "name": container["name"],
+                "image": container.get("image", ""),
+                "imageID": "",
+                "containerID": f"sim://{pod['metadata']['uid']}/{container['name']}",
+                "ready": ready,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": started}},
+                "lastState": {},
+            }
+            for container in pod["spec"].get("containers") or ()
+        ]
+        return {
+            "phase": "Running",
+            "conditions": [*own, *kept],
+            "containerStatuses": containers,
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "startTime": started,
+            "observedGeneration": pod["metadata"].get("generation", 1),
+        }
+
+
+class NodeRegistrar:
+    """Reports nodes that were created without a Ready condition as ready, as their kubelets would."""
+
+    def __init__(self, api: Api, nodes: Informer, heartbeats: Heartbeats, *, clock: ClockOf) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._heartbeats = heartbeats
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue(self.sync)
+        nodes.on_change(self._node_changed)
+        heartbeats.on_change(self._queue.add)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._queue.run()
+
+    def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is not None:
+            self._queue.add(after["metadata"]["name"])
+
+    async def sync(self, name: str) -> None:
+        """Report a living node's Ready condition where it is missing or Unknown."""
+        node = self._nodes.objects.get(("", name))
+        if node is None or not self._heartbeats.alive(name):
+            return
+        conditions = (node.get("status") or {}).get("conditions") or []
+        stored = next((item for item in conditions if item["type"] == "Ready"), None)
+        if stored is not None and stored["status"] != "Unknown":
+            return
+        ready = ready_condition(
+            "True", "KubeletReady", "kubelet is posting ready status", rfc3339(self._clock(name))
+        )
+        kept = [item for item in conditions if item["type"] != "Ready"]
+        patch = {"metadata": {"uid": node["metadata"]["uid"]}, "status": {"conditions": [*kept, ready]}}
+        try:
+            await self._api.patch(NODES, "", name, patch, patch_type=PatchType.MERGE, subresource="status")
+        except (NotFound, Conflict):
+            return
+
+
+def ready_condition(status: str, reason: str, message: str, when: str) -> Obj:
+    """A node's Ready condition."""
+    return {
+        "type": "Ready",
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": when,
+        "lastTransitionTime": when,
+    }

@@ -1,0 +1,288 @@
+"""Node lifecycle, taint eviction and pod garbage collection, as kube-controller-manager does them.
+
+A node silent for ``grace_s`` gets Ready Unknown, its pods turn not ready, and it is tainted: unreachable (Unknown) or
+not-ready (False), each NoSchedule and NoExecute; a cordoned node is tainted unschedulable. Under a NoExecute taint a
+pod is deleted at once, or after the shortest tolerationSeconds of its matching tolerations, counted from the taint's
+timeAdded; it stays Terminating until its kubelet is back, somebody forces it, or its node object is deleted.
+Pods of nodes that do not exist are removed by force after ``orphan_grace_s``; Terminating pods of a node that is not
+Ready and tainted ``node.kubernetes.io/out-of-service``, at once: somebody has said that the machine is off.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from extender.kube.api import NODES, PODS, Api, Conflict, NotFound, Obj, PatchType, Preconditions
+from extender.lab.apiserver.strategy import rfc3339
+from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
+from extender.lab.controllers.kubelet import Heartbeats, ready_condition
+from extender.lab.controllers.stateful_set import is_ready, is_terminating
+from extender.model.names import NOT_READY_TAINT, UNREACHABLE_TAINT
+
+UNSCHEDULABLE_TAINT: Final = "node.kubernetes.io/unschedulable"
+OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
+_OWN_TAINTS: Final = frozenset({NOT_READY_TAINT, UNREACHABLE_TAINT, UNSCHEDULABLE_TAINT})
+
+
+class PodsByNode:
+    """Keys of the bound pods of each node, kept from an informer."""
+
+    def __init__(self, pods: Informer) -> None:
+        self._keys: dict[str, dict[ObjectKey, None]] = {}
+        pods.on_change(self._changed)
+
+    def __getitem__(self, node: str) -> list[ObjectKey]:
+        return list(self._keys.get(node, ()))
+
+    def _changed(self, before: Obj | None, after: Obj | None) -> None:
+        if before is not None and (node := before["spec"].get("nodeName")):
+            self._keys.get(node, {}).pop(key_of(before), None)
+        if after is not None and (node := after["spec"].get("nodeName")):
+            self._keys.setdefault(node, {})[key_of(after)] = None
+
+
+class NodeLifecycleController:
+    """Ready conditions and taints of nodes, readiness of the pods on them. ``run`` works until cancelled."""
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: Informer,
+        pods: Informer,
+        heartbeats: Heartbeats,
+        *,
+        now: Callable[[], float],
+        grace_s: float,
+    ) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._pods = pods
+        self._by_node = PodsByNode(pods)
+        self._heartbeats = heartbeats
+        self._now = now
+        self._grace_s = grace_s
+        self._queue: WorkQueue[str] = WorkQueue(self.sync)
+        nodes.on_change(self._node_changed)
+        heartbeats.on_change(self._queue.add)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._queue.run()
+
+    def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is not None:
+            self._queue.add(after["metadata"]["name"])
+
+    async def sync(self, name: str) -> None:
+        """Bring one node's conditions and taints up to date. Raises ApiError where a write failed."""
+        node = self._nodes.objects.get(("", name))
+        if node is None:
+            return
+        try:
+            silent_s = self._heartbeats.silent_s(name)
+            if silent_s is not None and silent_s < self._grace_s:
+                self._queue.add_after(name, self._grace_s - silent_s)
+            elif silent_s is not None and ready_status(node) != "Unknown":
+                node = await self._lose(node)
+            await self._taint(node)
+            if ready_status(node) != "True":
+                await self._unready_pods(name)
+        except (NotFound, Conflict):
+            self._queue.add_after(name, 0.0)
+
+    async def _lose(self, node: Obj) -> Obj:
+        message = "Kubelet stopped posting node status."
+        unknown = ready_condition("Unknown", "NodeStatusUnknown", message, rfc3339(self._now()))
+        kept = [
+            item for item in (node.get("status") or {}).get("conditions") or () if item["type"] != "Ready"
+        ]
+        patch = {"metadata": _exactly(node), "status": {"conditions": [*kept, unknown]}}
+        return await self._api.patch(
+            NODES, "", node["metadata"]["name"], patch, patch_type=PatchType.MERGE, subresource="status"
+        )
+
+    async def _taint(self, node: Obj) -> None:
+        spec = node.get("spec") or {}
+        present = spec.get("taints") or []
+        wanted = self._wanted_taints(node)
+        keys = {(taint["key"], taint["effect"]) for taint in wanted}
+        kept = [
+            taint
+            for taint in present
+            if taint["key"] not in _OWN_TAINTS or (taint["key"], taint["effect"]) in keys
+        ]
+        have = {(taint["key"], taint["effect"]) for taint in kept}
+        taints = kept + [taint for taint in wanted if (taint["key"], taint["effect"]) not in have]
+        if taints != present:
+            patch = {"metadata": _exactly(node), "spec": {"taints": taints or None}}
+            await self._api.patch(NODES, "", node["metadata"]["name"], patch, patch_type=PatchType.MERGE)
+
+    def _wanted_taints(self, node: Obj) -> list[Obj]:
+        key = {"Unknown": UNREACHABLE_TAINT, "False": NOT_READY_TAINT}.get(ready_status(node))
+        when = rfc3339(self._now())
+        wanted: list[Obj] = []
+        if key:
+            wanted = [
+                {"key": key, "effect": effect, "timeAdded": when} for effect in ("NoSchedule", "NoExecute")
+            ]
+        if (node.get("spec") or {}).get("unschedulable"):
+            wanted.append({"key": UNSCHEDULABLE_TAINT, "effect": "NoSchedule", "timeAdded": when})
+        return wanted
+
+    async def _unready_pods(self, node: str) -> None:
+        """A pod on a lost node is not ready, whatever its kubelet said last."""
+        for key in self._by_node[node]:
+            pod = self._pods.objects.get(key)
+            if pod is None or not is_ready(pod) or self._heartbeats.alive(node):
+                continue
+            conditions = [
+                {**item, "status": "False", "lastTransitionTime": rfc3339(self._now())}
+                if item["type"] == "Ready"
+                else item
+                for item in pod["status"]["conditions"]
+            ]
+            patch = {"metadata": _exactly(pod), "status": {"conditions": conditions}}
+            await self._api.patch(PODS, *key, patch, patch_type=PatchType.MERGE, subresource="status")
+
+
+def _exactly(obj: Obj) -> Obj:
+    """metadata of a merge patch that holds only for this very version."""
+    return {"uid": obj["metadata"]["uid"], "resourceVersion": obj["metadata"]["resourceVersion"]}
+
+
+def ready_status(node: Obj) -> str:
+    """Status of the Ready condition; "True" for a node that has not reported one yet."""
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        if condition["type"] == "Ready":
+            return str(condition["status"])
+    return "True"
+
+
+def is_out_of_service(node: Obj) -> bool:
+    """Not Ready, and tainted by somebody who knows that the machine is off (Kubernetes' non-graceful node shutdown)."""
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return ready_status(node) != "True" and any(taint["key"] == OUT_OF_SERVICE_TAINT for taint in taints)
+
+
+def toleration_s(pod: Obj, taint: Mapping[str, Any]) -> float | None:
+    """How long the pod stays under a NoExecute taint: 0 if not tolerated, None if forever."""
+    matching = [item for item in pod["spec"].get("tolerations") or () if _tolerates(item, taint)]
+    if not matching:
+        return 0.0
+    limits = [
+        float(item["tolerationSeconds"]) for item in matching if item.get("tolerationSeconds") is not None
+    ]
+    return max(min(limits), 0.0) if limits else None
+
+
+def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
+    if toleration.get("effect") not in (None, "", taint["effect"]):
+        return False
+    if toleration.get("key") not in (None, "", taint["key"]):
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+class TaintEvictionController:
+    """Deletes pods from nodes with NoExecute taints when their tolerations end; forgets it when the taint goes."""
+
+    def __init__(self, api: Api, nodes: Informer, pods: Informer, *, now: Callable[[], float]) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._pods = pods
+        self._by_node = PodsByNode(pods)
+        self._now = now
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
+        nodes.on_change(self._node_changed)
+        pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._queue.run()
+
+    def _node_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is not None and (after.get("spec") or {}).get("taints"):
+            for key in self._by_node[after["metadata"]["name"]]:
+                self._queue.add(key)
+
+    def _pod_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is not None and after["spec"].get("nodeName"):
+            self._queue.add(key_of(after))
+
+    async def sync(self, key: ObjectKey) -> None:
+        """Delete the pod if it is due, else come back when it will be. Raises ApiError where the delete failed."""
+        pod = self._pods.objects.get(key)
+        if pod is None or is_terminating(pod):
+            return
+        node = self._nodes.objects.get(("", pod["spec"].get("nodeName", "")))
+        dues = [
+            _epoch_s(taint.get("timeAdded"), self._now()) + stays_s
+            for taint in ((node or {}).get("spec") or {}).get("taints") or ()
+            if taint["effect"] == "NoExecute" and (stays_s := toleration_s(pod, taint)) is not None
+        ]
+        if not dues:
+            return
+        left_s = min(dues) - self._now()
+        if left_s > 0:
+            self._queue.add_after(key, left_s)
+            return
+        try:
+            await self._api.delete(PODS, *key, preconditions=Preconditions(pod["metadata"]["uid"]))
+        except (NotFound, Conflict):
+            return
+
+
+def _epoch_s(when: str | None, default_s: float) -> float:
+    return datetime.fromisoformat(when).timestamp() if when else default_s
+
+
+class PodGarbageCollector:
+    """Removes pods by force that no kubelet ever will: of nodes that do not exist, or that are out of service."""
+
+    def __init__(self, api: Api, nodes: Informer, pods: Informer, *, orphan_grace_s: float) -> None:
+        self._api = api
+        self._nodes = nodes
+        self._pods = pods
+        self._by_node = PodsByNode(pods)
+        self._orphan_grace_s = orphan_grace_s
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
+        nodes.on_change(self._node_changed)
+        pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._nodes.synced.wait()
+        await self._queue.run()
+
+    def _node_changed(self, before: Obj | None, after: Obj | None) -> None:
+        if after is None and before is not None:
+            for key in self._by_node[before["metadata"]["name"]]:
+                self._queue.add_after(key, self._orphan_grace_s)
+        elif after is not None and is_out_of_service(after):
+            for key in self._by_node[after["metadata"]["name"]]:
+                self._queue.add(key)
+
+    def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
+        name = after["spec"].get("nodeName") if after else None
+        if after is None or not name:
+            return
+        node = self._nodes.objects.get(("", name))
+        fresh = before is None or not before["spec"].get("nodeName")
+        if node is None and fresh:
+            self._queue.add_after(key_of(after), self._orphan_grace_s)
+        elif node is not None and is_terminating(after) and is_out_of_service(node):
+            self._queue.add(key_of(after))
+
+    async def sync(self, key: ObjectKey) -> None:
+        """Remove the pod unless its node has come (back). Raises ApiError where the delete failed."""
+        pod = self._pods.objects.get(key)
+        if pod is None:
+            return
+        node = self._nodes.objects.get(("", pod["spec"].get("nodeName", "")))
+        if node is not None and not (is_terminating(pod) and is_out_of_service(node)):
+            return
+        uid = pod["metadata"]["uid"]
+        try:
+            await self._api.delete(PODS, *key, preconditions=Preconditions(uid), grace_period_s=0)
+        except (NotFound, Conflict):
+            return

@@ -1,0 +1,348 @@
+"""The StatefulSet controller: pods by ordinal, as kube-controller-manager's makes them.
+
+``sync`` looks at one set and its pods and does what is due now; every change of either brings the set back. Ordinals
+from ``spec.ordinals.start`` on; OrderedReady makes and removes one pod at a time and waits for each to be Ready, Parallel
+does all at once. A pod that failed is deleted and made anew; one being deleted is awaited, since two pods never share
+a name. A changed template rolls from the highest ordinal down to ``partition``, one pod at a time, whatever the policy
+(OnDelete: only pods that someone else deletes).
+
+Revisions are ControllerRevision objects, so pods below the partition are made from the old template. Volume claim
+templates and maxUnavailable are not implemented. Names of pods are determined by their set, so acting on a stale
+cache ends in AlreadyExists or NotFound and does no harm.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from extender.kube.api import (
+    PODS,
+    STATEFULSETS,
+    AlreadyExists,
+    Api,
+    Conflict,
+    NotFound,
+    Obj,
+    PatchType,
+    Preconditions,
+)
+from extender.lab.apiserver.registry import CONTROLLERREVISIONS
+from extender.lab.controllers.informer import Informer, ObjectKey, WorkQueue, key_of
+
+REVISION_LABEL: Final = "controller-revision-hash"
+POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+_REVISION_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_REVISION_LENGTH: Final = 10
+
+
+def controller_uid(obj: Obj) -> str:
+    """uid of the controlling owner, "" if there is none."""
+    for reference in obj["metadata"].get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return ""
+
+
+def is_ready(pod: Obj) -> bool:
+    """Running with condition Ready."""
+    status = pod.get("status") or {}
+    conditions = (status.get("conditions") or ()) if status.get("phase") == "Running" else ()
+    ready = next((condition for condition in conditions if condition["type"] == "Ready"), None)
+    return ready is not None and bool(ready["status"] == "True")
+
+
+def is_terminating(obj: Obj) -> bool:
+    """Being deleted."""
+    return bool(obj["metadata"].get("deletionTimestamp"))
+
+
+def is_healthy(pod: Obj | None) -> bool:
+    """Ready and not being deleted."""
+    return pod is not None and is_ready(pod) and not is_terminating(pod)
+
+
+def has_failed(pod: Obj) -> bool:
+    """Finished, well or not: a StatefulSet's pod never should."""
+    return (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+
+
+def revision_name(stateful_set: Obj) -> str:
+    """NAME-HASH of the set's present template."""
+    template = orjson.dumps(stateful_set["spec"]["template"], option=orjson.OPT_SORT_KEYS)
+    digest = hashlib.sha256(template).digest()[:_REVISION_LENGTH]
+    suffix = "".join(_REVISION_ALPHABET[byte % len(_REVISION_ALPHABET)] for byte in digest)
+    return f"{stateful_set['metadata']['name']}-{suffix}"
+
+
+def pod_of(stateful_set: Obj, ordinal: int, template: Obj, revision: str) -> Obj:
+    """The pod of one ordinal, from a template."""
+    metadata, spec = stateful_set["metadata"], template.get("spec") or {}
+    name = f"{metadata['name']}-{ordinal}"
+    given = template.get("metadata") or {}
+    labels = {
+        **(given.get("labels") or {}),
+        POD_INDEX_LABEL: str(ordinal),
+        REVISION_LABEL: revision,
+        POD_NAME_LABEL: name,
+    }
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    pod_metadata: Obj = {
+        "name": name,
+        "generateName": f"{metadata['name']}-",
+        "namespace": metadata["namespace"],
+        "labels": labels,
+        "ownerReferences": [owner],
+    }
+    if given.get("annotations"):
+        pod_metadata["annotations"] = given["annotations"]
+    pod_spec = {**spec, "hostname": name}
+    if subdomain := stateful_set["spec"].get("serviceName"):
+        pod_spec["subdomain"] = subdomain
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": pod_metadata, "spec": pod_spec}
+
+
+@dataclass(frozen=True, slots=True)
+class _Set:
+    """One set with its pods by ordinal, as a sync sees them."""
+
+    obj: Obj
+    pods: dict[int, Obj]
+    revision: str
+    wanted: range
+    condemned: list[int]
+    """Ordinals to go, highest first."""
+
+    @property
+    def spec(self) -> Obj:
+        spec: Obj = self.obj["spec"]
+        return spec
+
+    @property
+    def one_at_a_time(self) -> bool:
+        return self.spec.get("podManagementPolicy") != "Parallel"
+
+    @property
+    def partition(self) -> int:
+        """First ordinal (counted from the start) that gets the new template."""
+        rolling = (self.spec.get("updateStrategy") or {}).get("rollingUpdate") or {}
+        return int(rolling.get("partition") or 0)
+
+    @property
+    def current_revision(self) -> str:
+        return str((self.obj.get("status") or {}).get("currentRevision") or self.revision)
+
+    def revision_for(self, ordinal: int) -> str:
+        below = ordinal < self.wanted.start + self.partition
+        return self.current_revision if below else self.revision
+
+
+def _wanted(stateful_set: Obj) -> range:
+    """The ordinals that it shall have."""
+    spec = stateful_set["spec"]
+    start = int((spec.get("ordinals") or {}).get("start") or 0)
+    return range(start, start + int(spec["replicas"]))
+
+
+class StatefulSetController:
+    """Keeps the pods of every StatefulSet. ``run`` works until cancelled."""
+
+    def __init__(self, api: Api, stateful_sets: Informer, pods: Informer) -> None:
+        self._api = api
+        self._sets = stateful_sets
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(self.sync)
+        self._pods_by_owner: dict[str, dict[str, Obj]] = {}
+        self._key_by_uid: dict[str, ObjectKey] = {}
+        self._revisions: dict[str, tuple[Obj, str]] = {}
+        """UID of a set -> its template as it was looked at last, and the name of its revision."""
+        stateful_sets.on_change(self._set_changed)
+        pods.on_change(self._pod_changed)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._queue.run()
+
+    def _set_changed(self, before: Obj | None, after: Obj | None) -> None:
+        if before is not None:
+            self._key_by_uid.pop(before["metadata"]["uid"], None)
+            if after is None:
+                self._revisions.pop(before["metadata"]["uid"], None)
+        if after is not None:
+            self._key_by_uid[after["metadata"]["uid"]] = key_of(after)
+            self._queue.add(key_of(after))
+
+    def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
+        if before is not None and (owned := self._pods_by_owner.get(controller_uid(before))) is not None:
+            owned.pop(before["metadata"]["name"], None)
+            if not owned:
+                del self._pods_by_owner[controller_uid(before)]
+        if after is not None and (owner := controller_uid(after)):
+            self._pods_by_owner.setdefault(owner, {})[after["metadata"]["name"]] = after
+        changed = after or before
+        key = self._key_by_uid.get(controller_uid(changed)) if changed else None
+        if key is not None:
+            self._queue.add(key)
+
+    async def sync(self, key: ObjectKey) -> None:
+        """Bring one set nearer to what it should be. Raises ApiError where a write failed."""
+        obj = self._sets.objects.get(key)
+        if obj is None or is_terminating(obj):
+            return
+        prefix = f"{key[1]}-"
+        owned = self._pods_by_owner.get(obj["metadata"]["uid"], {})
+        pods = {
+            int(name.removeprefix(prefix)): pod
+            for name, pod in owned.items()
+            if name.startswith(prefix) and name.removeprefix(prefix).isdigit()
+        }
+        wanted = _wanted(obj)
+        condemned = sorted((ordinal for ordinal in pods if ordinal not in wanted), reverse=True)
+        state = _Set(obj, pods, self._revision_of(obj), wanted, condemned)
+        await self._ensure_revision(state)
+        await self._write_status(state)
+        if await self._make(state) and await self._remove(state):
+            await self._roll(state)
+
+    def _revision_of(self, stateful_set: Obj) -> str:
+        """Its revision's name; the hash of a template is worked out once, however often the set is looked at."""
+        template = stateful_set["spec"]["template"]
+        known = self._revisions.get(stateful_set["metadata"]["uid"])
+        if known is None or known[0] != template:
+            known = self._revisions[stateful_set["metadata"]["uid"]] = (template, revision_name(stateful_set))
+        return known[1]
+
+    async def _ensure_revision(self, state: _Set) -> None:
+        status = state.obj.get("status") or {}
+        if status.get("updateRevision") == state.revision:
+            return
+        metadata = state.obj["metadata"]
+        revision: Obj = {
+            "metadata": {
+                "name": state.revision,
+                "namespace": metadata["namespace"],
+                "ownerReferences": pod_of(state.obj, 0, {}, "")["metadata"]["ownerReferences"],
+            },
+            "data": {"spec": {"template": state.spec["template"]}},
+            "revision": int(metadata.get("generation") or 1),
+        }
+        try:
+            await self._api.create(CONTROLLERREVISIONS, metadata["namespace"], revision)
+        except AlreadyExists:
+            return
+
+    async def _template(self, state: _Set, revision: str) -> Obj:
+        if revision == state.revision:
+            template: Obj = state.spec["template"]
+            return template
+        try:
+            stored = await self._api.get(CONTROLLERREVISIONS, state.obj["metadata"]["namespace"], revision)
+        except NotFound:
+            return await self._template(state, state.revision)
+        old: Obj = stored["data"]["spec"]["template"]
+        return old
+
+    async def _make(self, state: _Set) -> bool:
+        """Make missing pods and delete failed ones; True when nothing of that is left to wait for."""
+        for ordinal in state.wanted:
+            pod = state.pods.get(ordinal)
+            if pod is None:
+                await self._create_pod(state, ordinal)
+            elif has_failed(pod) and not is_terminating(pod):
+                await self._delete_pod(pod)
+            elif is_healthy(pod):
+                continue
+            if state.one_at_a_time:
+                return False
+        return True
+
+    async def _create_pod(self, state: _Set, ordinal: int) -> None:
+        revision = state.revision_for(ordinal)
+        pod = pod_of(state.obj, ordinal, await self._template(state, revision), revision)
+        try:
+            await self._api.create(PODS, pod["metadata"]["namespace"], pod)
+        except AlreadyExists:
+            return  # made before, and the cache has not heard of it yet
+
+    async def _delete_pod(self, pod: Obj) -> None:
+        namespace, name = key_of(pod)
+        try:
+            await self._api.delete(PODS, namespace, name, preconditions=Preconditions(pod["metadata"]["uid"]))
+        except (NotFound, Conflict):
+            return  # gone before, or another pod has the name now
+
+    async def _remove(self, state: _Set) -> bool:
+        """Delete pods beyond the wanted ordinals, highest first; True when none is left."""
+        for ordinal in state.condemned:
+            pod = state.pods[ordinal]
+            if not is_terminating(pod):
+                await self._delete_pod(pod)
+            if state.one_at_a_time:
+                return False
+        return not state.condemned
+
+    async def _roll(self, state: _Set) -> None:
+        """Replace one pod of an old template, from the highest ordinal down; wait while one is not healthy."""
+        if (state.spec.get("updateStrategy") or {}).get("type") == "OnDelete":
+            return
+        for ordinal in reversed(state.wanted[state.partition :]):
+            pod = state.pods.get(ordinal)
+            if pod is None or is_terminating(pod):
+                return
+            if pod["metadata"].get("labels", {}).get(REVISION_LABEL) != state.revision:
+                await self._delete_pod(pod)
+                return
+            if not is_healthy(pod):
+                return
+
+    async def _write_status(self, state: _Set) -> None:
+        wanted = _status_of(state)
+        stored = state.obj.get("status") or {}
+        if all(stored.get(field) == value for field, value in wanted.items()):
+            return
+        namespace, name = key_of(state.obj)
+        try:
+            await self._api.patch(
+                STATEFULSETS,
+                namespace,
+                name,
+                {"status": wanted},
+                patch_type=PatchType.MERGE,
+                subresource="status",
+            )
+        except NotFound:
+            return
+
+
+def _status_of(state: _Set) -> dict[str, Any]:
+    pods = [pod for pod in state.pods.values() if not has_failed(pod)]
+    staying = [pod for pod in pods if not is_terminating(pod)]
+    ready = len([pod for pod in staying if is_ready(pod)])
+    revisions = [pod["metadata"].get("labels", {}).get(REVISION_LABEL) for pod in staying]
+    updated = revisions.count(state.revision)
+    current = state.current_revision
+    replicas = int(state.spec["replicas"])
+    if updated == replicas and ready == replicas and not state.condemned:
+        current = state.revision  # the roll is complete
+    revisions += [
+        pod["metadata"].get("labels", {}).get(REVISION_LABEL) for pod in pods if is_terminating(pod)
+    ]
+    return {
+        "observedGeneration": state.obj["metadata"].get("generation", 1),
+        "replicas": len(pods),
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "currentReplicas": revisions.count(current),
+        "updatedReplicas": updated,
+        "currentRevision": current,
+        "updateRevision": state.revision,
+        "collisionCount": 0,
+    }

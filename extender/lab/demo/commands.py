@@ -1,0 +1,126 @@
+"""``vreplica run`` and ``vreplica cluster``."""
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.live import Live
+
+from extender.config.kube_scheduler_file import load_configuration
+from extender.lab.demo.local import LocalCluster, LocalSystem
+from extender.lab.demo.story import Census, Story, Tell
+from extender.lab.demo.view import View
+
+REFRESH_PER_SECOND: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """``once`` ends after the story, ``empty`` has none, only nodes; ``kubeconfig_out``: a file, "" for none.
+
+    ``show``: gets the figures at the end; None for the table, live.
+    """
+
+    once: bool = False
+    empty: bool = False
+    seed: int = 1
+    kubeconfig_out: str = ""
+    show: Callable[[dict[str, object]], None] | None = None
+
+
+async def run_demo(options: DemoOptions) -> int:
+    """Play the story; then everything stays up until cancelled. Raises OSError where the kubeconfig cannot be written."""
+    with tempfile.TemporaryDirectory(prefix="vreplica-") as directory:
+        async with LocalSystem(seed=options.seed, directory=Path(directory)) as system:
+            if options.kubeconfig_out:
+                system.local.write_kubeconfig(Path(options.kubeconfig_out))
+            census = Census()
+            system.local.spawn(census.follow(system.local.cluster), "census")
+            view = View(census, _urls(system), system.node_of)
+            quiet = options.show is not None
+            with contextlib.ExitStack() as stack:
+                tell: Tell = view.tell
+                if not quiet and sys.stdout.isatty():
+                    stack.enter_context(Live(view, refresh_per_second=REFRESH_PER_SECOND, screen=False))
+                else:
+                    tell = _printer(sys.stderr if quiet else sys.stdout)
+                    for line in _urls(system):
+                        tell(line)
+                story = Story(system, census, tell)
+                if options.empty:
+                    await story.add_nodes()
+                    tell("no pool and no vpods yet: apply yours; everything stays up until Ctrl-C")
+                else:
+                    await story.play()
+                    if not options.once:
+                        tell("the story is told; everything stays up until Ctrl-C")
+                if not options.once:
+                    await asyncio.get_running_loop().create_future()
+            result = _result(system, census, story)
+    if options.show is not None:
+        options.show(result)
+    else:
+        Console().print(view)
+    return 0
+
+
+def _result(system: LocalSystem, census: Census, story: Story) -> dict[str, object]:
+    service = system.running
+    return {
+        "nodes": len(census.nodes),
+        "pods": len(census.pods),
+        "vpods": len(census.vpods),
+        "vreplicasWanted": census.wanted,
+        "vreplicasPlaced": census.placed,
+        "vreplicasUnserved": census.unserved,
+        "overcommittedPods": len(census.overcommitted),
+        "movedVReplicas": census.moved,
+        "binds": service.verbs.binds,
+        "bindErrors": service.verbs.bind_errors,
+        "secondsToSettle": round(story.settled_s, 3),
+        "requests": dict(service.server.requests),
+    }
+
+
+def _urls(system: LocalSystem) -> list[str]:
+    service = system.running.server.url
+    return [
+        f"page     {service}/ui",
+        f"state    {service}/state.json",
+        f"metrics  {service}/metrics",
+        f"kubectl --kubeconfig {system.kubeconfig} get adapterpools,vpods -A",
+    ]
+
+
+def _printer(stream: TextIO) -> Tell:
+    def tell(line: str) -> None:
+        print(line, file=stream, flush=True)
+
+    return tell
+
+
+async def run_cluster(  # the command line's own options
+    *,
+    host: str,
+    port: int,
+    kubeconfig_out: str | None,
+    scheduler_configs: Sequence[str],
+    seed: int,
+) -> int:
+    """Only the cluster, until cancelled; ``scheduler_configs`` are documents. Raises InvalidConfiguration."""
+    configs = [load_configuration(document) for document in scheduler_configs]
+    async with LocalCluster(seed=seed, host=host, port=port) as local:
+        for config in configs:
+            local.start_scheduler(config)
+        if kubeconfig_out:
+            local.write_kubeconfig(Path(kubeconfig_out))
+        print(f"embedded cluster on {local.face.url}", flush=True)
+        while True:
+            local.check()
+            await asyncio.sleep(1.0)

@@ -1,0 +1,264 @@
+"""``LocalCluster`` and ``LocalSystem``: the embedded cluster over HTTP, and everything of ours in front of it.
+
+Nothing takes a short cut: the service and the webhook reach the API server through the real client over HTTP, as the
+ServiceAccounts of the manifests; the API server calls the webhook over HTTPS with the CA bundle that the webhook has
+registered; the scheduler loop reads the shipped KubeSchedulerConfiguration and calls the extender over HTTP.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from extender.config.kube_scheduler import SchedulerConfig
+from extender.config.kube_scheduler_file import load_configuration
+from extender.config.model import ClientConnectionConfig, Config, LeaderElectionConfig, ServerConfig
+from extender.kube.api import (
+    CRDS,
+    LEASES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    NODES,
+    VALIDATING_WEBHOOKS,
+    AlreadyExists,
+    Api,
+    Obj,
+    Resource,
+    WatchEventType,
+)
+from extender.kube.client import KubeApi
+from extender.kube.serving.listener import host_port
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.webhooks import HttpWebhookCaller
+from extender.lab.embedded import ControllerSettings, EmbeddedCluster
+from extender.lab.http.face import HttpFace
+from extender.lab.scheduler.extender_transport import AiohttpTransport
+from extender.lab.scheduler.scheduler import Scheduler
+from extender.model.names import OWN_NAMESPACE
+from extender.model.objects import Node
+from extender.service.app import Service
+from extender.shipped import manifests
+from webhook.cli import Webhook
+from webhook.settings import Settings
+
+SERVICE_USER: Final = "system:serviceaccount:vreplica-system:vreplica-scheduler"
+WEBHOOK_USER: Final = "system:serviceaccount:vreplica-system:vreplica-webhook"
+HEARTBEAT_ANNOTATION: Final = "vreplica.dev/heartbeat"
+"""On a node of the embedded cluster: ``stopped`` takes its power away, anything else gives it back."""
+LOOPBACK_HOST: Final = "127.0.0.1"
+START_TIMEOUT_S: Final = 20.0
+POLL_S: Final = 0.02
+
+_KINDS: Final[dict[str, Resource]] = {
+    "CustomResourceDefinition": CRDS,
+    "MutatingWebhookConfiguration": MUTATING_WEBHOOKS,
+    "ValidatingWebhookConfiguration": VALIDATING_WEBHOOKS,
+}
+
+
+class LocalCluster:
+    """The embedded cluster with controllers and HTTP face; schedulers are added to it. An async context manager."""
+
+    def __init__(self, *, seed: int, host: str = LOOPBACK_HOST, port: int = 0) -> None:
+        self._rng = random.Random(seed)
+        self.cluster = Cluster(now=time.time, rng=self._rng)
+        self.embedded = EmbeddedCluster(
+            self.cluster,
+            ControllerSettings(
+                pod_start_delay_s=lambda _pod: self._rng.uniform(0.05, 0.25),
+                pod_stop_delay_s=lambda _pod: 0.1,
+                node_monitor_grace_s=2.0,
+            ),
+        )
+        self.face = HttpFace(self.cluster, host, port, webhooks=HttpWebhookCaller())
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        await self.face.start()
+        self._stack.push_async_callback(self.face.stop)
+        await self._stack.enter_async_context(self.embedded)
+        self.spawn(self._follow_heartbeats(), "heartbeats")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.end_tasks()
+        await self._stack.__aexit__(kind, error, trace)
+
+    def spawn(self, coroutine: Coroutine[Any, Any, None], name: str) -> None:
+        """Run something for as long as the cluster lives; what ends it early shows in ``check``."""
+        self._tasks.append(asyncio.create_task(coroutine, name=name))
+
+    def check(self) -> None:
+        """Raise what ended a spawned task."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                task.result()
+
+    async def end_tasks(self) -> None:
+        """End what was spawned, while all is still there that it needs to end well: first of all, for who adds to the cluster."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def start_scheduler(self, config: SchedulerConfig) -> None:
+        """Run kube-scheduler's loop."""
+        transport = AiohttpTransport(config.extenders)
+        self._stack.push_async_callback(transport.close)
+        user = self.cluster.as_user("system:kube-scheduler", ("system:masters", "system:authenticated"))
+        scheduler = Scheduler(user, config, now=time.time, rng=self._rng, transport=transport)
+        self.spawn(scheduler.run(), "kube-scheduler")
+
+    def write_kubeconfig(self, path: Path, token: str = "") -> Path:
+        """A kubeconfig, as admin or as the user that ``token`` names."""
+        path.write_text(json.dumps(self.face.kubeconfig(token), indent=1) + "\n")
+        return path
+
+    async def _follow_heartbeats(self) -> None:
+        page = await self.cluster.list_page(NODES)
+        version = page.resource_version
+        while True:
+            async for event in self.cluster.watch(NODES, resource_version=version):
+                version = event.object["metadata"]["resourceVersion"]
+                if event.type in (WatchEventType.ADDED, WatchEventType.MODIFIED):
+                    self._follow_heartbeat(event.object["metadata"])
+
+    def _follow_heartbeat(self, metadata: Obj) -> None:
+        name = metadata["name"]
+        stopped = (metadata.get("annotations") or {}).get(HEARTBEAT_ANNOTATION) == "stopped"
+        if stopped and self.embedded.heartbeats.alive(name):
+            self.embedded.fail_node(name)
+        elif not stopped and not self.embedded.heartbeats.alive(name):
+            self.embedded.recover_node(name)
+
+
+class LocalSystem:
+    """A ``LocalCluster`` with the CRDs, the webhook, the service and its kube-scheduler. An async context manager."""
+
+    def __init__(self, *, seed: int, directory: Path, host: str = LOOPBACK_HOST) -> None:
+        """``host``: the address on which everything listens, and is reached."""
+        self._host = host
+        self.local = LocalCluster(seed=seed, host=host)
+        self.service: Service | None = None
+        self.kubeconfig = directory / "kubeconfig"
+        self._rng = random.Random(seed + 1)
+        self._directory = directory
+        self._stack = AsyncExitStack()
+        self._stop_webhook = asyncio.Event()
+
+    @property
+    def running(self) -> Service:
+        """The service. Raises RuntimeError before the start."""
+        if self.service is None:
+            raise RuntimeError("the local system has not been started")
+        return self.service
+
+    def node_of(self, name: str) -> Node | None:
+        """A node as the service sees it, None for one that is not known."""
+        return self.running.caches.nodes.get(name)
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        await self._stack.enter_async_context(self.local)
+        self.local.write_kubeconfig(self.kubeconfig)
+        for name in ("crds/adapterpools.yaml", "crds/vpods.yaml", "base/webhook-configurations.yaml"):
+            await create_all(self.local.cluster, deepcopy(manifests(name)))
+        await create_namespace(self.local.cluster, OWN_NAMESPACE)
+        for lease in deepcopy(manifests("base/lease.yaml")):
+            await self.local.cluster.create(LEASES, OWN_NAMESPACE, lease)
+        async with asyncio.timeout(START_TIMEOUT_S):
+            await self._start_webhook()
+            await self._start_service()
+        self.local.start_scheduler(self._scheduler_config())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop_webhook.set()
+        # The service gives its Lease up and tells its last events through the API sessions that the stack closes.
+        await self.local.end_tasks()
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def _connect(self, user: str) -> KubeApi:
+        path = self.local.write_kubeconfig(self._directory / f"{user.rpartition(':')[2]}.kubeconfig", user)
+        api = await KubeApi.connect(kubeconfig=str(path), qps=2000, burst=4000)
+        self._stack.push_async_callback(api.close)
+        return api
+
+    async def _start_webhook(self) -> None:
+        port = await _free_port(self._host)
+        settings = replace(
+            Settings(),
+            host=self._host,
+            port=port,
+            cert_dir=str(self._directory / "webhook-certificates"),
+            url=f"https://{host_port(self._host, port)}",
+        )
+        webhook = Webhook(settings, await self._connect(WEBHOOK_USER))
+        self.local.spawn(webhook.run(self._stop_webhook), "webhook")
+        while not await self._registered(settings.url):
+            self.local.check()
+            await asyncio.sleep(POLL_S)
+
+    async def _registered(self, url: str) -> bool:
+        found = await self.local.cluster.get(MUTATING_WEBHOOKS, "", "vreplica-scheduler")
+        client = found["webhooks"][0]["clientConfig"]
+        return bool(client.get("caBundle")) and str(client.get("url", "")).startswith(url)
+
+    async def _start_service(self) -> None:
+        config = Config(
+            server=ServerConfig(host=self._host, port=0),
+            leader_election=LeaderElectionConfig(resource_namespace=OWN_NAMESPACE),
+            client_connection=ClientConnectionConfig(),
+        )
+        self.service = Service(await self._connect(SERVICE_USER), config, now=time.time, rng=self._rng)
+        self.local.spawn(self.service.run(), "service")
+        while (
+            not self.service.server.url
+            or self.service.health.problems()
+            or not self.service.leadership.has_begun()
+        ):
+            self.local.check()
+            await asyncio.sleep(POLL_S)
+
+    def _scheduler_config(self) -> SchedulerConfig:
+        (document,) = deepcopy(manifests("kube-scheduler/config.yaml"))
+        for extender in document["extenders"]:
+            extender["urlPrefix"] = f"{self.running.server.url}/v1"
+        return load_configuration(json.dumps(document))
+
+
+async def create_all(api: Api, objects: Sequence[Obj]) -> None:
+    """Create cluster-scoped objects of the kinds that the demonstration needs."""
+    for obj in objects:
+        await api.create(_KINDS[obj["kind"]], "", obj)
+
+
+async def create_namespace(api: Api, name: str) -> None:
+    """Create a namespace unless it is there."""
+    try:
+        await api.create(
+            NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        )
+    except AlreadyExists:
+        return
+
+
+async def _free_port(host: str) -> int:
+    """A port that was free a moment ago: the webhook has to be told its own URL before it listens."""
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), host, 0)
+    port = int(server.sockets[0].getsockname()[1])
+    server.close()
+    await server.wait_closed()
+    return port

@@ -1,0 +1,214 @@
+"""The whole embedded cluster: API server and controllers as tasks, and builders of what demos and tests put into it.
+
+    async with EmbeddedCluster(Cluster(now=..., rng=...)) as embedded:
+        await embedded.cluster.create(NODES, "", node_object("n1", "z1"))
+
+Controllers run as Kubernetes' own users (admission sees who writes). ``controller_api`` may put something between them
+and the API server, such as a fault injector.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from extender.kube.api import NODES, PODS, STATEFULSETS, Api, Obj
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.strategy import rfc3339
+from extender.lab.controllers.garbage import GarbageCollector, NamespaceController
+from extender.lab.controllers.informer import Informer
+from extender.lab.controllers.kubelet import DelayOf, Heartbeats, Kubelet, NodeRegistrar, ready_condition
+from extender.lab.controllers.node_lifecycle import (
+    NodeLifecycleController,
+    PodGarbageCollector,
+    TaintEvictionController,
+)
+from extender.lab.controllers.stateful_set import StatefulSetController
+from extender.model.names import POOL_LABEL, SLOTS_RESOURCE, ZONE_LABEL
+
+CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+_SYSTEM: Final = ("system:masters", "system:authenticated")
+
+
+class _Runs(Protocol):
+    async def run(self) -> None: ...
+
+
+def _as_it_is(api: Api, _component: str) -> Api:
+    return api
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Delays of the controllers, seconds. Those of a kubelet are asked for each pod."""
+
+    pod_start_delay_s: DelayOf = lambda _: 0.5
+    pod_stop_delay_s: DelayOf = lambda _: 0.5
+    node_monitor_grace_s: float = 40.0
+    """A node silent for so long is Unknown (kube-controller-manager's --node-monitor-grace-period)."""
+    orphan_grace_s: float = 40.0
+    """Pods of a deleted node are removed after so long (podgc's quarantine)."""
+    controller_api: Callable[[Api, str], Api] = _as_it_is
+    """(api, component) -> the api that this component gets; components are kube-controller-manager and kubelet."""
+
+
+class EmbeddedCluster:
+    """A ``Cluster`` and its controllers, running between ``__aenter__`` and ``__aexit__``."""
+
+    def __init__(self, cluster: Cluster, settings: ControllerSettings | None = None) -> None:
+        self.cluster = cluster
+        self.heartbeats = Heartbeats()
+        self.clock_ahead_s: dict[str, float] = {}
+        """Node -> seconds by which its own clock is ahead of the API server's; 0 where nothing is said."""
+        self._settings = settings or ControllerSettings()
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._kubelet: Kubelet | None = None
+        self._informers: list[Informer] = []
+
+    async def __aenter__(self) -> Self:
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        for part in self._parts():
+            self._tasks.append(group.create_task(part.run(), name=type(part).__name__))
+        for informer in self._informers:
+            await informer.synced.wait()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        if isinstance(error, asyncio.CancelledError):
+            await self._stack.__aexit__(kind, error, trace)  # perhaps the group's own, because a task failed
+        else:
+            await self._stack.aclose()  # what the body raised goes on as it is, not inside an ExceptionGroup
+
+    async def run(self) -> None:
+        """Everything, until cancelled."""
+        async with self:
+            await asyncio.get_running_loop().create_future()
+
+    def fail_node(self, name: str) -> None:
+        """The node loses its power: no heartbeat, no pod started or removed on it."""
+        self.heartbeats.stop(name)
+
+    def recover_node(self, name: str) -> None:
+        """The node is back, with the pods it had."""
+        self.heartbeats.resume(name)
+
+    def begin_anew(self) -> None:
+        """All controllers restart, as after an API server that was restored from a backup."""
+        for informer in self._informers:
+            informer.begin_anew()
+
+    def node_time(self, name: str) -> float:
+        """What a node's clock says, epoch seconds."""
+        return self.cluster.server.now() + self.clock_ahead_s.get(name, 0.0)
+
+    def set_ready(self, namespace: str, name: str, *, ready: bool) -> None:
+        """Let a running pod's readiness probe fail or succeed. Raises KeyError for a pod that is not known."""
+        if self._kubelet is None:
+            raise KeyError((namespace, name))
+        self._kubelet.set_ready(namespace, name, ready=ready)
+
+    def _parts(self) -> list[_Runs]:
+        settings, server, now = self._settings, self.cluster.server, self.cluster.server.now
+        manager = settings.controller_api(
+            self.cluster.as_user(CONTROLLER_MANAGER, _SYSTEM), "kube-controller-manager"
+        )
+        node_user = settings.controller_api(
+            self.cluster.as_user("system:node:all", ("system:nodes", "system:authenticated")), "kubelet"
+        )
+        pods, nodes, sets = Informer(manager, PODS), Informer(manager, NODES), Informer(manager, STATEFULSETS)
+        self._informers = [pods, nodes, sets]
+        self._kubelet = Kubelet(
+            node_user,
+            pods,
+            self.heartbeats,
+            clock=self.node_time,
+            start_delay_s=settings.pod_start_delay_s,
+            stop_delay_s=settings.pod_stop_delay_s,
+        )
+        return [
+            StatefulSetController(manager, sets, pods),
+            self._kubelet,
+            NodeRegistrar(node_user, nodes, self.heartbeats, clock=self.node_time),
+            NodeLifecycleController(
+                manager, nodes, pods, self.heartbeats, now=now, grace_s=settings.node_monitor_grace_s
+            ),
+            TaintEvictionController(manager, nodes, pods, now=now),
+            PodGarbageCollector(manager, nodes, pods, orphan_grace_s=settings.orphan_grace_s),
+            GarbageCollector(manager, server),
+            NamespaceController(manager, server),
+            *self._informers,
+        ]
+
+
+def node_object(
+    name: str,
+    zone: str,
+    *,
+    cpu: str = "8",
+    memory: str = "32Gi",
+    slots: int | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> Obj:
+    """A ready node. ``slots`` is its ``vreplica.dev/slots`` allocatable; None: it declares none."""
+    capacity = {"cpu": cpu, "memory": memory, "pods": "110", "ephemeral-storage": "100Gi"}
+    if slots is not None:
+        capacity[SLOTS_RESOURCE] = str(slots)
+    own = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", ZONE_LABEL: zone}
+    ready = ready_condition("True", "KubeletReady", "kubelet is posting ready status", rfc3339(0.0))
+    return {
+        "kind": "Node",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "labels": {**own, **(labels or {})}},
+        "spec": {},
+        "status": {
+            "capacity": dict(capacity),
+            "allocatable": dict(capacity),
+            "conditions": [ready],
+            "nodeInfo": {"kubeletVersion": "v1.37.0-embedded", "operatingSystem": "linux"},
+        },
+    }
+
+
+def stateful_set_object(
+    name: str,
+    *,
+    namespace: str = "default",
+    replicas: int = 0,
+    pool: str | None = None,
+    start: int = 0,
+    pod_spec: Mapping[str, Any] | None = None,
+) -> Obj:
+    """A StatefulSet of one small container, with Parallel pod management. ``pool`` puts ``vreplica.dev/pool`` on its pods; "" means its own name.
+
+    ``pod_spec`` is merged over the template's spec.
+    """
+    labels = {"app": name}
+    if pool is not None:
+        labels[POOL_LABEL] = pool or name
+    container = {
+        "name": "adapter",
+        "image": "registry.example/adapter:1",
+        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
+    }
+    spec: Obj = {
+        "replicas": replicas,
+        "serviceName": name,
+        "podManagementPolicy": "Parallel",
+        "selector": {"matchLabels": {"app": name}},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [container], **(pod_spec or {})},
+        },
+    }
+    if start:
+        spec["ordinals"] = {"start": start}
+    metadata = {"name": name, "namespace": namespace}
+    return {"kind": "StatefulSet", "apiVersion": "apps/v1", "metadata": metadata, "spec": spec}

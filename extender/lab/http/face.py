@@ -1,0 +1,167 @@
+"""The embedded cluster over HTTP, so that kubectl and any Kubernetes client can use it.
+
+One catch-all route reads a request into a ``Call`` (resource, namespace, name, subresource, options), which
+``http_verbs`` answers through the cluster's ``Api``. JSON only: clients that prefer protobuf must be told
+``application/json``. It listens on loopback without TLS and asks no one who they are: a bearer token that is listed
+names the user, a request without token is ``admin``, an unknown token is 401.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from aiohttp import web
+
+from extender.kube.api import EVENTS, ApiError, Obj
+from extender.kube.serving.browsers import Sites, only_own_site
+from extender.kube.serving.listener import host_port
+from extender.lab.apiserver import statuses
+from extender.lab.apiserver.cluster import Cluster, UserView
+from extender.lab.apiserver.core_events import CORE_EVENTS
+from extender.lab.apiserver.webhooks import HttpWebhookCaller
+from extender.lab.http import discovery, verbs as http_verbs
+from extender.lab.http.verbs import TRUE, Call, json_response
+
+BODY_BYTES_MAX: Final = 3 * 1024 * 1024
+SHUTDOWN_TIMEOUT_S: Final = 1.0
+SERVICE_ACCOUNT: Final = "system:serviceaccount:"
+"""A token of that form names its user itself: this is loopback, and a cluster that keeps no secrets."""
+
+
+class HttpFace:
+    """An HTTP server in front of a ``Cluster``. ``port`` 0 takes any free one; ``tokens`` are bearer token -> username.
+
+    It also lends the cluster the way to its admission webhooks, unless ``webhooks`` is None.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        tokens: Mapping[str, str] | None = None,
+        webhooks: HttpWebhookCaller | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._host = host
+        self._port = port
+        self._tokens = dict(tokens or {})
+        self._webhooks = webhooks
+        self._runner: web.AppRunner | None = None
+        self._watches: dict[asyncio.Task[Any], None] = {}
+
+    @property
+    def url(self) -> str:
+        """Base URL; the port is known once started."""
+        return f"http://{host_port(self._host, self._port)}"
+
+    def kubeconfig(self, token: str = "") -> Obj:
+        """A kubeconfig for this cluster, as the user of ``token`` or as admin."""
+        user: Obj = {"token": token} if token else {}
+        return {
+            "kind": "Config",
+            "apiVersion": "v1",
+            "clusters": [{"name": "embedded", "cluster": {"server": self.url}}],
+            "users": [{"name": "embedded", "user": user}],
+            "contexts": [{"name": "embedded", "context": {"cluster": "embedded", "user": "embedded"}}],
+            "current-context": "embedded",
+        }
+
+    async def start(self) -> None:
+        """Listen. Raises OSError where the port is taken."""
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[only_own_site(_sites)])
+        app.router.add_route("*", "/{path:.*}", self._handle)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        await site.start()
+        self._port = int(self._runner.addresses[0][1])
+        if self._webhooks is not None:
+            self._cluster.call_webhooks_with(self._webhooks)
+
+    async def stop(self) -> None:
+        """End all watches and stop listening."""
+        for task in list(self._watches):
+            task.cancel()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._webhooks is not None:
+            await self._webhooks.close()
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            body = statuses.status_body(error)
+            response = json_response(body, body["code"])
+            if error.retry_after_s is not None:
+                response.headers["Retry-After"] = str(max(1, int(error.retry_after_s)))
+            return response
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        steps = [step for step in request.path.split("/") if step]
+        match steps:
+            case ["healthz" | "livez" | "readyz", *_]:
+                return web.Response(text="ok")
+            case ["api", version, first, *rest]:
+                return await self._resource(request, "", version, [first, *rest])
+            case ["apis", group, version, first, *rest]:
+                return await self._resource(request, group, version, [first, *rest])
+            case _:
+                return json_response(discovery.document(self._cluster.server.registry, steps))
+
+    async def _resource(
+        self, request: web.Request, group: str, version: str, steps: list[str]
+    ) -> web.StreamResponse:
+        namespace = ""
+        if steps[0] == "namespaces" and len(steps) > 2 and steps[2] not in ("status", "finalize"):
+            namespace, steps = steps[1], steps[2:]
+        if len(steps) > 3:
+            raise statuses.no_such_resource()
+        plural, name, subresource = (*steps, "", "")[:3]
+        registry = self._cluster.server.registry
+        core_event = (group, version, plural) == ("", "v1", "events")
+        kind = registry.resolve(EVENTS) if core_event else registry.find(group, version, plural)
+        resource = CORE_EVENTS if core_event else kind.resource
+        call = Call(request, self._view(request), kind, resource, namespace, name, subresource)
+        match request.method:
+            case "GET" if not name and request.query.get("watch") in TRUE:
+                return await self._watch(call)
+            case "GET":
+                return await http_verbs.read(call)
+            case "POST":
+                return await http_verbs.post(call)
+            case "PUT" | "PATCH" if name and not core_event:
+                return await http_verbs.write(call)
+            case "DELETE":
+                return await http_verbs.delete(call)
+            case _:
+                raise statuses.method_not_allowed()
+
+    async def _watch(self, call: Call) -> web.StreamResponse:
+        """A watch, which ``stop`` can end."""
+        task = asyncio.current_task()
+        if task is None:
+            raise statuses.internal("a request outside of a task")
+        self._watches[task] = None
+        try:
+            return await http_verbs.watch(call)
+        finally:
+            del self._watches[task]
+
+    def _view(self, request: web.Request) -> UserView:
+        """The cluster as the request's user, dry where it says so. Raises ApiError 401."""
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        view: UserView = self._cluster
+        if scheme.lower() == "bearer":
+            username = token if token.startswith(SERVICE_ACCOUNT) else self._tokens.get(token)
+            if username is None:
+                raise ApiError(401, "Unauthorized", "Unauthorized")
+            view = self._cluster.as_user(username)
+        return view.dry_run() if "All" in request.query.getall("dryRun", []) else view
+
+
+def _sites() -> Sites:
+    return Sites(checks_host=True)

@@ -1,0 +1,377 @@
+"""``HTTPExtender``: how kube-scheduler talks to an extender, on the wire byte for byte and in what it makes of the answers.
+
+POST ``<prefix without trailing slashes>/<verb>`` with capitalised keys; only status 200 counts, its body is read by
+Go's rules (``go_json``). With nodeCacheCapable node names are sent and expected back, else whole nodes. Every failure is
+one ``ExtenderError`` whose text is kube-scheduler's own: those texts end up in FailedScheduling events.
+
+The bytes go through a ``Transport``, so that a simulation can pass them without sockets.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from extender.config.kube_scheduler import DEFAULT_HTTP_TIMEOUT_S, ExtenderConfig
+from extender.kube.api import Obj
+from extender.lab.scheduler import go_json
+from extender.lab.scheduler.extender_transport import Transport, TransportError
+from extender.lab.scheduler.types import NodeInfo, PodInfo, node_view
+from extender.model.decode import mapping, mappings
+from extender.model.errors import VReplicaError
+
+
+class ExtenderError(VReplicaError):
+    """An extender's refusal to answer, or an answer that cannot be used. The text is kube-scheduler's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """The pods to preempt on one node, most important first, and how many disruption budgets that breaks."""
+
+    pods: tuple[PodInfo, ...]
+    pdb_violations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResult:
+    """What filter leaves. ``nodes`` None: the answer had no list at all, so none fits. Maps are node name to reason."""
+
+    nodes: list[NodeInfo] | None
+    failed: Mapping[str, str] | None
+    failed_and_unresolvable: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class HostPriority:
+    """One node's score, 0 to 10 by convention only."""
+
+    host: str
+    score: int
+
+
+class NodeLister(Protocol):
+    """Nodes by name (the cycle's snapshot)."""
+
+    def get(self, name: str) -> NodeInfo:
+        """Raises a VReplicaError for an unknown name."""
+        ...
+
+
+class Extender(Protocol):
+    """What the scheduling cycle asks of an extender. Filter and preempt come one at a time, binds in parallel."""
+
+    @property
+    def name(self) -> str:
+        """Names it in scores: its URL prefix."""
+        ...
+
+    @property
+    def is_ignorable(self) -> bool:
+        """Scheduling goes on without it."""
+        ...
+
+    @property
+    def is_filter(self) -> bool:
+        """Has the filter verb."""
+        ...
+
+    @property
+    def is_prioritizer(self) -> bool:
+        """Has the prioritize verb."""
+        ...
+
+    @property
+    def is_binder(self) -> bool:
+        """Has the bind verb."""
+        ...
+
+    @property
+    def supports_preemption(self) -> bool:
+        """Has the preempt verb."""
+        ...
+
+    def is_interested(self, pod: PodInfo) -> bool:
+        """Whether the pod has anything to do with it."""
+        ...
+
+    async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterResult:
+        """Which of these nodes fit. Raises ExtenderError."""
+        ...
+
+    async def prioritize(
+        self, pod: PodInfo, nodes: Sequence[NodeInfo]
+    ) -> tuple[list[HostPriority] | None, int]:
+        """Scores and the weight to multiply them with. Raises ExtenderError."""
+        ...
+
+    async def bind(self, pod: PodInfo, node: str) -> None:
+        """Bind the pod. Raises ExtenderError."""
+        ...
+
+    async def process_preemption(
+        self, pod: PodInfo, victims: Mapping[str, Victims], nodes: NodeLister
+    ) -> dict[str, Victims]:
+        """Which of these nodes preemption would help on, and whom to preempt there. Raises ExtenderError."""
+        ...
+
+
+_STRING_MAP = go_json.map_of(go_json.string(), "v1.FailedNodesMap", str)
+_META_POD = go_json.struct("MetaPod", {"UID": go_json.string()})
+_META_VICTIMS = go_json.struct(
+    "MetaVictims",
+    {
+        "Pods": go_json.slice_of(
+            go_json.pointer_to(_META_POD, lambda: {"UID": ""}), "[]*v1.MetaPod", lambda: None
+        ),
+        "NumPDBViolations": go_json.integer,
+    },
+)
+
+
+def _node_item(context: Any, value: Any, _before: Any) -> Any:
+    if not isinstance(value, go_json.Pairs):
+        if value is not None:
+            context.mismatch(value, "v1.Node")
+        return {}
+    return go_json.plain(value)
+
+
+_NODE_LIST = go_json.struct("NodeList", {"items": go_json.slice_of(_node_item, "[]v1.Node", dict)})
+_FILTER_RESULT = go_json.struct(
+    "ExtenderFilterResult",
+    {
+        "Nodes": go_json.pointer_to(_NODE_LIST, dict),
+        "NodeNames": go_json.slice_of(go_json.string(), "[]string", str),
+        "FailedNodes": _STRING_MAP,
+        "FailedAndUnresolvableNodes": _STRING_MAP,
+        "Error": go_json.string(),
+    },
+)
+_BINDING_RESULT = go_json.struct("ExtenderBindingResult", {"Error": go_json.string()})
+_PREEMPTION_RESULT = go_json.struct(
+    "ExtenderPreemptionResult",
+    {
+        "NodeNameToMetaVictims": go_json.map_of(
+            go_json.pointer_to(_META_VICTIMS, dict), "map[string]*v1.MetaVictims", lambda: None
+        )
+    },
+)
+_HOST_PRIORITY = go_json.struct("HostPriority", {"Host": go_json.string(), "Score": go_json.integer})
+_HOST_PRIORITY_LIST = go_json.slice_of(
+    _HOST_PRIORITY, "v1.HostPriorityList", lambda: {"Host": "", "Score": 0}
+)
+
+
+def to_meta_victims(victims: Mapping[str, Victims]) -> Obj:
+    """NodeNameToMetaVictims: pods by UID only."""
+    return {
+        node: {
+            "Pods": [{"UID": pod.uid} for pod in entry.pods],
+            "NumPDBViolations": entry.pdb_violations,
+        }
+        for node, entry in victims.items()
+    }
+
+
+def _wire_pod(pod: PodInfo) -> Obj:
+    """A pod as the scheduler's informer keeps it: without managedFields, and typed by its place."""
+    obj = {key: value for key, value in pod.obj.items() if key not in {"kind", "apiVersion"}}
+    if "managedFields" in obj.get("metadata", {}):
+        obj["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "managedFields"}
+    return obj
+
+
+def _wire_node(node: NodeInfo) -> Obj:
+    return {key: value for key, value in node.view.obj.items() if key not in {"kind", "apiVersion"}}
+
+
+class HTTPExtender:
+    """One configured extender."""
+
+    def __init__(self, config: ExtenderConfig, transport: Transport) -> None:
+        self._config = config
+        self._transport = transport
+        self._managed = frozenset(resource.name for resource in config.managed_resources)
+
+    @property
+    def name(self) -> str:
+        """Its URL prefix, as configured."""
+        return self._config.url_prefix
+
+    @property
+    def is_ignorable(self) -> bool:
+        """``ignorable`` of its configuration."""
+        return self._config.ignorable
+
+    @property
+    def is_filter(self) -> bool:
+        """Has a filterVerb."""
+        return bool(self._config.filter_verb)
+
+    @property
+    def is_prioritizer(self) -> bool:
+        """Has a prioritizeVerb."""
+        return bool(self._config.prioritize_verb)
+
+    @property
+    def is_binder(self) -> bool:
+        """Has a bindVerb."""
+        return bool(self._config.bind_verb)
+
+    @property
+    def supports_preemption(self) -> bool:
+        """Has a preemptVerb."""
+        return bool(self._config.preempt_verb)
+
+    def is_interested(self, pod: PodInfo) -> bool:
+        """Whether a container requests or limits one of its managed resources; without any it takes every pod."""
+        if not self._managed:
+            return True
+        return any(
+            name in self._managed
+            for kind in ("containers", "initContainers")
+            for container in mappings(pod.obj, "spec", kind)
+            for section in ("requests", "limits")
+            for name in mapping(container, "resources", section)
+        )
+
+    async def filter(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> FilterResult:
+        """Filter. Raises ExtenderError."""
+        if not self.is_filter:
+            return FilterResult(list(nodes), {}, {})
+        answer = await self._send(
+            self._config.filter_verb,
+            self._args(pod, nodes),
+            _FILTER_RESULT,
+            {
+                "Nodes": None,
+                "NodeNames": None,
+                "FailedNodes": None,
+                "FailedAndUnresolvableNodes": None,
+                "Error": "",
+            },
+        )
+        if answer["Error"]:
+            raise ExtenderError(answer["Error"])
+        return FilterResult(
+            self._filtered(answer, nodes), answer["FailedNodes"], answer["FailedAndUnresolvableNodes"]
+        )
+
+    def _filtered(self, answer: Obj, nodes: Sequence[NodeInfo]) -> list[NodeInfo] | None:
+        if self._config.node_cache_capable and answer["NodeNames"] is not None:
+            by_name = {node.name: node for node in nodes}
+            for name in answer["NodeNames"]:
+                if name not in by_name:
+                    raise ExtenderError(
+                        f'extender "{self.name}" claims a filtered node "{name}" '
+                        "which is not found in the input node list"
+                    )
+            return [by_name[name] for name in answer["NodeNames"]]
+        if answer["Nodes"] is not None:
+            # As upstream: the nodes are the extender's own, unknown ones included, and know of no pods.
+            return [NodeInfo(node_view(item)) for item in answer["Nodes"].get("items") or ()]
+        return None
+
+    async def prioritize(
+        self, pod: PodInfo, nodes: Sequence[NodeInfo]
+    ) -> tuple[list[HostPriority] | None, int]:
+        """Prioritize. Raises ExtenderError."""
+        if not self.is_prioritizer:
+            return [HostPriority(node.name, 0) for node in nodes], 0
+        answer = await self._send(
+            self._config.prioritize_verb, self._args(pod, nodes), _HOST_PRIORITY_LIST, None
+        )
+        if answer is None:
+            return None, self._config.weight
+        return [HostPriority(item["Host"], item["Score"]) for item in answer], self._config.weight
+
+    async def bind(self, pod: PodInfo, node: str) -> None:
+        """Bind. Raises ExtenderError."""
+        if not self.is_binder:
+            raise ExtenderError("unexpected empty bindVerb in extender")
+        answer = await self._send(
+            self._config.bind_verb,
+            {"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node},
+            _BINDING_RESULT,
+            {"Error": ""},
+        )
+        if answer["Error"]:
+            raise ExtenderError(answer["Error"])
+
+    async def process_preemption(
+        self, pod: PodInfo, victims: Mapping[str, Victims], nodes: NodeLister
+    ) -> dict[str, Victims]:
+        """Preempt. Raises ExtenderError."""
+        if not self.supports_preemption:
+            raise ExtenderError(
+                f"preempt verb is not defined for extender {self.name} but run into ProcessPreemption"
+            )
+        full = {
+            node: {"Pods": [_wire_pod(p) for p in entry.pods], "NumPDBViolations": entry.pdb_violations}
+            for node, entry in victims.items()
+        }
+        cached = self._config.node_cache_capable
+        answer = await self._send(
+            self._config.preempt_verb,
+            {
+                "Pod": _wire_pod(pod),
+                "NodeNameToVictims": None if cached else full,
+                "NodeNameToMetaVictims": to_meta_victims(victims) if cached else None,
+            },
+            _PREEMPTION_RESULT,
+            {"NodeNameToMetaVictims": None},
+        )
+        return self.to_victims(answer["NodeNameToMetaVictims"] or {}, nodes)
+
+    def to_victims(self, answer: Mapping[str, Any], nodes: NodeLister) -> dict[str, Victims]:
+        """UIDs back to pods. Raises ExtenderError for a node or pod that is not there.
+
+        A null entry crashes kube-scheduler; here it is refused.
+        """
+        found = {}
+        for name, entry in answer.items():
+            try:
+                node = nodes.get(name)
+            except VReplicaError as error:
+                raise ExtenderError(str(error)) from error
+            if entry is None:
+                raise ExtenderError(f"extender: {self.name} answers null victims for node: {name}")
+            uids = [str(pod["UID"]) if pod is not None else "" for pod in entry.get("Pods") or ()]
+            for uid in uids:
+                if uid not in node.pods:
+                    raise ExtenderError(
+                        f"extender: {self.name} claims to preempt pod (UID: &{{{uid}}}) on node: {name}, "
+                        "but the pod is not found on that node"
+                    )
+            found[name] = Victims(
+                tuple(node.pods[uid] for uid in uids), int(entry.get("NumPDBViolations") or 0)
+            )
+        return found
+
+    def _args(self, pod: PodInfo, nodes: Sequence[NodeInfo]) -> Obj:
+        if self._config.node_cache_capable:
+            return {"Pod": _wire_pod(pod), "Nodes": None, "NodeNames": [node.name for node in nodes]}
+        items = [_wire_node(node) for node in nodes] or None
+        return {"Pod": _wire_pod(pod), "Nodes": {"metadata": {}, "items": items}, "NodeNames": None}
+
+    async def _send(self, verb: str, args: Obj, decoder: go_json.Decoder, zero: Any) -> Any:
+        url = f"{self.name.rstrip('/')}/{verb}"
+        timeout_s = self._config.http_timeout_s or DEFAULT_HTTP_TIMEOUT_S
+        try:
+            status, body = await self._transport(url, orjson.dumps(args), timeout_s)
+        except TransportError as error:
+            raise ExtenderError(str(error) if error.while_reading else f'Post "{url}": {error}') from error
+        if status != 200:
+            raise ExtenderError(f"failed {verb} with extender at URL {url}, code {status}")
+        try:
+            return go_json.decode_first(body, decoder, zero)
+        except go_json.GoJSONError as error:
+            raise ExtenderError(str(error)) from error
+
+
+def build_extenders(configs: Iterable[ExtenderConfig], transport: Transport) -> list[HTTPExtender]:
+    """The configured extenders in the order in which they are called: ignorable ones last."""
+    extenders = [HTTPExtender(config, transport) for config in configs]
+    return sorted(extenders, key=lambda extender: extender.is_ignorable)

@@ -1,0 +1,284 @@
+"""The scheduling framework as far as it is used here: what a filter or score plugin is, and how a profile runs them.
+
+A plugin's ``pre_filter`` looks at the whole snapshot once and leaves what it found in the ``CycleState``; ``filter`` then
+answers per node. ``add_pod`` and ``remove_pod`` keep that state true while preemption or nominated pods are tried out, on a
+clone. A plugin with nothing to say for this pod skips itself, and is not asked again in the cycle.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, Self, TypeVar
+
+from extender.lab.scheduler.cache import Snapshot
+from extender.lab.scheduler.types import MAX_NODE_SCORE, Code, NodeInfo, PodInfo, Status
+from extender.model.errors import VReplicaError
+
+
+class StateData(Protocol):
+    """What a plugin keeps for one cycle."""
+
+    def clone(self) -> Self:
+        """A copy whose counts may change; what never changes may be shared."""
+        ...
+
+
+S = TypeVar("S", bound=StateData)
+
+
+class CycleState:
+    """Scratch memory of one scheduling cycle."""
+
+    def __init__(self) -> None:
+        self._data: dict[type[StateData], StateData] = {}
+        self.skip_filter: set[str] = set()
+
+    def write(self, value: StateData) -> None:
+        """Keep a plugin's state, under its own type."""
+        self._data[type(value)] = value
+
+    def read(self, kind: type[S]) -> S | None:
+        """What was kept under that type."""
+        value = self._data.get(kind)
+        return value if isinstance(value, kind) else None
+
+    def clone(self) -> "CycleState":
+        """A copy for trying something out."""
+        copy = CycleState()
+        copy._data = {kind: value.clone() for kind, value in self._data.items()}
+        copy.skip_filter = self.skip_filter
+        return copy
+
+
+@dataclass(frozen=True, slots=True)
+class PreFilterResult:
+    """What pre_filter found: ``skip`` the plugin, a ``status`` that ends the cycle, or the only ``nodes`` that may fit."""
+
+    skip: bool = False
+    status: Status | None = None
+    nodes: frozenset[str] | None = None
+
+
+PROCEED = PreFilterResult()
+SKIP = PreFilterResult(skip=True)
+
+
+class FilterPlugin(Protocol):
+    """Keeps nodes out. One instance serves all cycles of its profile, one at a time."""
+
+    @property
+    def name(self) -> str:
+        """The name in Kubernetes' plugin registry."""
+        ...
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Look at the cluster once."""
+        ...
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """None if the pod fits that node."""
+        ...
+
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """``other`` is now on ``node``."""
+        ...
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """``other`` is no longer on ``node``."""
+        ...
+
+
+class NodeLocalFilter:
+    """A filter that looks at nothing but the node: no state to keep."""
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Nothing to prepare."""
+        del state, pod, snapshot
+        return PROCEED
+
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """The node itself knows."""
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """The node itself knows."""
+
+
+class ScorePlugin(Protocol):
+    """Ranks nodes, 0 to 100 after ``normalize``."""
+
+    @property
+    def name(self) -> str:
+        """The name in Kubernetes' plugin registry."""
+        ...
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Look at the cluster once; False: skip the plugin, all its scores are 0."""
+        ...
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """The raw score of a node."""
+        ...
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """Raw scores of all nodes to 0..100."""
+        ...
+
+
+@dataclass(slots=True)
+class NodeScores:
+    """One node's weighted scores by plugin or extender name, and their int64 sum."""
+
+    name: str
+    scores: dict[str, int] = field(default_factory=dict)
+    total: int = 0
+
+    def add(self, source: str, score: int) -> None:
+        """Add one weighted score; sums wrap as int64 does."""
+        self.scores[source] = int64(self.scores.get(source, 0) + score)
+        self.total = int64(self.total + score)
+
+
+def int64(value: int) -> int:
+    """An int as Go's int64 arithmetic leaves it."""
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def truncated(numerator: int, denominator: int) -> int:
+    """Go's integer division: towards zero."""
+    quotient = abs(numerator) // abs(denominator)
+    return quotient if (numerator < 0) == (denominator < 0) else -quotient
+
+
+class Nominator(Protocol):
+    """Who is waiting for room on a node that preemption makes there."""
+
+    def nominated_pods(self, node: str) -> Iterable[PodInfo]:
+        """The pods nominated to that node."""
+        ...
+
+
+class PluginError(VReplicaError):
+    """A plugin answered what it must not."""
+
+
+@dataclass(slots=True)
+class NodeStatuses:
+    """Status of each node that was looked at; the others have ``absent`` (upstream's NodeToStatus)."""
+
+    explicit: dict[str, Status] = field(default_factory=dict)
+    absent: Status = field(default_factory=lambda: Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+
+    def get(self, node: str) -> Status:
+        """That node's status."""
+        return self.explicit.get(node, self.absent)
+
+
+@dataclass(slots=True)
+class PreFilterOutcome:
+    """What all pre_filters together found. ``plugins``: those that named nodes, or the one that refused."""
+
+    status: Status | None = None
+    nodes: frozenset[str] | None = None
+    plugins: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Profile:
+    """One kube-scheduler profile: its plugins in order, and what share of nodes it scores (None: the global setting)."""
+
+    scheduler_name: str
+    filters: Sequence[FilterPlugin]
+    scores: Sequence[tuple[ScorePlugin, int]]
+    percentage_of_nodes_to_score: int | None = None
+
+    def run_pre_filters(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterOutcome:
+        """RunPreFilterPlugins: stop at the first unresolvable refusal; a resolvable one is returned at the end."""
+        nodes: frozenset[str] | None = None
+        named: list[str] = []
+        refused: Status | None = None
+        for plugin in self.filters:
+            result = plugin.pre_filter(state, pod, snapshot)
+            if result.skip:
+                state.skip_filter.add(plugin.name)
+                continue
+            if result.status is not None:
+                status = Status(result.status.code, result.status.reasons, plugin.name)
+                if status.code is not Code.UNSCHEDULABLE:
+                    return PreFilterOutcome(status=status)
+                refused = status
+                continue
+            if result.nodes is not None:
+                named.append(plugin.name)
+                nodes = result.nodes if nodes is None else nodes & result.nodes
+                if not nodes:
+                    return PreFilterOutcome(_no_common_node(named), nodes, frozenset(named))
+        return PreFilterOutcome(refused, nodes, frozenset(named))
+
+    def run_filters(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """The first refusal, in plugin order."""
+        for plugin in self.filters:
+            if plugin.name in state.skip_filter:
+                continue
+            status = plugin.filter(state, pod, node)
+            if status is not None:
+                return Status(status.code, status.reasons, plugin.name)
+        return None
+
+    def run_filters_with_nominated(
+        self, state: CycleState, pod: PodInfo, node: NodeInfo, nominator: Nominator
+    ) -> Status | None:
+        """Filter as if pods of equal or higher priority that are nominated here ran already, and also as if not."""
+        waiting = [
+            other
+            for other in nominator.nominated_pods(node.name)
+            if other.priority >= pod.priority and other.uid != pod.uid and other.uid not in node.pods
+        ]
+        if waiting:
+            trial_state, trial_node = state.clone(), node.clone()
+            for other in waiting:
+                trial_node.add_pod(other)
+                self.add_pod(trial_state, pod, other, trial_node)
+            status = self.run_filters(trial_state, pod, trial_node)
+            if status is not None:
+                return status
+        return self.run_filters(state, pod, node)
+
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Tell the plugins that ``other`` came to ``node``."""
+        for plugin in self.filters:
+            if plugin.name not in state.skip_filter:
+                plugin.add_pod(state, pod, other, node)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Tell the plugins that ``other`` left ``node``."""
+        for plugin in self.filters:
+            if plugin.name not in state.skip_filter:
+                plugin.remove_pod(state, pod, other, node)
+
+    def run_scores(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> list[NodeScores]:
+        """Weighted scores of these nodes, in their order. Raises PluginError for a score outside 0..100."""
+        totals = [NodeScores(node.name) for node in nodes]
+        for plugin, weight in self.scores:
+            if not plugin.pre_score(state, pod, nodes, snapshot):
+                continue
+            raw = [plugin.score(state, pod, node) for node in nodes]
+            for total, score in zip(totals, plugin.normalize(state, raw, nodes), strict=True):
+                if not 0 <= score <= MAX_NODE_SCORE:
+                    raise PluginError(
+                        f'plugin "{plugin.name}" returns an invalid score {score}, '
+                        f"it should in the range of [0, {MAX_NODE_SCORE}] after normalizing"
+                    )
+                total.add(plugin.name, score * weight)
+        return totals
+
+
+def _no_common_node(plugins: list[str]) -> Status:
+    names = sorted(set(plugins))
+    if len(names) == 1:
+        reason = f"node(s) didn't satisfy plugin {names[0]}"
+    else:
+        reason = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,), names[0])

@@ -1,0 +1,294 @@
+"""How the scheduler sees the cluster: one list and watch per kind, and what each change does to cache and queue.
+
+A pod with a node goes into the cache, a pending pod of one of our profiles into the queue. Every change that may make a refused
+pod schedulable is also told to the queue. Finished pods (Succeeded, Failed) are as deleted ones: they hold no room.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from extender.kube.api import (
+    NODES,
+    PODS,
+    Api,
+    ApiError,
+    Expired,
+    NotFound,
+    Obj,
+    Resource,
+    WatchEventType,
+)
+from extender.lab.scheduler.cache import CacheError, SchedulerCache
+from extender.lab.scheduler.listers import (
+    LOOKED_UP,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    Listers,
+)
+from extender.lab.scheduler.queue import SchedulingQueue
+from extender.lab.scheduler.queueing_hints import (
+    Action,
+    ClusterEvent,
+    EventResource,
+    node_change_events,
+    pod_change_events,
+)
+from extender.lab.scheduler.types import NodeView, PodInfo, labels_of, node_view, pod_info
+from extender.model.decode import mapping, text
+from extender.model.objects import object_key
+
+log = logging.getLogger(__name__)
+
+PAGE_ITEMS: Final = 500
+WATCH_TIMEOUT_S: Final = 300.0
+RETRY_INITIAL_S: Final = 0.2
+RETRY_MAX_S: Final = 5.0
+
+_VOLUME_EVENTS: Final = {
+    PERSISTENT_VOLUMES: EventResource.PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIMS: EventResource.PERSISTENT_VOLUME_CLAIM,
+    STORAGE_CLASSES: EventResource.STORAGE_CLASS,
+}
+"""What refused pods may wait for besides pods and nodes. That one is gone helps nobody."""
+
+Handler = Callable[[Obj | None, Obj | None], None]
+"""Gets the object before and after the change; None: it did not exist."""
+
+
+class Informer:
+    """Keeps one kind's objects by key, and tells of every change."""
+
+    def __init__(self, api: Api, resource: Resource, handler: Handler, rng: random.Random) -> None:
+        self._api = api
+        self._resource = resource
+        self._handler = handler
+        self._rng = rng
+        self.objects: dict[str, Obj] = {}
+        self.synced = asyncio.Event()
+
+    async def run(self) -> None:
+        """List, then watch, for ever; a lost watch is taken up again, an expired one begins with a list."""
+        pause_s = RETRY_INITIAL_S
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                    self.synced.set()
+                version = await self._watch(version)
+                pause_s = RETRY_INITIAL_S
+                await self._pause(pause_s)
+            except NotFound:
+                if self._resource in LOOKED_UP:
+                    self.synced.set()
+                    return  # This server does not have the kind.
+                await self._pause(pause_s)
+            except Expired:
+                version = ""
+            except ApiError as error:
+                log.info("%s: %s", self._resource.plural, error)
+                await self._pause(pause_s)
+                pause_s = min(pause_s * 2, RETRY_MAX_S)
+
+    async def _pause(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0))
+
+    async def _list(self) -> str:
+        seen: dict[str, Obj] = {}
+        token = ""
+        while True:
+            page = await self._api.list_page(self._resource, limit=PAGE_ITEMS, continue_token=token)
+            seen.update({_key(obj): obj for obj in page.items})
+            token = page.continue_token
+            if not token:
+                break
+        for key in [key for key in self.objects if key not in seen]:
+            self._set(key, None)
+        for key, obj in seen.items():
+            self._set(key, obj)
+        return page.resource_version
+
+    async def _watch(self, version: str) -> str:
+        async for event in self._api.watch(
+            self._resource, resource_version=version, timeout_s=WATCH_TIMEOUT_S
+        ):
+            version = text(event.object, "metadata", "resourceVersion") or version
+            if event.type is WatchEventType.DELETED:
+                self._set(_key(event.object), None)
+            elif event.type is not WatchEventType.BOOKMARK:
+                self._set(_key(event.object), event.object)
+        return version
+
+    def _set(self, key: str, new: Obj | None) -> None:
+        if new is not None and text(new, "status", "phase") in {"Succeeded", "Failed"}:
+            new = None
+        old = self.objects.get(key)
+        if new is None:
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = new
+        if old is not None and new is not None and _uid(old) != _uid(new):
+            # Recreated between two looks: another object.
+            self._handler(old, None)
+            self._handler(None, new)
+        elif old is not None or new is not None:
+            self._handler(old, new)
+
+
+def _key(obj: Obj) -> str:
+    return object_key(text(obj, "metadata", "namespace"), text(obj, "metadata", "name"))
+
+
+def _parsed(obj: Obj, before: PodInfo | None) -> PodInfo:
+    """A pod; where its spec is as it was (most changes are of status and annotations) only the rest is parsed."""
+    if before is None or before.obj.get("spec") != obj.get("spec"):
+        return pod_info(obj)
+    return replace(
+        before,
+        obj=obj,
+        uid=_uid(obj),
+        resource_version=text(obj, "metadata", "resourceVersion"),
+        labels=labels_of(obj),
+        nominated_node=text(obj, "status", "nominatedNodeName"),
+        deleting=bool(mapping(obj, "metadata").get("deletionTimestamp")),
+        start_time=text(obj, "status", "startTime"),
+    )
+
+
+def _uid(obj: Obj) -> str:
+    return text(obj, "metadata", "uid")
+
+
+class ClusterWatcher:
+    """Feeds cache, queue and listers. ``pods`` is the newest version of every live pod, by key."""
+
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        queue: SchedulingQueue,
+        listers: Listers,
+        is_ours: Callable[[PodInfo], bool],
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._listers = listers
+        self._is_ours = is_ours
+        self.pods: dict[str, PodInfo] = {}
+        self._nodes: dict[str, NodeView] = {}
+
+    def informers(self, api: Api, rng: random.Random) -> list[Informer]:
+        """One for each kind; nodes before pods."""
+        return [
+            *(Informer(api, resource, self._lookup_handler(resource), rng) for resource in LOOKED_UP),
+            Informer(api, NODES, self.on_node, rng),
+            Informer(api, PODS, self.on_pod, rng),
+        ]
+
+    def _lookup_handler(self, resource: Resource) -> Handler:
+        store = self._listers.stores[resource]
+        kind = _VOLUME_EVENTS.get(resource)
+
+        def handle(old: Obj | None, new: Obj | None) -> None:
+            if new is not None:
+                store[_key(new)] = new
+                if kind is not None:
+                    action = Action.ADD if old is None else Action.UPDATE
+                    self._queue.move_all(ClusterEvent(kind, action, old, new))
+            elif old is not None:
+                store.pop(_key(old), None)
+
+        return handle
+
+    # Nodes
+
+    def on_node(self, old: Obj | None, new: Obj | None) -> None:
+        """A node changed."""
+        if new is None:
+            if old is not None:
+                self._node_gone(self._nodes.pop(text(old, "metadata", "name")))
+            return
+        view = node_view(new)
+        before = self._nodes.get(view.name)
+        self._nodes[view.name] = view
+        self._cache.put_node(view)
+        if before is None:
+            self._queue.move_all(ClusterEvent(EventResource.NODE, Action.ADD, new=view))
+            return
+        for event in node_change_events(before, view):
+            self._queue.move_all(event)
+
+    def _node_gone(self, view: NodeView) -> None:
+        self._queue.move_all(ClusterEvent(EventResource.NODE, Action.DELETE, old=view))
+        self._cache.remove_node(view.name)
+
+    # Pods
+
+    def on_pod(self, old: Obj | None, new: Obj | None) -> None:
+        """A pod changed."""
+        if new is None:
+            if old is not None:
+                self._pod_gone(self.pods.pop(_key(old)))
+            return
+        before = self.pods.get(_key(new))
+        pod = _parsed(new, before)
+        self.pods[pod.key] = pod
+        if pod.node_name:
+            self._assigned(before, pod)
+        elif self._is_ours(pod):
+            self._pending(before, pod)
+
+    def _assigned(self, before: PodInfo | None, pod: PodInfo) -> None:
+        self._cache.put_pod(pod)
+        if before is not None and before.node_name:
+            for event in pod_change_events(before, pod):
+                self._queue.move_all(event)
+            return
+        if before is not None:
+            self._queue.delete(pod.uid)
+        self._queue.move_all(ClusterEvent(EventResource.ASSIGNED_POD, Action.ADD, new=pod))
+
+    def _pending(self, before: PodInfo | None, pod: PodInfo) -> None:
+        if before is None:
+            self._queue.add(pod)
+            return
+        if before.resource_version == pod.resource_version:
+            return
+        if self._cache.is_assumed(pod.uid):
+            # The bind decides; only a deletion gives the room back before.
+            if pod.deleting and not before.deleting:
+                self._forget_assumed(pod)
+            return
+        self._queue.update(before, pod)
+        if before.nominated_node and before.nominated_node != pod.nominated_node:
+            self._room_on_nominated_node(before)
+
+    def _pod_gone(self, pod: PodInfo) -> None:
+        if pod.node_name:
+            self._cache.remove_pod(pod.uid)
+            self._queue.move_all(assigned_pod_deleted(pod))
+        elif self._is_ours(pod):
+            self._queue.delete(pod.uid)
+            if self._cache.is_assumed(pod.uid):
+                self._forget_assumed(pod)
+            elif pod.nominated_node:
+                self._room_on_nominated_node(pod)
+
+    def _forget_assumed(self, pod: PodInfo) -> None:
+        try:
+            self._cache.forget(pod.uid)
+        except CacheError as error:
+            log.debug("assumed pod %s: %s", pod.key, error)
+        self._queue.move_all(assigned_pod_deleted(pod))
+
+    def _room_on_nominated_node(self, pod: PodInfo) -> None:
+        self._queue.move_all(assigned_pod_deleted(pod), lambda other: other.priority <= pod.priority)
+
+
+def assigned_pod_deleted(pod: PodInfo) -> ClusterEvent:
+    """Room came free: a pod was deleted, or is not going where it was assumed."""
+    return ClusterEvent(EventResource.ASSIGNED_POD, Action.DELETE, old=pod)

@@ -1,0 +1,211 @@
+"""InterPodAffinity: required terms filter, preferred ones score, of the pod and of the pods that run already.
+
+The filter counts, per topology pair (key, value): pods that all of this pod's affinity terms mean, pods that its anti-affinity
+terms mean, and running pods whose own anti-affinity means this pod.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from extender.lab.scheduler.cache import Snapshot
+from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, PreFilterResult
+from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.types import MAX_NODE_SCORE, AffinityTerm, Code, NodeInfo, PodInfo, Status
+
+HARD_POD_AFFINITY_WEIGHT: Final = 1
+"""What a running pod's required affinity to this pod adds to the score."""
+
+Pairs = dict[tuple[str, str], int]
+
+
+def _update(pairs: Pairs, node: NodeInfo, key: str, change: int) -> None:
+    value = node.view.labels.get(key)
+    if value is None:
+        return
+    pair = (key, value)
+    pairs[pair] = pairs.get(pair, 0) + change
+    if pairs[pair] == 0:
+        del pairs[pair]
+
+
+@dataclass(slots=True)
+class AffinityFilterState:
+    """The three counts."""
+
+    existing_anti_affinity: Pairs
+    affinity: Pairs
+    anti_affinity: Pairs
+
+    def clone(self) -> "AffinityFilterState":
+        """A copy whose counts may change."""
+        return AffinityFilterState(
+            dict(self.existing_anti_affinity), dict(self.affinity), dict(self.anti_affinity)
+        )
+
+
+@dataclass(slots=True)
+class AffinityScoreState:
+    """Topology key to value to the weights that speak for that domain."""
+
+    weights: dict[str, dict[str, int]]
+
+    def clone(self) -> "AffinityScoreState":
+        """Never changed after PreScore."""
+        return self
+
+
+class InterPodAffinity:
+    """The plugin, filter and score."""
+
+    name = "InterPodAffinity"
+    _AFFINITY: Final = Status(
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("node(s) didn't match pod affinity rules",)
+    )
+    _ANTI_AFFINITY: Final = Status(Code.UNSCHEDULABLE, ("node(s) didn't match pod anti-affinity rules",))
+    _EXISTING: Final = Status(
+        Code.UNSCHEDULABLE, ("node(s) didn't satisfy existing pods anti-affinity rules",)
+    )
+
+    def __init__(self, listers: Listers) -> None:
+        self._listers = listers
+
+    def _means(self, term: AffinityTerm, pod: PodInfo) -> bool:
+        return term.matches(pod, self._listers.namespace_labels(pod.namespace))
+
+    def _all_mean(self, terms: Sequence[AffinityTerm], pod: PodInfo) -> bool:
+        return bool(terms) and all(self._means(term, pod) for term in terms)
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Count; skip where neither this pod nor a running one cares."""
+        found = AffinityFilterState({}, {}, {})
+        for node in snapshot.with_required_anti_affinity:
+            for other in node.pods_with_required_anti_affinity.values():
+                self._count_existing(found, pod, other, node, 1)
+        if pod.required_affinity or pod.required_anti_affinity:
+            for node in snapshot.nodes:
+                for other in node.pods.values():
+                    self._count_own(found, pod, other, node, 1)
+        elif not found.existing_anti_affinity:
+            return SKIP
+        state.write(found)
+        return PROCEED
+
+    def _count_existing(
+        self, found: AffinityFilterState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
+    ) -> None:
+        for term in other.required_anti_affinity:
+            if self._means(term, pod):
+                _update(found.existing_anti_affinity, node, term.topology_key, change)
+
+    def _count_own(
+        self, found: AffinityFilterState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int
+    ) -> None:
+        if self._all_mean(pod.required_affinity, other):
+            for term in pod.required_affinity:
+                _update(found.affinity, node, term.topology_key, change)
+        for term in pod.required_anti_affinity:
+            if self._means(term, other):
+                _update(found.anti_affinity, node, term.topology_key, change)
+
+    def _count(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int) -> None:
+        found = state.read(AffinityFilterState)
+        if found is not None:
+            self._count_existing(found, pod, other, node, change)
+            self._count_own(found, pod, other, node, change)
+
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Count another pod in."""
+        self._count(state, pod, other, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Count another pod out."""
+        self._count(state, pod, other, node, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Affinity, then anti-affinity, then that of the running pods."""
+        found = state.read(AffinityFilterState)
+        if found is None:
+            return None
+        labels = node.view.labels
+        if not self._affinity_met(found, pod, labels):
+            return self._AFFINITY
+        if any(
+            found.anti_affinity.get((term.topology_key, labels[term.topology_key]), 0) > 0
+            for term in pod.required_anti_affinity
+            if term.topology_key in labels
+        ):
+            return self._ANTI_AFFINITY
+        if any(pair in found.existing_anti_affinity for pair in labels.items()):
+            return self._EXISTING
+        return None
+
+    def _affinity_met(self, found: AffinityFilterState, pod: PodInfo, labels: Mapping[str, str]) -> bool:
+        terms = pod.required_affinity
+        if any(term.topology_key not in labels for term in terms):
+            return False
+        if all(found.affinity.get((term.topology_key, labels[term.topology_key]), 0) > 0 for term in terms):
+            return True
+        # The first pod of a group that wants to be with its own kind may go anywhere.
+        return not found.affinity and self._all_mean(terms, pod)
+
+    # Score
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Sum the weights per topology pair over the pods that matter."""
+        del nodes
+        own = bool(pod.preferred_affinity or pod.preferred_anti_affinity)
+        weights: dict[str, dict[str, int]] = {}
+        touched = False
+        for node in snapshot.nodes if own else snapshot.with_affinity:
+            if not node.view.labels:
+                continue
+            for other in (node.pods if own else node.pods_with_affinity).values():
+                touched |= self._weigh(weights, pod, other, node)
+        if not touched:
+            return False
+        state.write(AffinityScoreState(weights))
+        return True
+
+    def _weigh(
+        self, weights: dict[str, dict[str, int]], pod: PodInfo, other: PodInfo, node: NodeInfo
+    ) -> bool:
+        pulls = [
+            *((term, term.weight, other) for term in pod.preferred_affinity),
+            *((term, -term.weight, other) for term in pod.preferred_anti_affinity),
+            *((term, HARD_POD_AFFINITY_WEIGHT, pod) for term in other.required_affinity),
+            *((term, term.weight, pod) for term in other.preferred_affinity),
+            *((term, -term.weight, pod) for term in other.preferred_anti_affinity),
+        ]
+        touched = False
+        for term, weight, meant in pulls:
+            value = node.view.labels.get(term.topology_key)
+            if value is not None and self._means(term, meant):
+                domains = weights.setdefault(term.topology_key, {})
+                domains[value] = domains.get(value, 0) + weight
+                touched = True
+        return touched
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """What speaks for this node's domains."""
+        del pod
+        found = state.read(AffinityScoreState)
+        if found is None:
+            return 0
+        labels = node.view.labels
+        return sum(domains.get(labels[key], 0) for key, domains in found.weights.items() if key in labels)
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """Lowest 0, highest 100, in float64 as upstream."""
+        del state, nodes
+        if not scores:
+            return scores
+        lowest, highest = min(scores), max(scores)
+        spread = highest - lowest
+        if spread <= 0:
+            return [0] * len(scores)
+        return [int(float(MAX_NODE_SCORE) * (float(score - lowest) / float(spread))) for score in scores]

@@ -1,0 +1,100 @@
+"""What plugins look up besides pods and nodes: namespaces' labels, owners from which default spreading comes, and volumes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from extender.kube.api import NAMESPACES, STATEFULSETS, Obj, Resource
+from extender.lab.scheduler.types import PodInfo, labels_of
+from extender.model.decode import mapping, mappings, selector_from, text
+from extender.model.objects import LabelSelector, SelectorRequirement, object_key
+
+SERVICES: Final = Resource("", "v1", "services", "Service")
+REPLICASETS: Final = Resource("apps", "v1", "replicasets", "ReplicaSet")
+DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+PERSISTENT_VOLUMES: Final = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False)
+PERSISTENT_VOLUME_CLAIMS: Final = Resource("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+STORAGE_CLASSES: Final = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
+LOOKED_UP: Final = (
+    NAMESPACES,
+    STATEFULSETS,
+    SERVICES,
+    REPLICASETS,
+    DISRUPTION_BUDGETS,
+    PERSISTENT_VOLUMES,
+    PERSISTENT_VOLUME_CLAIMS,
+    STORAGE_CLASSES,
+)
+"""Kinds that are only looked up. A server that does not have one of them is as one without such objects."""
+
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+_OWNERS: Final = {
+    ("apps", "StatefulSet"): STATEFULSETS,
+    ("apps", "ReplicaSet"): REPLICASETS,
+}
+
+
+@dataclass(slots=True)
+class Listers:
+    """Objects by kind and key, as the informers keep them."""
+
+    stores: dict[Resource, dict[str, Obj]] = field(
+        default_factory=lambda: {resource: {} for resource in LOOKED_UP}
+    )
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """A namespace's labels; none for one that is not known."""
+        obj = self.stores[NAMESPACES].get(namespace)
+        return labels_of(obj) if obj is not None else _NO_LABELS
+
+    def disruption_budgets(self, namespace: str) -> list[Obj]:
+        """The PodDisruptionBudgets of a namespace."""
+        return [
+            obj
+            for obj in self.stores[DISRUPTION_BUDGETS].values()
+            if text(obj, "metadata", "namespace") == namespace
+        ]
+
+    def claim(self, namespace: str, name: str) -> Obj | None:
+        """A PersistentVolumeClaim."""
+        return self.stores[PERSISTENT_VOLUME_CLAIMS].get(object_key(namespace, name))
+
+    def volume(self, name: str) -> Obj | None:
+        """A PersistentVolume."""
+        return self.stores[PERSISTENT_VOLUMES].get(name)
+
+    def storage_class(self, name: str) -> Obj | None:
+        """A StorageClass."""
+        return self.stores[STORAGE_CLASSES].get(name)
+
+    def default_selector(self, pod: PodInfo) -> LabelSelector | None:
+        """What its Services and its controller select (helper.DefaultSelector); None if that is nothing."""
+        labels: dict[str, str] = {}
+        for service in self.stores[SERVICES].values():
+            selector = {k: str(v) for k, v in mapping(service, "spec", "selector").items()}
+            if (
+                selector
+                and text(service, "metadata", "namespace") == pod.namespace
+                and LabelSelector(match_labels=selector).matches(pod.labels)
+            ):
+                labels.update(selector)
+        requirements: tuple[SelectorRequirement, ...] = ()
+        for owner in mappings(pod.obj, "metadata", "ownerReferences"):
+            group = text(owner, "apiVersion").rpartition("/")[0]
+            resource = _OWNERS.get((group, text(owner, "kind")))
+            if owner.get("controller") is True and resource is not None:
+                controller = self.stores[resource].get(object_key(pod.namespace, text(owner, "name")))
+                if controller is not None:
+                    requirements = _requirements(selector_from(mapping(controller, "spec", "selector")))
+        if not labels and not requirements:
+            return None
+        return LabelSelector(match_labels=labels, match_expressions=requirements)
+
+
+def _requirements(selector: LabelSelector) -> tuple[SelectorRequirement, ...]:
+    exact = (
+        SelectorRequirement(key=key, operator="In", values=(value,))
+        for key, value in selector.match_labels.items()
+    )
+    return (*exact, *selector.match_expressions)

@@ -1,0 +1,287 @@
+"""PodTopologySpread: hard constraints filter, soft ones (or kube-scheduler's system defaults) score.
+
+The filter keeps the number of matching pods per domain; a node fits if placing the pod there leaves its domain at most maxSkew
+above the emptiest domain. A domain exists only if an eligible node is in it; with fewer domains than minDomains the emptiest
+counts as 0. The score adds, per constraint, the matching pods of the node's domain weighted by ln(domains + 2).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from extender.lab.scheduler.cache import Snapshot
+from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, PreFilterResult, truncated
+from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.taints import untolerated_taint
+from extender.lab.scheduler.types import (
+    HOSTNAME_LABEL,
+    MAX_NODE_SCORE,
+    Code,
+    NodeInfo,
+    PodInfo,
+    Status,
+    optional_selector,
+)
+from extender.model.decode import Json, mappings, sequence, text
+from extender.model.objects import LabelSelector, SelectorRequirement
+
+_MISMATCH: Final = "node(s) didn't match pod topology spread constraints"
+_NO_PODS: Final = 2**31 - 1
+"""upstream's math.MaxInt32: the emptiest domain where there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """One TopologySpreadConstraint. ``selector`` None matches no pod."""
+
+    max_skew: int
+    topology_key: str
+    selector: LabelSelector | None
+    min_domains: int = 1
+    honor_affinity: bool = True
+    honor_taints: bool = False
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether a pod with these labels counts."""
+        return self.selector is not None and self.selector.matches(labels)
+
+    def includes(self, pod: PodInfo, node: NodeInfo) -> bool:
+        """Whether the node's domain counts for that pod (the node inclusion policies)."""
+        view = node.view
+        if self.honor_affinity and not pod.node_affinity.matches(view.name, view.labels):
+            return False
+        return not (self.honor_taints and untolerated_taint(view.taints, pod.tolerations))
+
+    def count(self, pods: Sequence[PodInfo], namespace: str) -> int:
+        """Matching pods of a namespace that are not being deleted; a selector of everything counts none."""
+        selector = self.selector
+        if selector is None or not (selector.match_labels or selector.match_expressions):
+            return 0
+        return sum(
+            1
+            for pod in pods
+            if pod.namespace == namespace and not pod.deleting and selector.matches(pod.labels)
+        )
+
+
+SYSTEM_DEFAULTS: Final = (
+    SpreadConstraint(3, HOSTNAME_LABEL, None),
+    SpreadConstraint(5, "topology.kubernetes.io/zone", None),
+)
+
+
+def _integer(raw: Json, key: str, default: int) -> int:
+    value = raw.get(key)
+    return value if isinstance(value, int) else default
+
+
+def constraints_of(pod: PodInfo, action: str) -> tuple[SpreadConstraint, ...]:
+    """A pod's own constraints with that whenUnsatisfiable."""
+    found = []
+    for raw in mappings(pod.obj, "spec", "topologySpreadConstraints"):
+        if text(raw, "whenUnsatisfiable") != action:
+            continue
+        selector = optional_selector(raw.get("labelSelector"))
+        same = tuple(
+            SelectorRequirement(key=str(key), operator="In", values=(pod.labels[str(key)],))
+            for key in sequence(raw, "matchLabelKeys")
+            if str(key) in pod.labels
+        )
+        if selector is not None and same:
+            selector = replace(selector, match_expressions=(*selector.match_expressions, *same))
+        found.append(
+            SpreadConstraint(
+                max_skew=_integer(raw, "maxSkew", 1),
+                topology_key=text(raw, "topologyKey"),
+                selector=selector,
+                min_domains=_integer(raw, "minDomains", 1),
+                honor_affinity=text(raw, "nodeAffinityPolicy") != "Ignore",
+                honor_taints=text(raw, "nodeTaintsPolicy") == "Honor",
+            )
+        )
+    return tuple(found)
+
+
+def _in_all_domains(node: NodeInfo, constraints: Sequence[SpreadConstraint]) -> bool:
+    return all(constraint.topology_key in node.view.labels for constraint in constraints)
+
+
+@dataclass(slots=True)
+class SpreadFilterState:
+    """Matching pods by domain, for each hard constraint."""
+
+    constraints: tuple[SpreadConstraint, ...]
+    counts: list[dict[str, int]]
+
+    def clone(self) -> "SpreadFilterState":
+        """A copy whose counts may change."""
+        return SpreadFilterState(self.constraints, [dict(counts) for counts in self.counts])
+
+    def fewest(self, index: int) -> int:
+        """Pods of the emptiest domain, 0 while there are fewer domains than asked for."""
+        counts = self.counts[index]
+        if len(counts) < self.constraints[index].min_domains:
+            return 0
+        return min(counts.values(), default=_NO_PODS)
+
+
+@dataclass(slots=True)
+class SpreadScoreState:
+    """Matching pods by domain of the candidate nodes, for each soft constraint."""
+
+    pod: PodInfo
+    constraints: tuple[SpreadConstraint, ...]
+    counts: list[dict[str, int]]
+    weights: list[float]
+    ignored: set[str] = field(default_factory=set)
+
+    def clone(self) -> "SpreadScoreState":
+        """Never changed after PreScore."""
+        return self
+
+
+class PodTopologySpread:
+    """The plugin, filter and score."""
+
+    name = "PodTopologySpread"
+
+    def __init__(self, listers: Listers) -> None:
+        self._listers = listers
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Count matching pods per domain."""
+        constraints = constraints_of(pod, "DoNotSchedule")
+        if not constraints:
+            return SKIP
+        found = SpreadFilterState(constraints, [{} for _ in constraints])
+        for node in snapshot.nodes:
+            if not _in_all_domains(node, constraints):
+                continue
+            for constraint, counts in zip(constraints, found.counts, strict=True):
+                if constraint.includes(pod, node):
+                    domain = node.view.labels[constraint.topology_key]
+                    here = constraint.count(list(node.pods.values()), pod.namespace)
+                    counts[domain] = counts.get(domain, 0) + here
+        state.write(found)
+        return PROCEED
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Whether the pod would make its domain too full."""
+        found = state.read(SpreadFilterState)
+        if found is None:
+            return None
+        for index, constraint in enumerate(found.constraints):
+            domain = node.view.labels.get(constraint.topology_key)
+            if domain is None:
+                return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"{_MISMATCH} (missing required label)",))
+            itself = 1 if constraint.matches(pod.labels) else 0
+            skew = found.counts[index].get(domain, 0) + itself - found.fewest(index)
+            if skew > constraint.max_skew:
+                return Status(Code.UNSCHEDULABLE, (_MISMATCH,))
+        return None
+
+    def add_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Count another pod in."""
+        self._count(state, pod, other, node, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo) -> None:
+        """Count another pod out."""
+        self._count(state, pod, other, node, -1)
+
+    def _count(self, state: CycleState, pod: PodInfo, other: PodInfo, node: NodeInfo, change: int) -> None:
+        found = state.read(SpreadFilterState)
+        if found is None or other.namespace != pod.namespace or not _in_all_domains(node, found.constraints):
+            return
+        for constraint, counts in zip(found.constraints, found.counts, strict=True):
+            if constraint.matches(other.labels) and constraint.includes(pod, node):
+                domain = node.view.labels[constraint.topology_key]
+                counts[domain] = counts.get(domain, 0) + change
+
+    # Score
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Count matching pods in the candidates' domains, over all nodes."""
+        own = bool(mappings(pod.obj, "spec", "topologySpreadConstraints"))
+        constraints = constraints_of(pod, "ScheduleAnyway") if own else self._defaults(pod)
+        if not constraints:
+            return False
+        found = self._domains(pod, constraints, nodes, require_all=own)
+        for node in snapshot.nodes:
+            if own and not _in_all_domains(node, constraints):
+                continue
+            for constraint, counts in zip(constraints, found.counts, strict=True):
+                domain = node.view.labels.get(constraint.topology_key, "")
+                if domain in counts and constraint.includes(pod, node):
+                    counts[domain] += constraint.count(list(node.pods.values()), pod.namespace)
+        state.write(found)
+        return True
+
+    def _defaults(self, pod: PodInfo) -> tuple[SpreadConstraint, ...]:
+        selector = self._listers.default_selector(pod)
+        if selector is None:
+            return ()
+        return tuple(replace(constraint, selector=selector) for constraint in SYSTEM_DEFAULTS)
+
+    @staticmethod
+    def _domains(
+        pod: PodInfo,
+        constraints: tuple[SpreadConstraint, ...],
+        nodes: Sequence[NodeInfo],
+        *,
+        require_all: bool,
+    ) -> SpreadScoreState:
+        counts: list[dict[str, int]] = [{} for _ in constraints]
+        ignored: set[str] = set()
+        for node in nodes:
+            if require_all and not _in_all_domains(node, constraints):
+                ignored.add(node.name)
+                continue
+            for constraint, domains in zip(constraints, counts, strict=True):
+                # Hosts are counted when they are scored: each is a domain of its own.
+                if constraint.topology_key != HOSTNAME_LABEL:
+                    domains.setdefault(node.view.labels.get(constraint.topology_key, ""), 0)
+        weights = [
+            math.log(
+                (len(nodes) - len(ignored) if constraint.topology_key == HOSTNAME_LABEL else len(domains)) + 2
+            )
+            for constraint, domains in zip(constraints, counts, strict=True)
+        ]
+        return SpreadScoreState(pod, constraints, counts, weights, ignored)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Weighted matching pods in the node's domains: the fewer the better, normalized later."""
+        found = state.read(SpreadScoreState)
+        if found is None or node.name in found.ignored:
+            return 0
+        total = 0.0
+        for constraint, counts, weight in zip(found.constraints, found.counts, found.weights, strict=True):
+            domain = node.view.labels.get(constraint.topology_key)
+            if domain is None:
+                continue
+            if constraint.topology_key == HOSTNAME_LABEL:
+                matching = constraint.count(list(node.pods.values()), pod.namespace)
+            else:
+                matching = counts.get(domain, 0)
+            total += float(matching) * weight + float(constraint.max_skew - 1)
+        whole = int(total)
+        return whole + 1 if total - whole >= 0.5 else whole  # Go's math.Round; it is never negative
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """Fewest pods 100; nodes outside the domains 0."""
+        found = state.read(SpreadScoreState)
+        ignored = found.ignored if found is not None else set()
+        counted = [score for score, node in zip(scores, nodes, strict=True) if node.name not in ignored]
+        highest, lowest = max(counted, default=0), min(counted, default=0)
+        return [
+            0
+            if node.name in ignored
+            else MAX_NODE_SCORE
+            if highest == 0
+            else truncated(MAX_NODE_SCORE * (highest + lowest - score), highest)
+            for score, node in zip(scores, nodes, strict=True)
+        ]

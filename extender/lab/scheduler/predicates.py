@@ -1,0 +1,177 @@
+"""The filter plugins that look at one node only, in kube-scheduler's default order and with its texts.
+
+Topology spread, inter-pod affinity and volumes have modules of their own. Dynamic resources and declared node features are not
+simulated: pods here have none.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from extender.config.kube_scheduler import is_native_resource
+from extender.lab.scheduler.cache import Snapshot
+from extender.lab.scheduler.framework import PROCEED, SKIP, CycleState, NodeLocalFilter, PreFilterResult
+from extender.lab.scheduler.taints import Taint, untolerated_taint
+from extender.lab.scheduler.types import (
+    ALL_ADDRESSES,
+    Code,
+    NodeInfo,
+    PodInfo,
+    Status,
+)
+
+_UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+def _unresolvable(reason: str) -> Status:
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (reason,))
+
+
+class NodeUnschedulable(NodeLocalFilter):
+    """Cordoned nodes take only pods that tolerate it."""
+
+    name = "NodeUnschedulable"
+    _REFUSED: Final = _unresolvable("node(s) were unschedulable")
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Whether the node is cordoned."""
+        del state
+        if not node.view.unschedulable or _UNSCHEDULABLE_TAINT.tolerated_by(pod.tolerations):
+            return None
+        return self._REFUSED
+
+
+class NodeName(NodeLocalFilter):
+    """spec.nodeName of a pod that names its node without being bound by it."""
+
+    name = "NodeName"
+    _REFUSED: Final = _unresolvable("node(s) didn't match the requested node name")
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Whether the pod asks for another node."""
+        del state
+        return None if not pod.node_name or pod.node_name == node.name else self._REFUSED
+
+
+class TaintToleration(NodeLocalFilter):
+    """NoSchedule and NoExecute taints."""
+
+    name = "TaintToleration"
+    _REFUSED: Final = _unresolvable("node(s) had untolerated taint(s)")
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Whether a taint keeps the pod away."""
+        del state
+        taints = node.view.taints
+        return self._REFUSED if taints and untolerated_taint(taints, pod.tolerations) else None
+
+
+class NodeAffinity(NodeLocalFilter):
+    """nodeSelector and required node affinity."""
+
+    name = "NodeAffinity"
+    _REFUSED: Final = _unresolvable("node(s) didn't match Pod's node affinity/selector")
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Skip without affinity; narrow to the named nodes where every term names nodes."""
+        del state, snapshot
+        if pod.node_affinity.empty:
+            return SKIP
+        named = pod.node_affinity.named_nodes
+        if named is None:
+            return PROCEED
+        if not named:
+            return PreFilterResult(status=_unresolvable("pod affinity terms conflict"))
+        return PreFilterResult(nodes=named)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Whether the node matches."""
+        del state
+        return None if pod.node_affinity.matches(node.name, node.view.labels) else self._REFUSED
+
+
+class NodePorts(NodeLocalFilter):
+    """Host ports that are taken."""
+
+    name = "NodePorts"
+    _REFUSED: Final = Status(
+        Code.UNSCHEDULABLE, ("node(s) didn't have free ports for the requested pod ports",)
+    )
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Skip without host ports."""
+        del state, snapshot
+        return PROCEED if pod.host_ports else SKIP
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Whether a port is taken, on the same or on all addresses."""
+        del state
+        for wanted in pod.host_ports:
+            for held in node.ports:
+                if (wanted.protocol, wanted.port) == (held.protocol, held.port) and (
+                    wanted.ip == held.ip or ALL_ADDRESSES in {wanted.ip, held.ip}
+                ):
+                    return self._REFUSED
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class InsufficientResource:
+    """One resource that a node lacks; ``unresolvable``: even an empty node would."""
+
+    reason: str
+    unresolvable: bool = False
+
+
+def insufficient_resources(
+    pod: PodInfo, node: NodeInfo, ignored: Collection[str] = ()
+) -> list[InsufficientResource]:
+    """All that a node lacks for a pod (fitsRequest). ``ignored``: extended resources that only an extender counts."""
+    allocatable, requests = node.view.allocatable, pod.requests
+    lacking = []
+    if len(node.pods) + 1 > allocatable.pods:
+        lacking.append(InsufficientResource("Too many pods"))
+    if requests.empty:
+        return lacking
+    amounts = [
+        ("cpu", requests.milli_cpu, node.milli_cpu, allocatable.milli_cpu),
+        ("memory", requests.memory, node.memory, allocatable.memory),
+        (
+            "ephemeral-storage",
+            requests.ephemeral_storage,
+            node.ephemeral_storage,
+            allocatable.ephemeral_storage,
+        ),
+    ]
+    amounts += [
+        (name, wanted, node.scalar.get(name, 0), allocatable.scalar.get(name, 0))
+        for name, wanted in requests.scalar.items()
+        if name not in ignored or is_native_resource(name)
+    ]
+    lacking += [
+        InsufficientResource(f"Insufficient {name}", unresolvable=wanted > capacity)
+        for name, wanted, used, capacity in amounts
+        if wanted > 0 and wanted > capacity - used
+    ]
+    return lacking
+
+
+class NodeResourcesFit(NodeLocalFilter):
+    """Cpu, memory, ephemeral storage, extended resources and the number of pods (PodFitsResources)."""
+
+    name = "NodeResourcesFit"
+
+    def __init__(self, ignored_resources: Collection[str] = ()) -> None:
+        self._ignored = frozenset(ignored_resources)
+
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
+        """Every resource that the node lacks is a reason."""
+        del state
+        lacking = insufficient_resources(pod, node, self._ignored)
+        if not lacking:
+            return None
+        hopeless = any(resource.unresolvable for resource in lacking)
+        return Status(
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE if hopeless else Code.UNSCHEDULABLE,
+            tuple(resource.reason for resource in lacking),
+        )

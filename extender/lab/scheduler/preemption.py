@@ -1,0 +1,257 @@
+"""DefaultPreemption: make room for a pod by deleting pods of lower priority.
+
+Candidates are nodes whose refusal preemption may cure (Unschedulable, not UnschedulableAndUnresolvable). On a copy of each, all
+pods of lower priority are removed; if the pod fits then, as many as possible are put back, most important first, those that a
+disruption budget protects before the others. Extenders may drop nodes or change victims. The node is picked by fewest broken
+budgets, lowest highest priority, lowest sum of priorities, fewest victims, latest start. Nothing is written here:
+``Preemption`` says what to do.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cmp_to_key
+from typing import Final
+
+from extender.lab.scheduler.algorithm import Diagnosis, FitError
+from extender.lab.scheduler.cache import Snapshot
+from extender.lab.scheduler.extender_client import Extender, ExtenderError, Victims
+from extender.lab.scheduler.framework import CycleState, NodeStatuses, Nominator, Profile
+from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.types import Code, NodeInfo, PodInfo, Status
+from extender.model.decode import mapping, selector_from, text
+
+CANDIDATES_PERCENTAGE: Final = 10
+CANDIDATES_MIN: Final = 100
+_NEVER: Final = "9999"
+"""Sorts after every RFC 3339 time: a pod that has not started is the youngest."""
+_PRIORITY_OFFSET: Final = 2**31
+_NO_VICTIMS: Final = Status(
+    Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("No preemption victims found for incoming pod",)
+)
+_NO_CYCLE_STATE: Final = Status(Code.ERROR, ("not found",))
+"""Upstream's fwk.ErrNotFound: the plugin's PreFilter has left no state, as another's refused the pod before."""
+PREEMPTION_BY_SCHEDULER: Final = "PreemptionByScheduler"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+
+
+NOBODY: Final = Victims(())
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption:
+    """What came of it. ``status`` None: delete ``victims`` and nominate ``node``.
+
+    ``node`` "" with a status clears the pod's nomination, None leaves it as it is.
+    """
+
+    status: Status | None
+    node: str | None = None
+    victims: Victims = NOBODY
+    message: str = ""
+    """What the PostFilter plugins together say, for the pod's condition; only ``run_post_filters`` sets it."""
+
+
+class Preemptor:
+    """The plugin."""
+
+    def __init__(
+        self, extenders: Sequence[Extender], nominator: Nominator, listers: Listers, rng: random.Random
+    ) -> None:
+        self._extenders = extenders
+        self._nominator = nominator
+        self._listers = listers
+        self._rng = rng
+
+    async def run_post_filters(
+        self, profile: Profile, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, snapshot: Snapshot
+    ) -> Preemption:
+        """RunPostFilterPlugins: DynamicResources comes first, and ends it where PreFilter has not come as far as it."""
+        if diagnosis.pre_filter_message:
+            return Preemption(_NO_CYCLE_STATE, message=_NO_CYCLE_STATE.message)
+        found = await self.preempt(profile, state, pod, diagnosis.statuses, snapshot)
+        if found.status is None:
+            return found
+        return replace(found, message=f"preemption: {found.status.message}")
+
+    async def preempt(
+        self, profile: Profile, state: CycleState, pod: PodInfo, statuses: NodeStatuses, snapshot: Snapshot
+    ) -> Preemption:
+        """Find the node and the victims. The pod should be its newest version."""
+        refusal = self._not_eligible(pod, statuses, snapshot)
+        if refusal:
+            return Preemption(Status(Code.UNSCHEDULABLE, (refusal,)))
+        potential = [node for node in snapshot.nodes if statuses.get(node.name).code is Code.UNSCHEDULABLE]
+        candidates, refused = self._dry_run(profile, state, pod, potential)
+        if not candidates:
+            diagnosis = Diagnosis(NodeStatuses(refused))
+            diagnosis.statuses.absent = Status(
+                Code.UNSCHEDULABLE_AND_UNRESOLVABLE, ("Preemption is not helpful for scheduling",)
+            )
+            message = str(FitError(len(snapshot.nodes), diagnosis))
+            return Preemption(Status(Code.UNSCHEDULABLE, (message,)), node="")
+        try:
+            candidates = await call_extenders(self._extenders, pod, candidates, snapshot)
+        except ExtenderError as error:
+            return Preemption(Status(Code.ERROR, (str(error),)))
+        if not candidates:
+            return Preemption(Status(Code.UNSCHEDULABLE, ("no candidate node for preemption",)))
+        node = pick_one_node(candidates)
+        return Preemption(None, node, candidates[node])
+
+    def _not_eligible(self, pod: PodInfo, statuses: NodeStatuses, snapshot: Snapshot) -> str:
+        if pod.preemption_policy == "Never":
+            return "not eligible due to preemptionPolicy=Never."
+        node = snapshot.by_name.get(pod.nominated_node)
+        if node is None or statuses.get(pod.nominated_node).code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            return ""
+        if any(
+            other.priority < pod.priority and terminating_by_preemption(other) for other in node.pods.values()
+        ):
+            return "not eligible due to a terminating pod on the nominated node."
+        return ""
+
+    def _dry_run(
+        self, profile: Profile, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo]
+    ) -> tuple[dict[str, Victims], dict[str, Status]]:
+        if not nodes:
+            return {}, {}
+        wanted = min(max(len(nodes) * CANDIDATES_PERCENTAGE // 100, CANDIDATES_MIN), len(nodes))
+        offset = self._rng.randrange(len(nodes))
+        clean: dict[str, Victims] = {}
+        violating: dict[str, Victims] = {}
+        refused: dict[str, Status] = {}
+        for node in [*nodes[offset:], *nodes[:offset]]:
+            found = self._select_victims(profile, state.clone(), pod, node.clone())
+            if isinstance(found, Status):
+                refused[node.name] = found
+                continue
+            (violating if found.pdb_violations else clean)[node.name] = found
+            if clean and len(clean) + len(violating) >= wanted:
+                break
+        return {**clean, **violating}, refused
+
+    def _select_victims(
+        self, profile: Profile, state: CycleState, pod: PodInfo, node: NodeInfo
+    ) -> Victims | Status:
+        """Work on copies of state and node."""
+        potential = [other for other in node.pods.values() if other.priority < pod.priority]
+        if not potential:
+            return _NO_VICTIMS
+
+        def remove(other: PodInfo) -> None:
+            node.remove_pod(other)
+            profile.remove_pod(state, pod, other, node)
+
+        def fits() -> Status | None:
+            return profile.run_filters_with_nominated(state, pod, node, self._nominator)
+
+        for other in potential:
+            remove(other)
+        refusal = fits()
+        if refusal is not None:
+            return refusal
+        potential.sort(key=importance)
+        protected, free = self._by_budget(potential)
+        victims: list[PodInfo] = []
+        violations = 0
+        for other in [*protected, *free]:
+            node.add_pod(other)
+            profile.add_pod(state, pod, other, node)
+            if fits() is not None:
+                remove(other)
+                victims.append(other)
+                violations += other in protected
+        if not victims:
+            return Status(Code.ERROR, (f'expected at least one victim pod on node "{node.name}"',))
+        return Victims(tuple(sorted(victims, key=importance)), violations)
+
+    def _by_budget(self, pods: Sequence[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
+        """Pods whose deletion breaks a PodDisruptionBudget, and the others, in their order."""
+        allowed: dict[str, int] = {}
+        protected: list[PodInfo] = []
+        free: list[PodInfo] = []
+        for pod in pods:
+            broken = False
+            for budget in self._listers.disruption_budgets(pod.namespace) if pod.labels else ():
+                selector = selector_from(mapping(budget, "spec", "selector"))
+                if not (selector.match_labels or selector.match_expressions) or not selector.matches(
+                    pod.labels
+                ):
+                    continue
+                status = mapping(budget, "status")
+                if pod.name in mapping(status, "disruptedPods"):
+                    continue
+                name = text(budget, "metadata", "name")
+                disruptions = status.get("disruptionsAllowed")
+                left = allowed.get(name, disruptions if isinstance(disruptions, int) else 0) - 1
+                allowed[name] = left
+                broken |= left < 0
+            (protected if broken else free).append(pod)
+        return protected, free
+
+
+def terminating_by_preemption(pod: PodInfo) -> bool:
+    """Whether a pod is being deleted because the scheduler preempted it."""
+    if not pod.deleting:
+        return False
+    for condition in (pod.obj.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == DISRUPTION_TARGET:
+            return (condition.get("status"), condition.get("reason")) == ("True", PREEMPTION_BY_SCHEDULER)
+    return False
+
+
+def _compare(one: PodInfo, other: PodInfo) -> int:
+    if one.priority != other.priority:
+        return other.priority - one.priority
+    first, second = one.start_time or _NEVER, other.start_time or _NEVER
+    return (first > second) - (first < second)
+
+
+importance = cmp_to_key(_compare)
+"""Sorts by MoreImportantPod: higher priority first, then the one that started earlier."""
+
+
+async def call_extenders(
+    extenders: Sequence[Extender], pod: PodInfo, candidates: Mapping[str, Victims], snapshot: Snapshot
+) -> dict[str, Victims]:
+    """Ask the extenders with a preempt verb, each what the one before left. Raises ExtenderError of one that counts."""
+    remaining = dict(candidates)
+    for extender in extenders:
+        if not remaining:
+            break
+        if not extender.supports_preemption or not extender.is_interested(pod):
+            continue
+        try:
+            answer = await extender.process_preemption(pod, remaining, snapshot)
+        except ExtenderError:
+            if extender.is_ignorable:
+                continue
+            raise
+        empty = [node for node, victims in answer.items() if not victims.pods]
+        if empty and not extender.is_ignorable:
+            raise ExtenderError(f'expected at least one victim pod on node "{empty[0]}"')
+        remaining = {node: victims for node, victims in answer.items() if victims.pods}
+    return remaining
+
+
+def pick_one_node(candidates: Mapping[str, Victims]) -> str:
+    """pickOneNodeForPreemption; the first of equals."""
+
+    def cost(node: str) -> tuple[int, int, int, int]:
+        victims = candidates[node]
+        return (
+            victims.pdb_violations,
+            victims.pods[0].priority,
+            sum(pod.priority + _PRIORITY_OFFSET for pod in victims.pods),
+            len(victims.pods),
+        )
+
+    lowest = min(cost(node) for node in candidates)
+    return max((node for node in candidates if cost(node) == lowest), key=lambda n: _earliest(candidates[n]))
+
+
+def _earliest(victims: Victims) -> str:
+    """The earliest start of the victims with the highest priority."""
+    highest = max(pod.priority for pod in victims.pods)
+    return min(pod.start_time or _NEVER for pod in victims.pods if pod.priority == highest)

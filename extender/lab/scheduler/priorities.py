@@ -1,0 +1,253 @@
+"""The score plugins of kube-scheduler's default profile, with its int64 and float64 arithmetic, and the default profile itself.
+
+Weights: TaintToleration 3, NodeAffinity 2, PodTopologySpread 2, InterPodAffinity 2, the others 1.
+"""
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Final
+
+from extender.lab.scheduler.cache import Snapshot
+from extender.lab.scheduler.framework import CycleState, FilterPlugin, Profile, ScorePlugin, truncated
+from extender.lab.scheduler.inter_pod_affinity import InterPodAffinity
+from extender.lab.scheduler.listers import Listers
+from extender.lab.scheduler.pod_topology_spread import PodTopologySpread
+from extender.lab.scheduler.predicates import (
+    NodeAffinity as NodeAffinityFilter,
+    NodeName,
+    NodePorts,
+    NodeResourcesFit as NodeResourcesFitFilter,
+    NodeUnschedulable,
+    TaintToleration as TaintTolerationFilter,
+)
+from extender.lab.scheduler.types import MAX_NODE_SCORE, NodeInfo, PodInfo
+from extender.lab.scheduler.volumes import VolumeBinding, VolumeRestrictions, VolumeZone
+
+
+def normalized(scores: list[int], *, reverse: bool = False) -> list[int]:
+    """DefaultNormalizeScore: the highest becomes 100; ``reverse`` turns the order round."""
+    highest = max(scores, default=0)
+    if highest <= 0:
+        return [MAX_NODE_SCORE] * len(scores) if reverse else scores
+    scaled = [truncated(MAX_NODE_SCORE * score, highest) for score in scores]
+    return [MAX_NODE_SCORE - score for score in scaled] if reverse else scaled
+
+
+class NodeResourcesFit:
+    """LeastAllocated over cpu and memory: the emptier the better."""
+
+    name = "NodeResourcesFit"
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Always scores."""
+        del state, pod, nodes, snapshot
+        return True
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Mean of the free shares, in whole points."""
+        del state
+        allocatable = node.view.allocatable
+        shares = [
+            _free_share(node.non_zero_milli_cpu + pod.scored.milli_cpu, allocatable.milli_cpu),
+            _free_share(node.non_zero_memory + pod.scored.memory, allocatable.memory),
+        ]
+        counted = [share for share in shares if share is not None]
+        return sum(counted) // len(counted) if counted else 0
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """Already 0..100."""
+        del state, nodes
+        return scores
+
+
+def _free_share(requested: int, capacity: int) -> int | None:
+    """leastRequestedScore; None for a resource that the node does not have."""
+    if capacity == 0:
+        return None
+    return 0 if requested > capacity else (capacity - requested) * MAX_NODE_SCORE // capacity
+
+
+class NodeResourcesBalancedAllocation:
+    """How much more evenly cpu and memory are used with the pod than without it (as of 1.37)."""
+
+    name = "NodeResourcesBalancedAllocation"
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Skips pods that ask for neither."""
+        del state, nodes, snapshot
+        return bool(pod.requests.milli_cpu or pod.requests.memory)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """50 is no change."""
+        del state
+        allocatable = node.view.allocatable
+        capacity = (allocatable.milli_cpu, allocatable.memory)
+        without = _balance((node.milli_cpu, node.memory), capacity)
+        with_pod = _balance(
+            (node.milli_cpu + pod.requests.milli_cpu, node.memory + pod.requests.memory), capacity
+        )
+        half = MAX_NODE_SCORE // 2
+        return half + truncated(half + with_pod - without, 2)
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """Already 0..100."""
+        del state, nodes
+        return scores
+
+
+def _balance(used: tuple[int, int], capacity: tuple[int, int]) -> int:
+    """100 less the standard deviation of the used fractions, in float64."""
+    fractions = [
+        min(float(amount) / float(limit), 1.0) for amount, limit in zip(used, capacity, strict=True) if limit
+    ]
+    deviation = math.fabs((fractions[0] - fractions[1]) / 2) if len(fractions) == 2 else 0.0
+    return int((1 - deviation) * float(MAX_NODE_SCORE))
+
+
+class TaintToleration:
+    """Fewer PreferNoSchedule taints that the pod does not tolerate."""
+
+    name = "TaintToleration"
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Always scores."""
+        del state, pod, nodes, snapshot
+        return True
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """How many there are."""
+        del state
+        tolerations = [t for t in pod.tolerations if t.effect in {"", "PreferNoSchedule"}]
+        return sum(
+            1
+            for taint in node.view.taints
+            if taint.effect == "PreferNoSchedule" and not taint.tolerated_by(tolerations)
+        )
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """None is 100."""
+        del state, nodes
+        return normalized(scores, reverse=True)
+
+
+class NodeAffinity:
+    """Weights of the preferred node affinity terms that match."""
+
+    name = "NodeAffinity"
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Skips pods without preferences."""
+        del state, nodes, snapshot
+        return bool(pod.node_affinity.preferred)
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Their sum."""
+        del state
+        view = node.view
+        return sum(t.weight for t in pod.node_affinity.preferred if t.matches(view.name, view.labels))
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """The best is 100."""
+        del state, nodes
+        return normalized(scores)
+
+
+_MIB: Final = 1024 * 1024
+_IMAGE_BYTES_MIN: Final = 23 * _MIB
+_IMAGE_BYTES_MAX_PER_IMAGE: Final = 1000 * _MIB
+
+
+class ImageLocality:
+    """Nodes that have the pod's images, weighed down while few nodes have them."""
+
+    name = "ImageLocality"
+
+    def __init__(self) -> None:
+        self._snapshot = Snapshot()
+
+    def pre_score(
+        self, state: CycleState, pod: PodInfo, nodes: Sequence[NodeInfo], snapshot: Snapshot
+    ) -> bool:
+        """Always scores."""
+        del state, pod, nodes
+        self._snapshot = snapshot
+        return True
+
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
+        """Bytes already there, from 23 MiB to 1000 MiB an image, of containers and volumes (1.37 counts those of volumes, too)."""
+        del state
+        spec = pod.obj.get("spec") or {}
+        containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+        images = [str(container.get("image") or "") for container in containers]
+        images += [
+            str(volume["image"].get("reference") or "")
+            for volume in spec.get("volumes") or ()
+            if volume.get("image")
+        ]
+        there = sum(self._image_score(normalized_image(image), node) for image in images)
+        most = _IMAGE_BYTES_MAX_PER_IMAGE * len(images)
+        there = _IMAGE_BYTES_MIN if there < _IMAGE_BYTES_MIN else min(there, most)
+        return truncated(MAX_NODE_SCORE * (there - _IMAGE_BYTES_MIN), most - _IMAGE_BYTES_MIN)
+
+    def _image_score(self, image: str, node: NodeInfo) -> int:
+        if image not in node.view.images:
+            return 0
+        size, nodes = self._snapshot.images.get(image, (0, 0))
+        return int(float(size) * (float(nodes) / float(len(self._snapshot.nodes))))
+
+    def normalize(self, state: CycleState, scores: list[int], nodes: Sequence[NodeInfo]) -> list[int]:
+        """Already 0..100."""
+        del state, nodes
+        return scores
+
+
+def normalized_image(name: str) -> str:
+    """An image name with its tag: ``:latest`` where there is none."""
+    return f"{name}:latest" if name.rfind(":") <= name.rfind("/") else name
+
+
+def default_profile(
+    scheduler_name: str,
+    listers: Listers,
+    *,
+    ignored_resources: Collection[str] = (),
+    percentage_of_nodes_to_score: int | None = None,
+) -> Profile:
+    """kube-scheduler 1.37's default plugins, in its order, less those for volume limits and dynamic resources."""
+    spread, affinity = PodTopologySpread(listers), InterPodAffinity(listers)
+    filters: list[FilterPlugin] = [
+        NodeUnschedulable(),
+        NodeName(),
+        TaintTolerationFilter(),
+        NodeAffinityFilter(),
+        NodePorts(),
+        NodeResourcesFitFilter(ignored_resources),
+        VolumeRestrictions(listers),
+        VolumeBinding(listers),
+        VolumeZone(listers),
+        spread,
+        affinity,
+    ]
+    scores: list[tuple[ScorePlugin, int]] = [
+        (TaintToleration(), 3),
+        (NodeAffinity(), 2),
+        (NodeResourcesFit(), 1),
+        (spread, 2),
+        (affinity, 2),
+        (NodeResourcesBalancedAllocation(), 1),
+        (ImageLocality(), 1),
+    ]
+    return Profile(
+        scheduler_name,
+        filters,
+        scores,
+        percentage_of_nodes_to_score,
+    )

@@ -1,0 +1,158 @@
+"""Resource quantities and what a pod asks for, as kube-scheduler counts them.
+
+A Kubernetes quantity has at most nano precision, so here it is one int of nano units: sums are exact and the two
+roundings of upstream (``MilliValue`` for cpu, ``Value`` for the rest, both up) happen once, at the end.
+``pod_requests`` follows component-helpers' PodRequests: containers add up, an init container counts only where it is
+larger than they are, a restartable init container (sidecar) stays, pod-level requests replace, overhead is added.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from extender.config.kube_scheduler import is_native_resource
+from extender.model.decode import Json, mapping, mappings, text
+
+NANO: Final = 10**9
+_BINARY: Final = {
+    suffix: 1024 ** (power + 1) for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"))
+}
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+
+DEFAULT_MILLI_CPU_REQUEST: Final = 100
+"""What scoring assumes for a container that asks for no cpu (upstream's DefaultMilliCPURequest)."""
+DEFAULT_MEMORY_REQUEST: Final = 200 * 1024 * 1024
+"""Bytes that scoring assumes for a container that asks for no memory."""
+
+Nanos = dict[str, int]
+"""Resource name to quantity in nano units: upstream's ResourceList."""
+
+_NON_MISSING: Final[Mapping[str, int]] = {
+    "cpu": DEFAULT_MILLI_CPU_REQUEST * NANO // 1000,
+    "memory": DEFAULT_MEMORY_REQUEST * NANO,
+}
+
+
+@lru_cache(maxsize=4096)
+def _nanos_of_text(value: str) -> int | None:
+    scale: int | Decimal = 1
+    number = value
+    if value[-2:] in _BINARY:
+        scale, number = _BINARY[value[-2:]], value[:-2]
+    elif value[-1:] in _DECIMAL and value[-1:]:
+        scale, number = Decimal(10) ** _DECIMAL[value[-1:]], value[:-1]
+    try:
+        exact = Decimal(number) * scale * NANO
+    except InvalidOperation:
+        return None
+    if not exact.is_finite():
+        return None
+    whole = int(exact)
+    return whole + 1 if exact > whole else whole
+
+
+def nanos(value: object) -> int:
+    """A quantity (text or JSON number) in nano units, rounded up; 0 for what is not one: the API server validated it."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return 0
+    return _nanos_of_text(str(value)) or 0
+
+
+def milli_value(amount_nanos: int) -> int:
+    """Thousandths, rounded up."""
+    return -(-amount_nanos * 1000 // NANO)
+
+
+def whole_value(amount_nanos: int) -> int:
+    """Whole units, rounded up."""
+    return -(-amount_nanos // NANO)
+
+
+def is_scalar_resource(name: str) -> bool:
+    """Whether a resource is counted as a plain number: extended, huge pages, prefixed native, attachable volumes."""
+    return (
+        (not is_native_resource(name) and not name.startswith("requests."))
+        or name.startswith(("hugepages-", "attachable-volumes-"))
+        or "kubernetes.io/" in name
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """upstream's framework.Resource: cpu in thousandths, memory and ephemeral storage in bytes, ``pods`` a count."""
+
+    milli_cpu: int = 0
+    memory: int = 0
+    ephemeral_storage: int = 0
+    pods: int = 0
+    scalar: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing is asked for (a scalar of 0 counts as asked for, as upstream)."""
+        return not (self.milli_cpu or self.memory or self.ephemeral_storage or self.scalar)
+
+
+def resources_of(amounts: Mapping[str, int]) -> Resources:
+    """A ResourceList in nano units as numbers."""
+    return Resources(
+        milli_cpu=milli_value(amounts.get("cpu", 0)),
+        memory=whole_value(amounts.get("memory", 0)),
+        ephemeral_storage=whole_value(amounts.get("ephemeral-storage", 0)),
+        pods=whole_value(amounts.get("pods", 0)),
+        scalar=MappingProxyType(
+            {name: whole_value(amount) for name, amount in amounts.items() if is_scalar_resource(name)}
+        ),
+    )
+
+
+def resource_list(raw: Json) -> Nanos:
+    """A ResourceList of the API in nano units."""
+    return {name: nanos(value) for name, value in raw.items()}
+
+
+def _add(total: Nanos, more: Mapping[str, int]) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _raise_to(total: Nanos, other: Mapping[str, int]) -> None:
+    for name, amount in other.items():
+        if name not in total or amount > total[name]:
+            total[name] = amount
+
+
+def _container_requests(container: Json, non_missing: Mapping[str, int]) -> Nanos:
+    return {**non_missing, **resource_list(mapping(container, "resources", "requests"))}
+
+
+def pod_requests(pod: Json, *, non_zero: bool = False, pod_level: bool = True) -> Nanos:
+    """What a pod asks for, nano units.
+
+    ``non_zero``: with the defaults that scoring assumes where a container asks for nothing. ``pod_level`` False leaves the
+    requests of the pod itself (spec.resources) out.
+    """
+    non_missing = _NON_MISSING if non_zero else {}
+    total: Nanos = {}
+    for container in mappings(pod, "spec", "containers"):
+        _add(total, _container_requests(container, non_missing))
+    sidecars: Nanos = {}
+    init_peak: Nanos = {}
+    for container in mappings(pod, "spec", "initContainers"):
+        requests = _container_requests(container, non_missing)
+        if text(container, "restartPolicy") == "Always":
+            _add(total, requests)
+            _add(sidecars, requests)
+            requests = dict(sidecars)
+        else:
+            _add(requests, sidecars)
+        _raise_to(init_peak, requests)
+    _raise_to(total, init_peak)
+    for name, value in mapping(pod, "spec", "resources", "requests").items() if pod_level else ():
+        if name in {"cpu", "memory"} or name.startswith("hugepages-"):
+            total[name] = nanos(value)
+    _add(total, resource_list(mapping(pod, "spec", "overhead")))
+    return total

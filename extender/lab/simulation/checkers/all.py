@@ -1,0 +1,217 @@
+"""Checkers of the invariants, on what the API server stores, after every write.
+
+    I1 never overcommitted  ``OvercommitChecker``, on every ledger that the service writes; none is lost either
+    I2 covered              ``CoverageChecker``, on every write of a pod or a status
+    I3 nothing lost         ``settled.Stored.differences``, once the faults have stopped; ``ScaleDownChecker`` until then
+    I4 no needless move     ``MoveChecker``, on every status: what leaves a pod has a reason that the store knows of
+    I5 bind is idempotent   ``binds.BindChecker``, on binds sent twice; and ``replica_state.state_problems``: no reservation is left
+
+and of what statuses say (``HonestyChecker``), callers publish (``CallerChecks``) and events tell (``TellingChecker``). ``Checkers`` tells them of the writes.
+
+They need no help from the engine but for ``state_problems``, which reads what replicas keep in memory, once all is at rest. They
+read annotations and statuses as JSON, know nothing of plans and caches, and learn causes by watching the store too
+(``Causes``): a pod annotated, an ordinal that is gone, a ledger that a person has edited. A cause excuses what it may excuse
+for ``EXCUSE_S``: a decision may be that old when it is written. What is excused must be put right in the end, which
+``settled.differences`` checks once the faults have stopped.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from extender.kube.api import Obj
+from extender.lab.apiserver.store import Change
+from extender.lab.faults import ACTOR
+from extender.lab.simulation.checkers.broken import Broken
+from extender.lab.simulation.checkers.budgets import Budgets
+from extender.lab.simulation.checkers.caller_checks import CallerChecks
+from extender.lab.simulation.checkers.causes import Causes
+from extender.lab.simulation.checkers.coverage import CoverageChecker
+from extender.lab.simulation.checkers.excuses import Circumstances, Excuses
+from extender.lab.simulation.checkers.honesty import HonestyChecker
+from extender.lab.simulation.checkers.known import Known, by_service
+from extender.lab.simulation.checkers.moves import MoveChecker
+from extender.lab.simulation.checkers.overcommit import OvercommitChecker
+from extender.lab.simulation.checkers.scale_down import ScaleDownChecker
+from extender.lab.simulation.checkers.settled import Stored
+from extender.lab.simulation.checkers.telling import TellingChecker
+from extender.lab.simulation.checkers.uncovering import Uncovering
+from extender.lab.simulation.world.facts import POOL, Pod, VPod, read_pod, read_vpod
+from extender.lab.simulation.world.streams import read_stream
+
+VIOLATIONS_MAX: Final = 200
+WRITES_MAX: Final = 20_000
+"""In one second of virtual time: who writes that often does not get anywhere."""
+
+
+class Checkers:
+    """Subscribe ``on_change`` to the store. ``violations`` collects what was found; ``moves`` counts by reason."""
+
+    def __init__(
+        self,
+        trace: Callable[[str], None] = lambda _line: None,
+        circumstances: Circumstances | None = None,
+    ) -> None:
+        circumstances = circumstances or Circumstances()
+        self._two_lead = circumstances.two_lead
+        self._trace = trace
+        self.violations: list[str] = []
+        self.give_up: Callable[[], object] = lambda: None
+        """Called once there is no more to learn from the run."""
+        self._writes_in: tuple[int, int] = (0, 0)
+        """A second, and the writes in it so far."""
+        self.stored = Stored()
+        self.pods, self.vpods, self.pools = self.stored.pods, self.stored.vpods, self.stored.pools
+        self.differences = self.stored.differences
+        self.last_write_s: dict[str, float] = {}
+        """Plural -> time of its last write."""
+        self._clock = asyncio.get_running_loop().time
+        self._excuses = Excuses(self._clock, circumstances.excuse_s)
+        self._broken = Broken(self._excuses)
+        uncovering = Uncovering(self._clock)
+        known = Known(
+            self.stored, self._excuses, self._broken, uncovering, circumstances, trace, self._violated
+        )
+        self._budgets = Budgets(self._clock, circumstances)
+        self._overcommit = OvercommitChecker(known)
+        self._coverage = CoverageChecker(known)
+        self._scale_down = ScaleDownChecker(known)
+        self._honesty = HonestyChecker(known)
+        self._moves = MoveChecker(known, self._budgets)
+        self._telling = TellingChecker(known)
+        self.moves = self._moves.made
+        self.callers = CallerChecks(known, self._moves)
+        self._causes = Causes(known, self._budgets, self._moves.presence, self.callers)
+        self._last_read: dict[str, Obj] = {}
+        """Pod name -> the object that was read."""
+        self._handlers: dict[str, Callable[[Obj | None, Obj | None], None]] = {
+            "vpods": partial(self._vpod_changed, read_vpod),
+            "streams": partial(self._vpod_changed, read_stream),
+            "adapterpools": self._causes.pool_changed,
+            "statefulsets": self._stateful_set_changed,
+            "nodes": self._causes.node_changed,
+            "namespaces": self._causes.namespace_changed,
+            "leases": self._lease_changed,
+            "events": self._telling.event_changed,
+        }
+
+    def on_change(self, kind: tuple[str, str], change: Change) -> None:
+        """A write that has just happened."""
+        self.last_write_s[kind[1]] = self._clock()
+        self._count_write(int(self._clock()))
+        before = change.before.obj if change.before is not None else None
+        after = change.after.obj if change.after is not None else None
+        metadata = (after or before or {})["metadata"]
+        if by_service():
+            self._budgets.wrote(ACTOR.get())
+        if kind[1] == "pods" and POOL in (metadata.get("labels") or {}):
+            self._pod_changed(before, after)
+        elif kind[1] in self._handlers:
+            self._handlers[kind[1]](before, after)
+        self._telling.look()
+
+    def _count_write(self, second: int) -> None:
+        count = self._writes_in[1] + 1 if self._writes_in[0] == second else 1
+        self._writes_in = (second, count)
+        if count == WRITES_MAX:
+            self._violated(f"{count} writes in one second, and no end of it")
+            self.give_up()
+
+    def _lease_changed(self, before: Obj | None, after: Obj | None) -> None:
+        if self._causes.lease_changed(before, after):
+            self._telling.leader_changed()
+
+    def _stateful_set_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        if after is not None:
+            pool, removed = self._causes.stateful_set_changed(after)
+            if by_service() and not self._two_lead():
+                self._scale_down.check(pool, removed)
+
+    # -- pods ------------------------------------------------------------------------------------------------------
+
+    def _pod_changed(self, before: Obj | None, after: Obj | None) -> None:
+        old = self._read_before(before) if before is not None else None
+        if old is not None and old.marked:
+            self._excuses.note(f"marked {old.name}")
+        if after is None:
+            self._pod_gone((before or {})["metadata"]["name"], was_bound=old is not None and bool(old.node))
+            return
+        pod = self.pods[after["metadata"]["name"]] = read_pod(after)
+        self._last_read[pod.name] = after
+        self._moves.pod_seen(pod)
+        if pod != old:
+            gone = ", deleting" if pod.deleting else ", marked" if pod.marked else ""
+            self._trace(f"    {pod.name} on {pod.node or 'no node'}, {pod.slots} slots, {pod.text}{gone}")
+        if not pod.node:
+            return
+        bound_now = old is None or not old.node
+        rewritten = bound_now or old is None or pod.text != old.text
+        if rewritten:
+            self._coverage.ledger_written(pod, by_service=by_service(), bound_now=bound_now)
+        if by_service():
+            if bound_now and not self._two_lead():
+                self.callers.bound(pod, ACTOR.get())
+            if before is not None:
+                self._overcommit.check_write(before, after)
+            if rewritten:
+                self._overcommit.check_slots(pod, old.total if old is not None and not bound_now else 0)
+                self._overcommit.check_bytes(pod, None if bound_now else old)
+        self._coverage.check_pod(pod)
+
+    def _pod_gone(self, name: str, *, was_bound: bool) -> None:
+        self.pods.pop(name, None)
+        self._last_read.pop(name, None)
+        self._moves.presence.pod_gone(name)
+        if was_bound:
+            # Who has seen a pod that was never bound has seen nothing of what the last one held.
+            self.callers.pod_gone(name)
+
+    def _read_before(self, before: Obj) -> Pod:
+        """As read when it was written, where that is the very object: a change follows on the one before."""
+        name = before["metadata"]["name"]
+        known = self.pods.get(name)
+        return known if known is not None and self._last_read.get(name) is before else read_pod(before)
+
+    # -- vpods -----------------------------------------------------------------------------------------------------
+
+    def _vpod_changed(self, read: Callable[[Obj], VPod], before: Obj | None, after: Obj | None) -> None:
+        old = read(before) if before is not None else None
+        if after is None:
+            if old is not None:
+                self.vpods.pop(old.key, None)
+                self._broken.status_is_gone(old.key)
+            return
+        new = read(after)
+        self.vpods[new.key] = new
+        if new != old:
+            self._trace(
+                f"    {new.key} wants {new.wanted} of {new.weight} (generation {new.generation}), "
+                f"in {new.pool}, has {dict(new.placements)} ({new.observed}), {new.condition}"
+            )
+        if old is not None and old.pool != new.pool:
+            self._excuses.note(f"pool {new.key}")
+        self._broken.weighed(old, new)
+        if old is not None and (old.placements, old.condition) != (new.placements, new.condition):
+            if by_service() and not self._two_lead():
+                self._check_status(old, new)
+                self._telling.status_written(old, new)
+            else:
+                self._broken.status_edited(new)
+        self._coverage.check_vpod(new)
+
+    def _check_status(self, old: VPod, new: VPod) -> None:
+        was_edited = self._broken.was_edited(new.key)
+        if not was_edited:
+            self._honesty.check_allowed(old, new)
+        if not new.foreign:
+            self._moves.check(old, new, was_edited=was_edited)
+            self._honesty.check_scheduled(new)
+        elif wrong := self._moves.check_untold(old, new, lambda _: was_edited):
+            self._violated(f"I4: {ACTOR.get()} {wrong}")
+
+    def _violated(self, what: str) -> None:
+        self._trace(f"VIOLATED {what}")
+        self.violations.append(f"at {self._clock():.3f} s: {what}")
+        if len(self.violations) == VIOLATIONS_MAX:
+            self.give_up()

@@ -1,0 +1,127 @@
+"""Causes of what the service decides, learnt from the store: pools, StatefulSets, nodes, namespaces and Leases that change.
+
+What is noted here excuses for a while what was decided by it (``Excuses``); nothing is checked.
+"""
+
+from math import inf
+
+from extender.kube.api import Obj
+from extender.lab.simulation.checkers.budgets import Budgets
+from extender.lab.simulation.checkers.caller_checks import CallerChecks
+from extender.lab.simulation.checkers.known import Known
+from extender.lab.simulation.checkers.moves import SPREADING
+from extender.lab.simulation.checkers.presence import Presence
+from extender.lab.simulation.world.facts import SLOTS, Pool, is_ready
+from extender.model.names import ZONE_LABEL
+
+
+class Causes:
+    """Each method takes an object as it was and as it is; None where it was not there, or is gone."""
+
+    def __init__(self, known: Known, budgets: Budgets, presence: Presence, callers: CallerChecks) -> None:
+        self._stored = known.stored
+        self._excuses = known.excuses
+        self._clock = known.excuses.clock
+        self._broken = known.broken
+        self._uncovering = known.uncovering
+        self._trace = known.trace
+        self._budgets = budgets
+        self._presence = presence
+        self._callers = callers
+
+    def pool_changed(self, before: Obj | None, after: Obj | None) -> None:
+        """An AdapterPool: what decisions may still go by is what it was lately."""
+        if after is None:
+            return
+        pool = self._stored.pool(after["metadata"]["name"])
+        slots, raised, selector = pool.slots, pool.min_pods_per_vpod, pool.selector
+        if pool.profile in SPREADING:
+            self._excuses.note(f"profile {pool.name}")
+        if before is not None and not pool.dry_run:
+            self._excuses.note(f"moving {pool.name}")
+        pool.read(after["spec"])
+        if pool.selector != selector:
+            self._excuses.note(f"selector {pool.name}")
+        pool.limits_seen.append(
+            (self._clock(), inf if pool.reschedule_after_s is None else pool.reschedule_after_s)
+        )
+        if pool.slots != slots:
+            self._broken.break_ledgers(
+                name for name in self._every_pod(pool) if self._needed(name) > pool.slots
+            )
+            if before is not None:
+                # Of pods that come later, too: a watch that was late replays what a pool was meanwhile.
+                self._excuses.note(f"slots {pool.name}")
+            pool.slots_seen.append((self._clock(), pool.slots))
+        if before is None or after["spec"] != before["spec"]:
+            self._budgets.pool_changed(pool)
+            self._trace(f"    {pool.name} is {after['spec']}")
+        if pool.min_pods_per_vpod != raised:
+            pool.raised_seen.append((self._clock(), pool.min_pods_per_vpod))
+
+    def _every_pod(self, pool: Pool) -> set[str]:
+        published = {name for vpod in self._stored.vpods.values() for name in vpod.placements}
+        there = {pod.name for pod in self._stored.pods.values() if pod.pool == pool.name}
+        return {*there, *published, *pool.names}
+
+    def _needed(self, pod_name: str) -> int:
+        """Slots of all that its ledger has, or is published there."""
+        held = self._uncovering.held(pod_name)
+        published = self._stored.published(pod_name)
+        weights = {key: vpod.weight for key, vpod in self._stored.vpods.items()}
+        return sum(
+            max(held.get(key, (0, 1))[0], published.get(key, 0))
+            * max(held.get(key, (0, 1))[1], weights.get(key, 1))
+            for key in {*held, *published}
+        )
+
+    def stateful_set_changed(self, after: Obj) -> tuple[Pool, set[int]]:
+        """Its pool, and the ordinals that it has no longer."""
+        pool = self._stored.pool(after["metadata"]["name"])
+        start = (after["spec"].get("ordinals") or {}).get("start", 0)
+        ordinals = range(start, start + after["spec"]["replicas"])
+        if ordinals != pool.ordinals:
+            self._trace(f"    ordinals of {pool.name} are {ordinals}")
+        removed = set(pool.ordinals) - set(ordinals)
+        # Also what comes: until now it was gone.
+        for ordinal in set(pool.ordinals) ^ set(ordinals):
+            self._excuses.note(f"gone {pool.name}-{ordinal}")
+        for ordinal in removed:
+            self._callers.ordinal_gone(f"{pool.name}-{ordinal}")
+        pool.ordinals = ordinals
+        return pool, removed
+
+    def node_changed(self, before: Obj | None, after: Obj | None) -> None:
+        """A node: Ready or not, in a zone, with slots."""
+        name = (after or before or {})["metadata"]["name"]
+        ready = after is not None and is_ready(after)
+        self._presence.node_seen(name, ready=ready, pods=self._stored.pods.values())
+        (self._stored.ready_nodes.add if ready else self._stored.ready_nodes.discard)(name)
+        if after is None:
+            return
+        self._stored.zone_of[name] = (after["metadata"].get("labels") or {}).get(ZONE_LABEL, "")
+        if (slots := (after["status"].get("allocatable") or {}).get(SLOTS)) is not None:
+            self._stored.node_slots[name] = int(slots)
+
+    def namespace_changed(self, _before: Obj | None, after: Obj | None) -> None:
+        """A namespace: its labels say which pools are for it."""
+        if after is None:
+            return
+        name, labels = after["metadata"]["name"], after["metadata"].get("labels") or {}
+        if labels != self._stored.labels.get(name):
+            self._excuses.note(f"labels {name}")
+            self._stored.labels[name] = labels
+            self._trace(f"    {name} has labels {labels}")
+
+    def lease_changed(self, before: Obj | None, after: Obj | None) -> bool:
+        """A Lease: whether another leads, or the same one anew, after which its moves count from the beginning."""
+        changed = _term(before) != _term(after)
+        if changed:
+            self._budgets.leader_changed()
+            self._callers.leader_changed()
+        return changed
+
+
+def _term(lease: Obj | None) -> tuple[object, ...]:
+    spec = (lease or {}).get("spec", {})
+    return tuple(spec.get(name) for name in ("holderIdentity", "acquireTime", "leaseTransitions"))

@@ -1,0 +1,38 @@
+"""What a replica keeps in memory, once all is at rest: no reservation is left (I5), and its state is what rebuilding gives."""
+
+from extender.engine.state.state import State
+from extender.lab.simulation.world.replica import Replica
+
+
+def state_problems(replica: Replica) -> list[str]:
+    """Reservations that nobody has dropped, and incremental state that differs from rebuilt state."""
+    caches = replica.service.caches
+    rebuilt = State(caches.state.profiles)
+    for node in caches.nodes.list():
+        rebuilt.node_changed(None, node)
+    for namespace in caches.namespaces.list():
+        rebuilt.namespace_changed(None, namespace)
+    for stateful_set in caches.stateful_sets.list():
+        rebuilt.stateful_set_changed(None, stateful_set)
+    for pool in caches.pools.list():
+        rebuilt.adapter_pool_changed(None, pool)
+    for pod in caches.pods.list():
+        rebuilt.pod_changed(None, pod)
+    for vpod in caches.vpods.list():
+        rebuilt.vpod_changed(None, vpod)
+    for vpod in replica.service.placer.callers:
+        rebuilt.vpod_changed(None, vpod)
+    for key, known in caches.state.pools.items():
+        # Decided by the leader's loops, and not derived from any object.
+        rebuilt.pool(key).set_closed(known.closed)
+        rebuilt.pool(key).set_abandoned(known.abandoned)
+    problems = [
+        f"I5: {replica.name} still reserves {claim.reserved} of {key} on {name} for {claim.owner}"
+        for state in caches.state.pools.values()
+        for key, claims in state.placements.items()
+        for name, claim in claims.items()
+        if claim.reserved is not None
+    ]
+    if not problems and caches.state.digest() != rebuilt.digest():
+        problems.append(f"{replica.name}: incremental {caches.state.digest()} is not {rebuilt.digest()}")
+    return problems

@@ -1,0 +1,66 @@
+"""What happens to callers of ``/v1/schedule``: they come, want more or fewer, crash, and give back what they have."""
+
+from typing import Final
+
+from extender.lab.simulation.workload.acts import Act, Scene
+from extender.lab.simulation.world.callers import Caller
+from extender.lab.simulation.world.scale import TENANTS
+
+NAMES: Final = ("c1", "c2", "c3")
+"""In each tenant: few, so that one comes back under the name of another that has gone."""
+
+
+class Controllers:
+    """``acts`` with their weights; ``always`` where there are callers at all."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self.always = (Act("create caller", 4, self._create), Act("resize caller", 4, self._resize))
+        self.sometimes = (
+            Act("ask again", 2, self._ask_again),
+            Act("reweigh caller", 0.7, self._reweigh),
+            Act("crash caller", 2, self._crash),
+            Act("release caller", 1.5, self._release),
+        )
+
+    def _any(self) -> Caller | None:
+        there = self._scene.world.callers.there()
+        return self._scene.rng.choice(there) if there else None
+
+    async def _create(self) -> bool:
+        scene, rng = self._scene, self._scene.rng
+        namespace, name, pool = rng.choice(TENANTS), rng.choice(NAMES), scene.pool_name()
+        wanted, weight = rng.randint(1, 10), rng.choice((1, 1, 1, 2, 3))
+        dice = scene.world.rng(f"caller {namespace}/{name} {rng.random()}")
+        return scene.world.callers.come(namespace, name, wanted, weight, pool, dice)
+
+    async def _resize(self) -> bool:
+        if (caller := self._any()) is None:
+            return False
+        caller.wish(vreplicas=self._scene.rng.choice((0, 1, 2, 4, 8, 12)))
+        return True
+
+    async def _reweigh(self) -> bool:
+        if (caller := self._any()) is None:
+            return False
+        caller.wish(weight=self._scene.rng.randint(1, 4))
+        return True
+
+    async def _ask_again(self) -> bool:
+        if (caller := self._any()) is None:
+            return False
+        caller.ask_soon()
+        return True
+
+    async def _crash(self) -> bool:
+        """At any moment: with a request on its way, or the answer."""
+        if (caller := self._any()) is None:
+            return False
+        caller.crash(self._scene.rng.choice((0.0, 0.1, 5.0, 30.0)) * self._scene.rng.random())
+        return True
+
+    async def _release(self) -> bool:
+        if (caller := self._any()) is None:
+            return False
+        caller.give_back()
+        return True

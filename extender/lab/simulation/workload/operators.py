@@ -1,0 +1,108 @@
+"""What operators do: pods deleted, nodes cordoned, pools configured anew, adapters drained and upgraded."""
+
+from typing import Any
+
+from extender.kube.api import ADAPTERPOOLS, NODES, PODS, STATEFULSETS, Obj
+from extender.lab.simulation.workload.acts import Act, Scene
+from extender.lab.simulation.world.draws import PROFILES, drawn_rebalance
+from extender.lab.simulation.world.facts import MARKS
+from extender.lab.simulation.world.scale import NS, SLOTS_FACTOR
+
+
+class Operators:
+    """``sometimes`` in every kind of run, ``among_pools`` where the run is about more than one pool with the defaults."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._versions = 0
+        self.sometimes = (
+            Act("delete pod", 3, self._delete_pod),
+            Act("cordon node", 0.7, self._cordon_node),
+            Act("uncordon node", 0.7, self._uncordon_node),
+            Act("change minPods", 0.5, self._change_min_pods),
+            Act("change maxPods", 0.5, self._change_max_pods),
+            Act("change slotsPerPod", 0.5, self._change_slots),
+            Act("mark pod", 1, self._mark_pod),
+            Act("unmark pod", 1.2, self._unmark_pod),
+        )
+        self.among_pools = (
+            Act("change minPodsPerVPod", 0.5, self._change_min_pods_per_vpod),
+            Act("change rescheduleAfterSeconds", 0.5, self._change_reschedule),
+            Act("change profile", 0.5, self._change_profile),
+            Act("change rebalance", 0.5, self._change_rebalance),
+            Act("upgrade adapters", 0.2, self._upgrade),
+        )
+
+    async def _delete_pod(self) -> bool:
+        scene = self._scene
+        pod = scene.pod()
+        if pod is None:
+            return False
+        await scene.world.cluster.delete(PODS, NS, pod["metadata"]["name"])
+        return True
+
+    async def _respec_node(self, spec: Obj) -> bool:
+        node = self._scene.any(NODES)
+        if node is None:
+            return False
+        await self._scene.merge(NODES, "", node["metadata"]["name"], {"spec": spec})
+        return True
+
+    async def _cordon_node(self) -> bool:
+        return await self._respec_node({"unschedulable": True})
+
+    async def _uncordon_node(self) -> bool:
+        return await self._respec_node({"unschedulable": None})
+
+    async def _respec_pool(self, **spec: Any) -> bool:
+        await self._scene.merge(ADAPTERPOOLS, NS, self._scene.pool_name(), {"spec": spec})
+        return True
+
+    async def _change_min_pods(self) -> bool:
+        return await self._respec_pool(minPods=self._scene.rng.randint(0, 4))
+
+    async def _change_max_pods(self) -> bool:
+        return await self._respec_pool(maxPods=self._scene.rng.choice((None, 2, 4, 8, 12)))
+
+    async def _change_slots(self) -> bool:
+        factor = SLOTS_FACTOR if self._scene.world.scale.long_names else 1
+        return await self._respec_pool(slotsPerPod=self._scene.rng.randint(2, 12) * factor)
+
+    async def _change_min_pods_per_vpod(self) -> bool:
+        return await self._respec_pool(minPodsPerVPod=self._scene.rng.randint(0, 4))
+
+    async def _change_reschedule(self) -> bool:
+        return await self._respec_pool(rescheduleAfterSeconds=self._scene.rng.choice((None, 0, 5, 30)))
+
+    async def _change_profile(self) -> bool:
+        return await self._respec_pool(profile=self._scene.rng.choice(PROFILES))
+
+    async def _change_rebalance(self) -> bool:
+        return await self._respec_pool(rebalance=drawn_rebalance(self._scene.rng))
+
+    async def _mark_pod(self) -> bool:
+        pod = self._scene.pod()
+        if pod is None:
+            return False
+        await self._scene.annotate(pod, {self._scene.rng.choice(MARKS): "true"})
+        return True
+
+    async def _unmark_pod(self) -> bool:
+        def is_marked(pod: Obj) -> bool:
+            return any(mark in (pod["metadata"].get("annotations") or {}) for mark in MARKS)
+
+        pod = self._scene.pod(is_marked)
+        if pod is None:
+            return False
+        await self._scene.annotate(pod, dict.fromkeys(MARKS))
+        return True
+
+    async def _upgrade(self) -> bool:
+        """A new version of the adapters: the StatefulSet replaces pod after pod, from the highest ordinal down."""
+        self._versions += 1
+        pool = self._scene.pool_name()
+        stateful_set = await self._scene.world.cluster.get(STATEFULSETS, NS, pool)
+        annotations = stateful_set["spec"]["template"]["metadata"].setdefault("annotations", {})
+        annotations["adapters/version"] = str(self._versions)
+        await self._scene.world.cluster.update(STATEFULSETS, NS, pool, stateful_set)
+        return True

@@ -1,0 +1,134 @@
+"""``Workload``: so many events, one after the other, most at once, some after a pause in which everything may settle.
+
+Swarm testing: a seed first draws which acts and which faults there are at all, and how often. A run with everything at
+once hides what a run with only two things shows. Each event has dice of its own, so any of them may be left out, and so
+may a kind of mischief: the event that would have been one is none then, and those that stay are what they were. That is
+how a failing run is made short.
+"""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
+
+from extender.kube.api import NODES, ApiError
+from extender.lab.faults import CALM
+from extender.lab.simulation.workload.acts import ActsOfPart, Scene
+from extender.lab.simulation.workload.callers import Controllers
+from extender.lab.simulation.workload.crowds import Crowds
+from extender.lab.simulation.workload.mischief import Mischief
+from extender.lab.simulation.workload.operators import Operators
+from extender.lab.simulation.workload.selectors import Gatekeepers
+from extender.lab.simulation.workload.streams import Owners
+from extender.lab.simulation.workload.tenants import Tenants
+from extender.lab.simulation.world.world import World
+
+PAUSES_S: Final = (0.01, 0.1, 1.0, 1.0, 5.0, 20.0)
+AT_ONCE: Final = 0.86
+"""Probability that an event follows the one before without a pause."""
+FIRST_VPODS: Final = 6
+OF_PARTS: Final[dict[str, Callable[[Scene], ActsOfPart]]] = {
+    "callers": Controllers,
+    "sources": Owners,
+    "selectors": Gatekeepers,
+    "longNames": Crowds,
+}
+
+
+class Workload:
+    """Acts on a world until ``calm_down``.
+
+    ``counts`` says what it did how often; ``done`` lists the events that did something, ``tried`` is how many had their turn.
+    ``left_out``: kinds of mischief that do nothing where they would have come.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        mischief: Mapping[str, float],
+        left_out: Collection[str] = (),
+        plain: bool = False,
+        parts: Collection[str] = (),
+        only: Collection[int] | None = None,
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self.done: list[int] = []
+        self.tried = 0
+        self._left_out = frozenset(left_out)
+        self._world = world
+        self._scene = Scene(world)
+        self._only = None if only is None else frozenset(only)
+        self._rates = {kind: rate for kind, rate in mischief.items() if rate > 0.0}
+        tenants, operators = Tenants(self._scene), Operators(self._scene)
+        self._first = tenants.create
+        self._mischief = Mischief(self._scene)
+        self._acts = [*tenants.always]
+        rng = world.rng("acts")
+        sometimes = [*tenants.sometimes, *operators.sometimes]
+        if not plain:
+            sometimes += [*tenants.among_pools, *operators.among_pools]
+        self._acts += [act for act in sometimes if rng.random() < 0.6]
+        for part, of_part in OF_PARTS.items():
+            if part in parts:
+                acts = of_part(self._scene)
+                self._acts += acts.always
+                self._acts += [act for act in acts.sometimes if rng.random() < 0.6]
+
+    async def run(self, events: int) -> None:
+        """So many events that do something, or those of ``only``; at most twice as many are tried."""
+        for number in range(2 * events):
+            if len(self.done) >= events:
+                return
+            self.tried = number + 1
+            self._scene.rng = random.Random(f"{self._world.seed}/event/{number}")
+            pause_s = self._pause_s()
+            if self._only is not None and number not in self._only:
+                continue
+            await asyncio.sleep(pause_s)
+            name, do = self._choose(number)
+            await self._do(number, name, do)
+            self._world.bury()
+            if not self._world.replicas and self._scene.rng.random() < 0.3:
+                self._world.start_replica()
+
+    def _pause_s(self) -> float:
+        rng = self._scene.rng
+        at_once, longest, share = rng.random() < AT_ONCE, rng.choice(PAUSES_S), rng.random()
+        return 0.0 if at_once else longest * share
+
+    def _choose(self, number: int) -> tuple[str, Callable[[], Awaitable[bool]]]:
+        if number < FIRST_VPODS:
+            return "create vpod", self._first
+        rng = self._scene.rng
+        for kind, rate in self._rates.items():
+            if rng.random() < rate:
+                return (kind, _nothing) if kind in self._left_out else (kind, self._mischief.acts[kind])
+        act = rng.choices(self._acts, [act.weight for act in self._acts])[0]
+        return act.name, act.do
+
+    async def _do(self, number: int, name: str, do: Callable[[], Awaitable[bool]]) -> None:
+        self._world.trace(f"event {number}: {name}")
+        try:
+            if await do():
+                self.counts[name] += 1
+                self.done.append(number)
+        except ApiError as error:
+            self._world.trace(f"event {number}: {error.reason}")
+
+    async def calm_down(self) -> None:
+        """No more faults: nodes are well, processes run. What operators have asked for stays."""
+        world = self._world
+        world.faults.rates = CALM
+        await self._mischief.calm_down()
+        for _, name in world.stored(NODES):
+            await self._scene.merge(NODES, "", name, {"spec": {"unschedulable": None}})
+        world.callers.calm_down()
+        world.bury()
+        while len(world.replicas) < 2:
+            world.start_replica()
+
+
+async def _nothing() -> bool:
+    return False

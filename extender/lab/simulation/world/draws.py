@@ -1,0 +1,126 @@
+"""What a seed draws before anything happens: how large the world is, its pools, and how often what fails."""
+
+import random
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from extender.kube.api import Obj
+from extender.lab.faults import FaultKind
+from extender.lab.simulation.world.profile import ALL_KINDS, DRAWN_LAST, OF_PARTS, PARTS, PARTS_LAST
+from extender.lab.simulation.world.scale import SLOTS_FACTOR, TENANTS, Scale
+
+DELAY_MEAN_MAX_S: Final = 0.02
+SLOW_MAX_S: Final = 6.0
+GOLD: Final = {"tier": "gold"}
+PART_SHARE: Final = 0.3
+"""Of the seeds that have a part."""
+PART_LAST_SHARE: Final = 0.1
+PROFILES: Final = ("default", "default", "pack", "spread", "ha")
+"""Not ``knative``, which moves work whenever a pod restarts: it is Knative's way, and breaks I4 on purpose."""
+
+
+def drawn_faults(rng: random.Random) -> dict[str, float]:
+    """Rates by kind, but for ``DRAWN_LAST``. A seed has few of the kinds or many, each as frequent as it may be, or less."""
+    share = rng.choice((0.05, 0.15, 0.3, 0.6, 0.9))
+    later = DRAWN_LAST.union(*OF_PARTS.values())
+    return _drawn(rng, share, (kind for kind in ALL_KINDS if kind.name not in later))
+
+
+def drawn_last(rng: random.Random) -> dict[str, float]:
+    """Rates of ``DRAWN_LAST``, by kind."""
+    return _drawn(rng, 0.15, (kind for kind in ALL_KINDS if kind.name in DRAWN_LAST))
+
+
+def drawn_parts(rng: random.Random) -> frozenset[str]:
+    """What the world has besides vpods, nodes and pools; but for ``PARTS_LAST``."""
+    return frozenset(part for part in PARTS if part not in PARTS_LAST and rng.random() < PART_SHARE)
+
+
+def drawn_parts_last(seed: int) -> frozenset[str]:
+    """What it has of ``PARTS_LAST``: of fewer seeds, as hundreds of vpods take their time."""
+    return frozenset(
+        part for part in PARTS_LAST if random.Random(f"{seed}/parts/{part}").random() < PART_LAST_SHARE
+    )
+
+
+def with_parts(scale: Scale, rng: random.Random, parts: frozenset[str]) -> Scale:
+    """The world as these parts have it from its beginning."""
+    scale = replace(scale, sources="sources" in parts)
+    if "selectors" in parts:
+        labels = {tenant: drawn_labels(rng) for tenant in TENANTS}
+        pools = tuple({**pool, "namespaceSelector": drawn_selector(rng)} for pool in scale.pools)
+        scale = replace(scale, labels=labels, pools=pools)
+    if "narrowing" in parts:
+        scale = replace(scale, narrow_to=rng.randint(1, 3))
+    if "longNames" in parts:
+        node_slots = None if scale.node_slots is None else scale.node_slots * SLOTS_FACTOR
+        slots = scale.slots_per_pod * SLOTS_FACTOR
+        scale = replace(scale, long_names=True, slots_per_pod=slots, node_slots=node_slots)
+    return scale
+
+
+def drawn_labels(rng: random.Random) -> dict[str, str]:
+    """Of a tenant's namespace."""
+    return rng.choice((GOLD, GOLD, {}))
+
+
+def drawn_selector(rng: random.Random) -> Obj:
+    """``spec.namespaceSelector`` of a pool."""
+    return rng.choice(({}, {"matchLabels": GOLD}))
+
+
+def drawn_of_parts(rng: random.Random, parts: frozenset[str]) -> dict[str, float]:
+    """Rates of the faults of all parts, 0 where a part is not there."""
+    drawn: dict[str, float] = {}
+    for part, names in OF_PARTS.items():
+        rates = _drawn(rng, 0.5, (kind for kind in ALL_KINDS if kind.name in names))
+        drawn |= rates if part in parts else dict.fromkeys(rates, 0.0)
+    return drawn
+
+
+def _drawn(rng: random.Random, share: float, kinds: Iterable[FaultKind]) -> dict[str, float]:
+    return {kind.name: rng.uniform(0.0, kind.most) if rng.random() < share else 0.0 for kind in kinds}
+
+
+def drawn_delays(rng: random.Random) -> dict[str, float]:
+    """How slow the network is, ``delayMeanS`` and ``slowMaxS``, in seconds."""
+    return {
+        "delayMeanS": rng.uniform(DELAY_MEAN_MAX_S / 10, DELAY_MEAN_MAX_S),
+        "slowMaxS": rng.uniform(SLOW_MAX_S / 10, SLOW_MAX_S),
+    }
+
+
+def drawn_scale(rng: random.Random, *, plain: bool = False) -> Scale:
+    """``plain``: one pool with the defaults, as the seeds were drawn that have caught bugs."""
+    scale = Scale(
+        nodes=rng.randint(2, 6),
+        slots_per_pod=rng.randint(3, 10),
+        min_pods=rng.choice((0, 0, 0, 1, 2)),
+        max_pods=rng.choice((None, None, 3, 6, 10)),
+        replicas=rng.choice((1, 2, 2, 2, 3)),
+    )
+    if plain:
+        return scale
+    pools = rng.choice((1, 1, 2, 3))
+    node_slots = rng.choice((None, None, None, scale.slots_per_pod * rng.randint(2, 4)))
+    return replace(scale, node_slots=node_slots, pools=tuple(_drawn_pool(rng) for _ in range(pools)))
+
+
+def _drawn_pool(rng: random.Random) -> Obj:
+    return {
+        "profile": rng.choice(PROFILES),
+        "minPodsPerVPod": rng.choice((0, 0, 0, 2, 3)),
+        "rescheduleAfterSeconds": rng.choice((None, None, 5, 30)),
+        "scaleDownPeriodSeconds": rng.choice((2, 5, 10, 20)),
+        "rebalance": drawn_rebalance(rng),
+    }
+
+
+def drawn_rebalance(rng: random.Random) -> Obj:
+    """``spec.rebalance`` of a pool."""
+    return {
+        "movesPerPeriod": rng.choice((0, 3, 10, 20)),
+        "cooldownSeconds": rng.choice((0, 0, 5, 30)),
+        "dryRun": rng.random() < 0.1,
+    }

@@ -1,0 +1,184 @@
+"""``Replica``: one process of the shipped service in a simulated world, which may be killed, paused, and wrong about the time."""
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from contextvars import copy_context
+from functools import partial
+from math import inf
+from typing import Any, Final, TypeVar
+
+from extender.config.model import Config, LeaderElectionConfig
+from extender.lab.clock import PROCESS, VirtualTimeLoop, wall_clock
+from extender.lab.faults import Answer, Crashed, FaultyApi
+from extender.lab.scheduler.extender_transport import TIMED_OUT, TransportError
+from extender.lab.simulation.world.scale import LEASE, Scale
+from extender.model.errors import HistoryReplaced, WireError
+from extender.model.names import OWN_NAMESPACE
+from extender.service.app import Service
+from extender.service.binding.verbs import ERROR
+
+DEADLINE_S: Final = 4.0
+
+T = TypeVar("T")
+
+
+class Replica:
+    """One process of the service: its API, its clock, its object, its tasks. ``crash`` is SIGKILL, ``pause`` SIGSTOP."""
+
+    def __init__(
+        self, name: str, api: FaultyApi, rng: random.Random, *, lease: str = LEASE, scale: Scale
+    ) -> None:
+        self.name = name
+        self.rival = lease != LEASE
+        """Whether it competes for a Lease of its own, and so leads whoever else does."""
+        self.api = api
+        self._resumed_at_s = asyncio.get_running_loop().time()
+        self.clock_ahead_s = 0.0
+        """Of its wall clock. Its monotonic clock is right."""
+        self._context = copy_context()
+        self._context.run(PROCESS.set, name)
+        election = LeaderElectionConfig(
+            resource_namespace=OWN_NAMESPACE, resource_name=lease, buckets=scale.buckets
+        )
+        config = Config(leader_election=election, narrow_to=scale.narrow_to)
+        self.service = self._context.run(partial(Service, api, config, now=self.now, rng=rng, serve=False))
+        self._schedule = self.service.schedule_verb()
+        self.task = self._spawn(self.service.run())
+        self.verbs: set[asyncio.Task[tuple[bytes, str]]] = set()
+        api.on_crash = self._crashed
+
+    def now(self) -> float:
+        """Its wall clock, epoch seconds."""
+        return wall_clock() + self.clock_ahead_s
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
+        return asyncio.get_running_loop().create_task(work, name=self.name, context=self._context)
+
+    @property
+    def ready(self) -> bool:
+        """Whether kube-proxy would send it anything: a paused process takes connections for a while."""
+        return not self.api.crashed and not self.task.done() and not self.service.health.problems()
+
+    def crash(self) -> None:
+        """SIGKILL."""
+        self.api.crash()
+
+    @property
+    def lease_versions(self) -> list[int]:
+        """The newest version of each Lease that it has been told of; 0: of none."""
+        electors = self.service.leadership.electors
+        return [
+            int(elector.seen.record.get("metadata", {}).get("resourceVersion", 0)) for elector in electors
+        ]
+
+    @property
+    def runs_since_s(self) -> float:
+        """The loop's time since which it has run without a break; inf where it does not run."""
+        stands = self.api.crashed or self.task.done() or self.paused
+        return inf if stands else self._resumed_at_s
+
+    @property
+    def paused(self) -> bool:
+        """Whether it is stopped now."""
+        return _loop().is_paused(self.name)
+
+    def pause(self) -> None:
+        """SIGSTOP; nothing where it is dead."""
+        if not self.api.crashed:
+            _loop().pause(self.name)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self.paused:
+            _loop().resume(self.name)
+            self._resumed_at_s = _loop().time()
+
+    def _crashed(self) -> None:
+        self.resume()  # SIGKILL ends a stopped process, too, also one that comes with an answer on its way
+        self.task.cancel()
+        for task in self.verbs:
+            task.cancel()
+
+    async def answer(self, verb: str, body: bytes, timeout_s: float) -> Answer:
+        """What its HTTP server would answer. Raises TransportError."""
+        try:
+            async with asyncio.timeout(min(DEADLINE_S, timeout_s)):
+                task = self._spawn(self._run(verb, body))
+                self.verbs.add(task)
+                task.add_done_callback(self.verbs.discard)
+                reply, _ = await task
+        except WireError as error:
+            return error.status, str(error).encode()
+        except TimeoutError:
+            if timeout_s <= DEADLINE_S or self.paused:
+                raise TransportError(TIMED_OUT) from None
+            return 504, b"not answered in time"
+        except (Crashed, asyncio.CancelledError):
+            # Who asked may have been ended while it waited for a process that is stopped: it must not go on for our end.
+            if not self.api.crashed or _is_cancelled():
+                raise
+            raise TransportError("EOF") from None
+        if self.api.crashed:  # whatever it would have said: a process that was killed has not answered
+            raise TransportError("EOF")
+        return 200, reply
+
+    async def schedule(self, body: bytes, timeout_s: float) -> Answer:
+        """What its HTTP server would answer to ``POST /v1/schedule``. Raises TransportError.
+
+        A request that has arrived is served whatever becomes of its caller.
+        """
+        if not self.ready and not self.paused:
+            raise TransportError("dial tcp 127.0.0.1:10261: connect: connection refused")
+        task = self._spawn(self._schedule.schedule(body))
+        self.verbs.add(task)
+        task.add_done_callback(self.verbs.discard)
+        task.add_done_callback(_tell_unexpected)
+        await asyncio.wait({task}, timeout=timeout_s)
+        if not task.done():
+            raise TransportError(TIMED_OUT)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, WireError):
+            return error.status, str(error).encode()
+        if self.api.crashed:
+            raise TransportError("EOF")
+        return 200, task.result()[0]
+
+    async def _run(self, verb: str, body: bytes) -> tuple[bytes, str]:
+        verbs = self.service.verbs
+        if verb == "bind":
+            return await verbs.bind(body)
+        at_once = {"filter": verbs.filter, "prioritize": verbs.prioritize, "preempt": verbs.preempt}
+        return at_once.get(verb, lambda _: (b"", ERROR))(body)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _tell_unexpected(task: "asyncio.Task[Any]") -> None:
+    """Also of one that nobody waits for any more."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, WireError) and not is_crash(error):
+        _loop().call_exception_handler({"message": f"{task.get_name()} ended", "exception": error})
+
+
+def _loop() -> VirtualTimeLoop:
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    return loop
+
+
+def is_crash(error: BaseException) -> bool:
+    """Whether an error is (nothing but) our own SIGKILL."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_crash(inner) for inner in error.exceptions)
+    return isinstance(error, Crashed | asyncio.CancelledError)
+
+
+def is_replaced(error: BaseException) -> bool:
+    """Whether a process ends because etcd has another history than it knows."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_replaced(inner) for inner in error.exceptions)
+    return isinstance(error, HistoryReplaced)

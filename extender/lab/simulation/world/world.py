@@ -1,0 +1,282 @@
+"""The world of a simulated run: cluster, kube-scheduler, webhook and replicas of the shipped service, in virtual time.
+
+Every process has an API of its own that faults fall on. Only the workload and the checkers see the cluster as it is.
+All that is random comes from ``random.Random(seed/what)``, so one part's dice do not disturb another's.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+from math import inf
+from typing import Any, Final, Self
+
+from extender.config.kube_scheduler import SchedulerConfig
+from extender.kube.api import Obj, Resource
+from extender.lab.apiserver.cluster import Cluster
+from extender.lab.apiserver.store import Change, Snapshot
+from extender.lab.clock import wall_clock
+from extender.lab.embedded import ControllerSettings, EmbeddedCluster
+from extender.lab.faults import CALM, FaultRates, Faults, FaultyApi, FaultyTransport
+from extender.lab.scheduler.scheduler import Scheduler
+from extender.lab.simulation.world.admission import Admission
+from extender.lab.simulation.world.binds import BindChecker
+from extender.lab.simulation.world.callers import Callers, Network
+from extender.lab.simulation.world.installation import install
+from extender.lab.simulation.world.kube_scheduler import CLUSTERS_OWN, ExtenderService, scheduler_config
+from extender.lab.simulation.world.leadership import Leadership
+from extender.lab.simulation.world.ledgers import Overseen
+from extender.lab.simulation.world.old_lists import OldLists
+from extender.lab.simulation.world.replica import Replica, is_crash, is_replaced
+from extender.lab.simulation.world.scale import LEASE, Scale, pool_of
+from extender.lab.simulation.world.trace import Trace
+
+SYNC_TIMEOUT_S: Final = 60.0
+RESTART_S: Final = 2.0
+"""Of a container that has ended."""
+TOLD_FIRST: Final = ("namespaces", "nodes", "adapterpools", "statefulsets")
+"""Of what is restored: what the rest is looked at by."""
+
+
+class World:
+    """Everything, between ``__aenter__`` and ``__aexit__``."""
+
+    def __init__(
+        self, seed: int, scale: Scale | None = None, *, rates: FaultRates = CALM, keep_trace: bool = False
+    ) -> None:
+        self.seed = seed
+        self.scale = scale or Scale()
+        self.trace = Trace(keep=keep_trace)
+        self.faults = Faults(self.rng("faults"), rates)
+        self.calm = Faults(self.rng("network"), CALM)
+        self._admission = Admission(self.calm, self.faults)
+        self.cluster = Cluster(
+            now=wall_clock,
+            rng=self.rng("cluster"),
+            webhook_caller=self._admission.call,
+            history_events_max=50_000,
+        )
+        self.replicas: list[Replica] = []
+        self._clocks: dict[str, Callable[[], float]] = {}
+        """Every replica's wall clock by its name: what one that has ended sent may still arrive."""
+        self._apis: dict[str, FaultyApi] = {}
+        self._processes: list[asyncio.Task[None]] = []
+        self.problems: list[str] = []
+        """What went wrong in the processes themselves: tasks that ended with an error, repeated binds that differ."""
+        self.leadership = Leadership(lambda: self.replicas, self.scale.pool_names, self.problems)
+        self.callers = Callers(Network(self.leadership.candidates, self.faults, self.trace, self.problems))
+        self._started = 0
+        self._outdated: set[str] = set()
+        """Names of the replicas that ran when etcd was restored: each may end by it."""
+        self._schedulers: dict[str, asyncio.Task[None]] = {}
+        self._old_lists = OldLists(self.cluster, self.faults)
+        self._binds = BindChecker(self.cluster.server.store, self.problems)
+        self.cluster.server.store.subscribers.append(self._on_change)
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        kubelet = self.rng("kubelet")
+        self.ends_slowly_s: dict[str, float] = {}
+        """StatefulSet -> seconds that its pods take longer to end."""
+        settings = ControllerSettings(
+            pod_start_delay_s=lambda _: kubelet.uniform(0.1, 1.0),
+            pod_stop_delay_s=lambda pod: (
+                kubelet.uniform(0.05, 0.5) + self.ends_slowly_s.get(pool_of(pod["metadata"]["name"]), 0.0)
+            ),
+            controller_api=lambda api, component: FaultyApi(
+                api, self.calm, actor=component, record=self.trace
+            ),
+        )
+        self.embedded = EmbeddedCluster(self.cluster, settings)
+
+    def rng(self, what: str) -> random.Random:
+        """Dice for one purpose, always the same ones."""
+        return random.Random(f"{self.seed}/{what}")
+
+    def api(self, actor: str, faults: Faults) -> FaultyApi:
+        """The way of a process to the API server."""
+        overseen = Overseen(self.cluster)
+        old_lists = partial(self._old_lists.page, overseen) if faults is self.faults else None
+        api = FaultyApi(overseen, faults, actor=actor, record=self.trace, old_lists=old_lists)
+        self._apis[actor] = api
+        return api
+
+    async def __aenter__(self) -> Self:
+        asyncio.get_running_loop().set_exception_handler(self._loop_problem)
+        await install(self.cluster, self.scale)
+        await self._stack.enter_async_context(self.embedded)
+        self._start_cluster()
+        for _ in range(self.scale.replicas):
+            self.start_replica()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.callers.stop()
+        for replica in self.replicas:
+            replica.crash()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, *self._processes, return_exceptions=True)
+        await self._stack.aclose()
+
+    def _start_cluster(self) -> None:
+        """What reads the API server beside the service and the controllers."""
+        self._admission.start(self.api("webhook", self.calm), self.rng, self._run)
+        self.restart_scheduler()
+        self._start_scheduler("default-scheduler", CLUSTERS_OWN)
+
+    def restart_scheduler(self) -> None:
+        """A new process of our kube-scheduler, which knows nothing of what the one before has assumed."""
+        self._start_scheduler("kube-scheduler", scheduler_config())
+
+    def _start_scheduler(self, name: str, config: SchedulerConfig) -> None:
+        if (running := self._schedulers.get(name)) is not None:
+            running.cancel()
+        transport = FaultyTransport(
+            ExtenderService(lambda: self.replicas, self.calm.rng, self.trace),
+            self.faults,
+            on_repeated=self._binds.repeated,
+            on_odd=self._binds.odd,
+            former_uid=self._binds.former_uid,
+        )
+        scheduler = Scheduler(
+            self.api(name, self.calm), config, now=wall_clock, rng=self.rng(name), transport=transport
+        )
+        self._schedulers[name] = self._run(scheduler.run(), name)
+
+    def _on_change(self, kind: tuple[str, str], change: Change) -> None:
+        self.leadership.check()
+        self._old_lists.note(change)
+        self._binds.note(kind, change)
+
+    def _run(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+        return task
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not is_crash(error):
+            self.problems.append(f"{task.get_name()} ended with {error!r}")
+
+    def _loop_problem(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if error is None or not is_crash(error):
+            self.problems.append(f"{context.get('message')}: {error!r}")
+
+    # -- the service ----------------------------------------------------------------------------------------------
+
+    def start_replica(self, *, lease: str = LEASE) -> Replica:
+        """A new process of the service. ``lease``: the name of the one that it competes for."""
+        self._started += 1
+        name = f"replica-{self._started}"
+        api, rng = self.api(name, self.faults), self.rng(name)
+        buckets = self.scale.buckets if lease == LEASE else 1
+        if buckets > 1 and self.rng(f"{name} counts").random() < self.scale.counts_otherwise:
+            buckets = 1 if buckets == 2 else 2
+        replica = Replica(name, api, rng, lease=lease, scale=replace(self.scale, buckets=buckets))
+        replica.task.add_done_callback(partial(self._replica_ended, replica))
+        self.replicas.append(replica)
+        self._clocks[name] = replica.now
+        self._processes.append(replica.task)
+        self.trace(f"{name} started{' as a rival' if replica.rival else ''}")
+        return replica
+
+    def _replica_ended(self, replica: Replica, task: "asyncio.Task[None]") -> None:
+        """One that ends because the history that it knows is gone is started again, as its kubelet does; once for each restore."""
+        error = None if task.cancelled() else task.exception()
+        if error is None or not is_replaced(error) or replica.name not in self._outdated:
+            self._ended(task)
+            return
+        self.trace(f"{replica.name} ends: etcd has been restored")
+        self._outdated.discard(replica.name)
+        replica.crash()
+        if replica in self.replicas:
+            self.replicas.remove(replica)
+            _ = self._run(self._start_again(), "container restart")
+
+    async def _start_again(self) -> None:
+        await asyncio.sleep(RESTART_S)
+        self.start_replica()
+
+    def restore(self, backup: Snapshot, *, bump: int) -> None:
+        """Go back to a backup; all that reads the API server begins anew, but for replicas, which have to see it themselves.
+
+        Who looks at writes is told of all that is other than before as of a person's writes: so checkers excuse what goes with
+        those objects, and nothing else.
+        """
+        store = self.cluster.server.store
+        before = {kind: dict(collection.entries) for kind, collection in store.collections()}
+        self.cluster.restore(backup, bump=bump)
+        self._old_lists.forget()
+        self._outdated = {replica.name for replica in self.replicas}
+        self.trace(f"etcd restored to version {backup.version}, goes on at {store.version}")
+        order = {plural: place for place, plural in enumerate(TOLD_FIRST)}
+        for kind in sorted(before, key=lambda kind: (order.get(kind[1], len(order)), kind)):
+            now = store.collection(*kind).entries
+            for key in sorted({*before[kind], *now}):
+                old, new = before[kind].get(key), now.get(key)
+                if old is not new:
+                    for subscriber in store.subscribers:
+                        subscriber(kind, Change(store.version, old, new))
+        self.embedded.begin_anew()
+        self._start_cluster()
+
+    def outdated(self) -> list[str]:
+        """Names of the replicas that ran when etcd was restored, and run still."""
+        return [replica.name for replica in self.replicas if replica.name in self._outdated]
+
+    def now_of(self, actor: str) -> float:
+        """Its wall clock, epoch seconds."""
+        return self._clocks.get(actor, wall_clock)()
+
+    def ledger_failed_at(self, actor: str, pod_name: str) -> float:
+        """The loop's time at which a write of this pod last failed for a process; -inf where none has."""
+        return self.failed_at(actor, "pods", pod_name)
+
+    def failed_at(self, actor: str, plural: str, name: str) -> float:
+        """The same of an object of any kind; of events by their namespace."""
+        api = self._apis.get(actor)
+        return api.failed_at_s.get((plural, name), -inf) if api is not None else -inf
+
+    def runs_since(self, actor: str) -> float:
+        """The loop's time since which a process has run without a break; inf where it does not run, or is told to end."""
+        replica = next((one for one in self.replicas if one.name == actor), None)
+        return replica.runs_since_s if replica is not None else inf
+
+    def listed_at(self, actor: str) -> float:
+        """The loop's time at which a process last listed pods; -inf where it never has."""
+        api = self._apis.get(actor)
+        return api.listed_at_s.get("pods", -inf) if api is not None else -inf
+
+    def kill(self, replica: Replica) -> None:
+        """SIGKILL one."""
+        replica.crash()
+        self.replicas.remove(replica)
+
+    def stop(self, replica: Replica) -> None:
+        """SIGTERM one: it ends by itself, within its grace period."""
+        self.trace(f"{replica.name} is told to end")
+        self.replicas.remove(replica)
+        replica.task.cancel()
+
+    def bury(self) -> None:
+        """Forget replicas that have crashed by themselves."""
+        self.replicas = [replica for replica in self.replicas if not replica.api.crashed]
+
+    async def until(self, holds: Callable[[], bool], what: str, timeout_s: float = SYNC_TIMEOUT_S) -> None:
+        """Wait until it holds; AssertionError if it takes too long."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        while not holds():
+            assert loop.time() < end, f"not within {timeout_s} s: {what}"
+            await asyncio.sleep(0.05)
+
+    # -- what is stored ----------------------------------------------------------------------------------------------
+
+    def stored(self, resource: Resource) -> dict[tuple[str, str], Obj]:
+        """All objects of a kind by namespace and name. They are the store's own: read only."""
+        entries = self.cluster.server.store.collection(resource.group, resource.plural).entries
+        return {key: entries[key].obj for key in sorted(entries)}

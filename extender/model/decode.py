@@ -1,0 +1,399 @@
+"""API objects as JSON -> the frozen values of ``model``.
+
+Lenient where the API server has already validated (a missing field is its default), strict where a wrong value would
+make us decide wrongly: then InvalidObject names the object, the field and the problem, and the caller keeps what it had.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
+
+from extender.model import names
+from extender.model.errors import InvalidObject, LedgerUnreadable
+from extender.model.foreign_kinds import sources_from
+from extender.model.ledger import EMPTY_LEDGER, decode_ledger
+from extender.model.node_fit import (
+    REPELLING,
+    TAINTS_OF_CONDITION,
+    NodeFit,
+    NodeRequirement,
+    Taint,
+    Toleration,
+)
+from extender.model.objects import (
+    ORDINAL_MAX,
+    RESCHEDULE_AFTER_S,
+    AdapterPod,
+    AdapterPool,
+    Condition,
+    Namespace,
+    Node,
+    StatefulSet,
+    VPod,
+    object_key,
+    ordinal_of,
+)
+from extender.model.quantity import quantity
+from extender.model.reading import (
+    COUNT_MAX,
+    EMPTY,
+    Json,
+    count,
+    labels_of,
+    mapping,
+    mappings,
+    placements_from,
+    selector_from,
+    sequence,
+    text,
+    texts,
+    value_at,
+)
+from extender.model.safe_repr import shown
+
+SLICE_OBJECTS: Final = 100
+"""Decoded at a stretch, some 5 ms: probes have to be answered meanwhile."""
+
+T = TypeVar("T", AdapterPod, Node)
+
+__all__ = [
+    "Json",
+    "conditions_of",
+    "is_adapter",
+    "is_true",
+    "mapping",
+    "mappings",
+    "namespace_from",
+    "node_fit_from",
+    "node_from",
+    "pod_from",
+    "pool_from",
+    "quantity",
+    "selector_from",
+    "sequence",
+    "slots_request_of",
+    "stateful_set_from",
+    "text",
+    "vpod_from",
+]
+
+REFUSAL_CHARS_MAX: Final = 300
+"""Of what kube-scheduler says about a pod: one reason for each kind of node."""
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+"""What Go's strconv.ParseBool takes for true; Knative reads its annotation with it."""
+
+
+def is_true(value: str) -> bool:
+    """Whether an annotation's text is a true of Go's strconv.ParseBool."""
+    return value in _TRUE
+
+
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+def _no_bools(annotations: Json) -> tuple[str, ...]:
+    """Annotations that should drain a pod and whose text is no bool: who wrote them believes that they do."""
+    keys = (names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)
+    return tuple(
+        f"{key} is {shown(annotations[key], 80)}, which is no bool"
+        for key in keys
+        if key in annotations and not {text(annotations, key)} <= _TRUE | _FALSE
+    )
+
+
+def _subject(obj: Json, kind: str) -> str:
+    return f"{kind} {object_key(text(obj, 'metadata', 'namespace'), text(obj, 'metadata', 'name'))}"
+
+
+def _count(obj: Json, kind: str, path: tuple[str, ...], default: int, minimum: int = 0) -> int:
+    value = value_at(obj, path)
+    if type(value) is int and minimum <= value <= COUNT_MAX:
+        return value
+    if value is None:
+        return default
+    return count(value, _subject(obj, kind), ".".join(path), default=default, minimum=minimum)
+
+
+def _required_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int:
+    if value_at(obj, path) is None:
+        raise InvalidObject(_subject(obj, kind), ".".join(path), "is required")
+    return _count(obj, kind, path, 0, minimum)
+
+
+def _optional_count(obj: Json, kind: str, path: tuple[str, ...], minimum: int = 0) -> int | None:
+    if value_at(obj, path) is None:
+        return None
+    return _count(obj, kind, path, 0, minimum)
+
+
+def _required(obj: Json, kind: str, *path: str) -> str:
+    value = text(obj, *path)
+    if not value:
+        raise InvalidObject(_subject(obj, kind), ".".join(path), "is required")
+    return value
+
+
+def conditions_of(obj: Json) -> tuple[Condition, ...]:
+    """status.conditions."""
+    return tuple(
+        Condition(
+            type=text(item, "type"),
+            status=text(item, "status"),
+            reason=text(item, "reason"),
+            message=text(item, "message"),
+            last_transition_time=text(item, "lastTransitionTime"),
+        )
+        for item in mappings(obj, "status", "conditions")
+    )
+
+
+def slots_request_of(pod: Json) -> int | None:
+    """What the containers of a pod request of ``vreplica.dev/slots`` together; None if none does."""
+    found = [
+        amount
+        for container in mappings(pod, "spec", "containers")
+        if (amount := quantity(mapping(container, "resources", "requests").get(names.SLOTS_RESOURCE)))
+        is not None
+    ]
+    return sum(found) if found else None
+
+
+def _refusal_in(status: Json) -> str:
+    """What PodScheduled says while it is False, without what preemption would have to add to it."""
+    for condition in mappings(status, "conditions"):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            said = text(condition, "message").partition(" preemption: ")[0] or text(condition, "reason")
+            return shown(said, REFUSAL_CHARS_MAX) if said else ""
+    return ""
+
+
+def is_adapter(pod: Json) -> bool:
+    """Whether a v1 Pod is ours to place: by the pool's label, with whatever value, or by an annotation of ours.
+
+    A pod that was stamped and has lost its label still carries vreplicas, which must not be served uncounted.
+    """
+    annotations = mapping(pod, "metadata", "annotations")
+    return (
+        names.POOL_LABEL in mapping(pod, "metadata", "labels")
+        or names.PLACEMENTS_ANNOTATION in annotations
+        or names.SLOTS_ANNOTATION in annotations
+    )
+
+
+def pod_from(obj: Json) -> AdapterPod:
+    """An adapter pod. A ledger that cannot be read is kept as text and error, never raised: the pod exists."""
+    metadata, spec, status = mapping(obj, "metadata"), mapping(obj, "spec"), mapping(obj, "status")
+    annotations = mapping(metadata, "annotations")
+    name, namespace = text(metadata, "name"), text(metadata, "namespace")
+    ledger_text = (
+        text(annotations, names.PLACEMENTS_ANNOTATION) if names.PLACEMENTS_ANNOTATION in annotations else None
+    )
+    ledger, ledger_error = EMPTY_LEDGER, ""
+    try:
+        ledger = decode_ledger(ledger_text)
+    except LedgerUnreadable as error:
+        ledger_error = str(error)
+    ready = next((c for c in mappings(status, "conditions") if c.get("type") == "Ready"), EMPTY)
+    priority, node = spec.get("priority"), text(spec, "nodeName")
+    owner = next(
+        (
+            ref
+            for ref in mappings(metadata, "ownerReferences")
+            if ref.get("controller") is True and ref.get("kind") == "StatefulSet"
+        ),
+        EMPTY,
+    )
+    return AdapterPod(
+        namespace=namespace,
+        name=name,
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        pool=object_key(namespace, text(metadata, "labels", names.POOL_LABEL)),
+        owner=text(owner, "name"),
+        owner_uid=text(owner, "uid"),
+        ordinal=ordinal_of(name),
+        node=node,
+        scheduler_name=text(spec, "schedulerName"),
+        slots=quantity(annotations.get(names.SLOTS_ANNOTATION)),
+        slots_request=slots_request_of(obj),
+        ledger=ledger,
+        ledger_text=ledger_text,
+        ledger_error=ledger_error,
+        has_annotations=bool(annotations),
+        unschedulable=is_true(text(annotations, names.UNSCHEDULABLE_ANNOTATION))
+        or is_true(text(annotations, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)),
+        no_bools=_no_bools(annotations),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        finished=text(status, "phase") in {"Succeeded", "Failed"},
+        ready=ready.get("status") == "True",
+        ready_since=text(ready, "lastTransitionTime"),
+        priority=priority if isinstance(priority, int) else 0,
+        refusal="" if node else _refusal_in(status),
+    )
+
+
+def node_from(obj: Json) -> Node:
+    """A node; Ready where its condition says so or, for one without conditions, where no taint says otherwise.
+
+    A taint of effect PreferNoSchedule is advice: kube-scheduler still puts pods there, and so do we (Knative too).
+    """
+    metadata = mapping(obj, "metadata")
+    taints = {
+        text(taint, "key")
+        for taint in mappings(obj, "spec", "taints")
+        if text(taint, "effect") != "PreferNoSchedule"
+    }
+    condition = next((c for c in mappings(obj, "status", "conditions") if c.get("type") == "Ready"), None)
+    return Node(
+        name=text(metadata, "name"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        zone=text(metadata, "labels", names.ZONE_LABEL) or names.UNKNOWN_ZONE,
+        cordoned=mapping(obj, "spec").get("unschedulable") is True,
+        ready=(condition is None or condition.get("status") == "True")
+        and not taints & {names.UNREACHABLE_TAINT, names.NOT_READY_TAINT},
+        slots=quantity(mapping(obj, "status", "allocatable").get(names.SLOTS_RESOURCE)),
+        labels=labels_of(mapping(metadata, "labels")),
+        taints=tuple(
+            Taint(text(taint, "key"), text(taint, "value"), text(taint, "effect"))
+            for taint in mappings(obj, "spec", "taints")
+            if text(taint, "effect") in REPELLING and text(taint, "key") not in TAINTS_OF_CONDITION
+        ),
+        allocatable=tuple(sorted(labels_of(mapping(obj, "status", "allocatable")).items())),
+    )
+
+
+def as_sent(obj: Json, known: T | None, read: Callable[[Json], T]) -> T:
+    """What kube-scheduler has sent: ``known`` where that is this very version of it, so nothing has to be read."""
+    metadata = mapping(obj, "metadata")
+    if (
+        known is not None
+        and known.resource_version
+        and metadata.get("resourceVersion") == known.resource_version
+        and metadata.get("uid") == known.uid
+    ):
+        return known
+    return read(obj)
+
+
+def node_fit_from(pod_spec: Json) -> NodeFit:
+    """What the spec of a pod, or of a template, says about nodes. What cannot be read there fits no node."""
+    affinity = mapping(pod_spec, "affinity", "nodeAffinity")
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    return NodeFit(
+        tolerations=tuple(
+            Toleration(text(one, "key"), text(one, "operator"), text(one, "value"), text(one, "effect"))
+            for one in mappings(pod_spec, "tolerations")
+        ),
+        selector=tuple(sorted(labels_of(mapping(pod_spec, "nodeSelector")).items())),
+        terms=tuple(
+            (*_requirements(term, "matchExpressions"), *_requirements(term, "matchFields", is_field=True))
+            for term in mappings(required, "nodeSelectorTerms")
+        )
+        if isinstance(required, Mapping)
+        else None,
+    )
+
+
+def _requirements(term: Json, kind: str, *, is_field: bool = False) -> Iterator[NodeRequirement]:
+    for one in mappings(term, kind):
+        yield NodeRequirement(text(one, "key"), text(one, "operator"), texts(one, "values"), is_field)
+
+
+def stateful_set_from(obj: Json) -> StatefulSet:
+    """A StatefulSet. spec.replicas absent is 1, as the API server defaults it.
+
+    Raises InvalidObject for one with ordinals beyond ``ORDINAL_MAX``.
+    """
+    metadata = mapping(obj, "metadata")
+    replicas = _count(obj, "StatefulSet", ("spec", "replicas"), 1)
+    start = _count(obj, "StatefulSet", ("spec", "ordinals", "start"), 0)
+    pod_spec = value_at(obj, ("spec", "template", "spec"))
+    if start + replicas > ORDINAL_MAX + 1:
+        raise InvalidObject(
+            _subject(obj, "StatefulSet"),
+            "spec.ordinals.start + spec.replicas",
+            f"must not exceed {ORDINAL_MAX + 1}",
+        )
+    return StatefulSet(
+        namespace=text(metadata, "namespace"),
+        name=text(metadata, "name"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        replicas=replicas,
+        ordinals_start=start,
+        fit=node_fit_from(pod_spec) if isinstance(pod_spec, Mapping) else None,
+        template_pool=text(obj, "spec", "template", "metadata", "labels", names.POOL_LABEL),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def namespace_from(obj: Json) -> Namespace:
+    """A namespace."""
+    metadata = mapping(obj, "metadata")
+    return Namespace(
+        name=text(metadata, "name"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        labels=labels_of(mapping(metadata, "labels")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def pool_from(obj: Json) -> AdapterPool:
+    """An AdapterPool. Raises InvalidObject."""
+    metadata = mapping(obj, "metadata")
+    kind = "AdapterPool"
+    dry_run = mapping(obj, "spec", "rebalance").get("dryRun")
+    sources, source_problems = sources_from(value_at(obj, ("spec", "sources")))
+    return AdapterPool(
+        namespace=text(metadata, "namespace"),
+        name=_required(obj, kind, "metadata", "name"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        generation=_count(obj, kind, ("metadata", "generation"), 0),
+        created_at=text(metadata, "creationTimestamp"),
+        stateful_set=_required(obj, kind, "spec", "statefulSet"),
+        slots_per_pod=_required_count(obj, kind, ("spec", "slotsPerPod"), 1),
+        min_pods=_count(obj, kind, ("spec", "minPods"), 0),
+        min_pods_per_vpod=_count(obj, kind, ("spec", "minPodsPerVPod"), 0),
+        max_pods=_optional_count(obj, kind, ("spec", "maxPods")),
+        scale_down_period_s=_count(obj, kind, ("spec", "scaleDownPeriodSeconds"), 100, 1),
+        reschedule_after_s=_optional_count(obj, kind, ("spec", "rescheduleAfterSeconds"))
+        if "rescheduleAfterSeconds" in mapping(obj, "spec")
+        else RESCHEDULE_AFTER_S,
+        moves_per_period=_count(obj, kind, ("spec", "rebalance", "movesPerPeriod"), 10),
+        move_cooldown_s=_count(obj, kind, ("spec", "rebalance", "cooldownSeconds"), 300),
+        move_dry_run=dry_run is True,
+        namespace_selector=selector_from(mapping(obj, "spec", "namespaceSelector")),
+        profile=text(obj, "spec", "profile") or "default",
+        sources=sources,
+        source_problems=source_problems,
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+def vpod_from(obj: Json) -> VPod:
+    """A VPod with its published placements; double entries of one pod are summed. Raises InvalidObject."""
+    metadata, ref = mapping(obj, "metadata"), mapping(obj, "spec", "poolRef")
+    kind = "VPod"
+    return VPod(
+        namespace=text(metadata, "namespace"),
+        name=_required(obj, kind, "metadata", "name"),
+        uid=text(metadata, "uid"),
+        resource_version=text(metadata, "resourceVersion"),
+        generation=_count(obj, kind, ("metadata", "generation"), 0),
+        pool=object_key(
+            text(ref, "namespace") or text(metadata, "namespace"),
+            _required(obj, kind, "spec", "poolRef", "name"),
+        ),
+        vreplicas=_required_count(obj, kind, ("spec", "vreplicas")),
+        weight=_count(obj, kind, ("spec", "slotsPerVReplica"), 1, 1),
+        placements=placements_from(
+            value_at(obj, ("status", "placements")), _subject(obj, kind), "status.placements"
+        ),
+        observed_generation=_count(obj, kind, ("status", "observedGeneration"), 0),
+        scheduled_vreplicas=_count(obj, kind, ("status", "scheduledVReplicas"), 0),
+        ready_vreplicas=_optional_count(obj, kind, ("status", "readyVReplicas")),
+        conditions=conditions_of(obj),
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )

@@ -1,0 +1,241 @@
+"""Sources: which foreign kinds a pool takes its vpods from, and whose vpod an object is (DESIGN 5.6).
+
+A pool declares a source by the name of a preset, or by the kind's place in the API and the paths of its fields. An
+object belongs to the first pool, by key, that declares its kind and selects both its labels and its namespace. Once it
+is placed it stays with its pool: another one that comes to select it, though its key be the first, takes nothing away; nor
+does a label that is taken off a namespace, as a VPod stays with the pool that it names. Where its own labels come to
+select no pool, it stays until it publishes nothing; where they come to select another, it goes there. After a restart the
+pool is known by the pods that placements name.
+
+Knative's presets are about fields that a scheduler writes. ConsumerGroup's ``status.replicas`` counts consumers
+that are ready: its own controller writes it, and so never we. KafkaSource's ``spec.consumers`` is 1 where absent and
+never more than ``status.maxAllowedVReplicas``, as its GetVReplicas has it.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from extender.model.errors import InvalidObject
+from extender.model.names import GROUP
+from extender.model.objects import AdapterPool, Path, Source, SourcePaths, ordinal_of
+from extender.model.reading import Json, mapping, selector_from
+from extender.model.safe_repr import shown
+
+SOURCES_MAX: Final = 16
+"""Of one pool."""
+PATH_STEPS_MAX: Final = 16
+
+PRESETS: Final[Mapping[str, Source]] = MappingProxyType(
+    {
+        "knative-consumergroup": Source(
+            group="internal.kafka.eventing.knative.dev",
+            versions=("v1alpha1",),
+            resource="consumergroups",
+            kind="ConsumerGroup",
+            paths=SourcePaths(
+                vreplicas=("spec", "replicas"), vreplicas_default=1, placements=("status", "placements")
+            ),
+        ),
+        "knative-kafkasource": Source(
+            group="sources.knative.dev",
+            versions=("v1", "v1beta1"),
+            resource="kafkasources",
+            kind="KafkaSource",
+            paths=SourcePaths(
+                vreplicas=("spec", "consumers"),
+                vreplicas_default=1,
+                vreplicas_max=("status", "maxAllowedVReplicas"),
+                placements=("status", "placements"),
+                scheduled=("status", "consumers"),
+            ),
+        ),
+    }
+)
+
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]{0,251}[A-Za-z0-9])?")
+_STEP: Final = re.compile(r"[A-Za-z_][-A-Za-z0-9_]{0,127}")
+_PLACE: Final = ("group", "version", "resource", "kind")
+_SOURCE_FIELDS: Final = frozenset({"preset", "paths", "labelSelector", "writeStatus", *_PLACE})
+_PATH_FIELDS: Final = frozenset(
+    {"vreplicas", "placements", "podName", "count", "vreplicasMax", "slotsPerVReplica", "scheduledVReplicas"}
+)
+
+
+def source_of(vpod_key: str) -> str:
+    """The source in a vpod's key; "" for a VPod's."""
+    return vpod_key.partition("@")[2]
+
+
+def is_caller_kept(pool: AdapterPool | None, vpod_key: str) -> bool:
+    """Whether nobody but the vpod's caller may say that it is gone: its source is no kind that the pool declares.
+
+    Such a key is found in ledgers only. That nobody has asked about it since we started means nothing.
+    """
+    source = source_of(vpod_key)
+    return bool(source) and (pool is None or all(declared.key != source for declared in pool.sources))
+
+
+# -- whose object it is ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A pool that declares a kind, and whether it selects the object's namespace."""
+
+    pool: AdapterPool
+    source: Source
+    selects_namespace: bool
+
+
+def owner_of(
+    claimants: Sequence[Claimant], labels: Mapping[str, str], placed_on: Iterable[str], has: str = ""
+) -> tuple[Claimant | None, tuple[str, ...]]:
+    """Who gets an object, and the keys of the other pools that select it too.
+
+    ``claimants`` by pool key; ``placed_on``: the pods that its placements name, asked for unless one pool alone selects it;
+    ``has``: the key of the pool that has it now, "" where that is not known.
+    """
+    labelled = [claimant for claimant in claimants if claimant.source.selector.matches(labels)]
+    if not labelled:
+        return _former_owner(claimants, set(placed_on), has), ()
+    selecting = [claimant for claimant in labelled if claimant.selects_namespace]
+    pods = set(placed_on) if labelled and len(selecting) != 1 else set()
+    standing = [item for item in selecting or labelled if pods and _stands_on(item.pool, pods)]
+    standing.sort(key=lambda item: item.pool.key != has)
+    if not selecting:
+        # On another's pods, which its labels have left: as a VPod that goes to a pool which is not for it, it is to publish
+        # that no more before it loses it (I2), and whoever refuses it writes that.
+        # Whose it is stays so also where nothing is published that we know of: a status may be on its way.
+        first = standing or (labelled if pods else [item for item in labelled if item.pool.key == has])
+        return (first[0] if first else None), ()
+    winner = standing[0] if standing else selecting[0]
+    others = {claimant.pool.key for claimant in selecting if claimant.pool.key != winner.pool.key}
+    return winner, tuple(sorted(others))
+
+
+def _former_owner(claimants: Sequence[Claimant], pods: set[str], has: str) -> Claimant | None:
+    """Whose an object stays that nobody selects by its labels any more, for as long as it publishes placements (I2)."""
+    former = [item for item in claimants if pods and (item.pool.key == has or _stands_on(item.pool, pods))]
+    return min(former, key=lambda item: item.pool.key != has, default=None)
+
+
+def _stands_on(pool: AdapterPool, pods: Iterable[str]) -> bool:
+    return all(name.rpartition("-")[0] == pool.stateful_set and ordinal_of(name) is not None for name in pods)
+
+
+# -- spec.sources ----------------------------------------------------------------------------------------------------
+
+
+def sources_from(listed: object) -> tuple[tuple[Source, ...], tuple[str, ...]]:
+    """``spec.sources`` of an AdapterPool: what can be read, and a sentence about each entry that cannot."""
+    if listed is None:
+        return (), ()
+    if not isinstance(listed, list):
+        return (), ("spec.sources must be a list",)
+    sources: list[Source] = []
+    problems: list[str] = []
+    for index, item in enumerate(listed[:SOURCES_MAX]):
+        try:
+            sources.append(_source(item))
+        except InvalidObject as error:
+            field = f".{error.field}" if error.field else ""
+            problems.append(f"spec.sources[{index}]{field} {error.problem}")
+    if len(listed) > SOURCES_MAX:
+        problems.append(f"spec.sources has {len(listed)} entries, and the limit is {SOURCES_MAX}")
+    return tuple(sources), tuple(problems)
+
+
+def _source(item: object) -> Source:
+    if not isinstance(item, Mapping):
+        raise InvalidObject("", "", "must be a mapping")
+    _no_others(item, "", _SOURCE_FIELDS)
+    base = _preset(item) if item.get("preset") is not None else _place(item)
+    write_status = item.get("writeStatus", True)
+    if not isinstance(write_status, bool):
+        raise InvalidObject("", "writeStatus", f"must be true or false, not {shown(write_status)}")
+    return replace(base, selector=selector_from(mapping(item, "labelSelector")), write_status=write_status)
+
+
+def _preset(item: Json) -> Source:
+    name = item.get("preset")
+    found = PRESETS.get(name) if isinstance(name, str) else None
+    if found is None:
+        raise InvalidObject(
+            "", "preset", f"{shown(name, 80)} is not known; known are {', '.join(sorted(PRESETS))}"
+        )
+    stray = [field for field in (*_PLACE, "paths") if field in item]
+    if stray:
+        raise InvalidObject("", stray[0], "must be left out: a preset says all of them")
+    return found
+
+
+def _place(item: Json) -> Source:
+    place = {}
+    for field in _PLACE:
+        value = item.get(field)
+        if not isinstance(value, str) or not _NAME.fullmatch(value):
+            raise InvalidObject("", field, "must be a name, unless there is a preset")
+        place[field] = value
+    if place["group"] == GROUP:
+        raise InvalidObject(
+            "", "group", f"{GROUP} has no foreign kinds: VPods belong to the pool that they name"
+        )
+    return Source(
+        group=place["group"],
+        versions=(place["version"],),
+        resource=place["resource"],
+        kind=place["kind"],
+        paths=_paths(item.get("paths")),
+    )
+
+
+def _paths(raw: object) -> SourcePaths:
+    if not isinstance(raw, Mapping):
+        raise InvalidObject("", "paths", "is required: a resource needs group, version, kind and paths")
+    _no_others(raw, "paths.", _PATH_FIELDS)
+    scheduled = _path(raw, "scheduledVReplicas", below_status=True) if "scheduledVReplicas" in raw else ()
+    return SourcePaths(
+        vreplicas=_path(raw, "vreplicas"),
+        placements=_path(raw, "placements", below_status=True),
+        pod_name=_entry_key(raw, "podName", "podName"),
+        count=_entry_key(raw, "count", "vreplicas"),
+        vreplicas_max=_path(raw, "vreplicasMax") if "vreplicasMax" in raw else (),
+        slots_per_vreplica=_path(raw, "slotsPerVReplica") if "slotsPerVReplica" in raw else (),
+        scheduled=scheduled,
+    )
+
+
+def _path(raw: Json, field: str, *, below_status: bool = False) -> Path:
+    value = raw.get(field)
+    steps = tuple(value.split(".")) if isinstance(value, str) else ()
+    if not 1 <= len(steps) <= PATH_STEPS_MAX or not all(_STEP.fullmatch(step) for step in steps):
+        raise InvalidObject(
+            "",
+            f"paths.{field}",
+            f"must be keys with dots between them (as spec.replicas), not {shown(value, 80)}",
+        )
+    if below_status and (len(steps) < 2 or steps[0] != "status" or steps[1] == "conditions"):
+        raise InvalidObject(
+            "",
+            f"paths.{field}",
+            f"must be below status and not its conditions: we write it, not {shown(value, 80)}",
+        )
+    return steps
+
+
+def _entry_key(raw: Json, field: str, default: str) -> str:
+    value = raw.get(field, default)
+    if not isinstance(value, str) or not _STEP.fullmatch(value):
+        raise InvalidObject("", f"paths.{field}", f"must be one key, not {shown(value, 80)}")
+    return value
+
+
+def _no_others(raw: Json, prefix: str, known: frozenset[str]) -> None:
+    for field in raw:
+        if field not in known:
+            raise InvalidObject(
+                "", f"{prefix}{field}"[:100], f"is not known; known are {', '.join(sorted(known))}"
+            )

@@ -1,0 +1,108 @@
+"""The ledger: which vreplicas an adapter pod carries, as it stands in its placements annotation.
+
+Compact JSON with sorted keys, ``{"<ns>/<vpod>": vreplicas}``; where one vreplica weighs more than one slot the value
+is ``[vreplicas, slotsPerVReplica]``, so that a ledger adds up to slots without looking at any other object.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import orjson
+
+from extender.model.errors import LedgerTooLarge, LedgerUnreadable
+from extender.model.names import LEDGER_BYTES_MAX
+
+_INT32_MAX: Final = 2**31 - 1
+SHARES_REMEMBERED: Final = 4096
+"""Different shares that are kept at hand."""
+
+
+class Share(NamedTuple):
+    """What one vpod has on one pod: ``vreplicas`` (count) of ``weight`` slots each."""
+
+    vreplicas: int
+    weight: int = 1
+
+    @property
+    def slots(self) -> int:
+        """Slots that this share takes."""
+        return self.vreplicas * self.weight
+
+
+@lru_cache(maxsize=SHARES_REMEMBERED)
+def share_of(vreplicas: int, weight: int = 1) -> Share:
+    """A share; equal ones are one object, mostly: a cluster has many shares and few different ones."""
+    return Share(vreplicas, weight)
+
+
+Ledger = Mapping[str, Share]
+"""vpod key (``ns/name``, or ``ns/name@kind.group``) to its share. Never a zero share."""
+
+EMPTY_LEDGER: Final[Ledger] = MappingProxyType({})
+
+
+def ledger_slots(ledger: Ledger) -> int:
+    """Slots taken by a whole ledger."""
+    return sum(share.vreplicas * share.weight for share in ledger.values())
+
+
+def encode_ledger(ledger: Ledger) -> str:
+    """Write a ledger as the annotation's text.
+
+    Raises LedgerTooLarge over ``LEDGER_BYTES_MAX`` bytes.
+    """
+    plain: dict[str, int | tuple[int, int]] = {
+        key: share.vreplicas if share.weight == 1 else (share.vreplicas, share.weight)
+        for key, share in ledger.items()
+        if share.vreplicas > 0
+    }
+    text = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+    if len(text) > LEDGER_BYTES_MAX:
+        raise LedgerTooLarge(len(text), LEDGER_BYTES_MAX)
+    return text.decode()
+
+
+def decode_ledger(text: str | None) -> Ledger:
+    """Read an annotation's text; absent or empty is the empty ledger.
+
+    Raises LedgerUnreadable: it is a person's edit or a foreign writer's, to be reported and repaired.
+    """
+    if not text:
+        return EMPTY_LEDGER
+    # A character takes four bytes at most: hardly a text need be encoded to be measured.
+    if len(text) * 4 > LEDGER_BYTES_MAX and (size := len(text.encode("utf-8", "replace"))) > LEDGER_BYTES_MAX:
+        raise LedgerUnreadable(f"{size} bytes are over the limit of {LEDGER_BYTES_MAX}")
+    try:
+        plain = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise LedgerUnreadable(f"not JSON: {error}") from error
+    if not isinstance(plain, dict):
+        raise LedgerUnreadable(f"not a JSON object but {type(plain).__name__}")
+    ledger: dict[str, Share] = {}
+    for key, value in plain.items():
+        # Hardly any is something else than a count.
+        plainly = type(value) is int and 0 < value <= _INT32_MAX
+        share = share_of(value) if plainly else _share(str(key), value)
+        if share.vreplicas:
+            ledger[key] = share
+    return MappingProxyType(ledger)
+
+
+def _share(key: str, value: object) -> Share:
+    match value:
+        case bool():
+            pass
+        case int() if 0 <= value <= _INT32_MAX:
+            return share_of(value)
+        case [int() as vreplicas, int() as weight] if (
+            type(vreplicas) is int
+            and type(weight) is int
+            and 0 <= vreplicas <= _INT32_MAX
+            and 1 <= weight <= _INT32_MAX
+        ):
+            return share_of(vreplicas, weight)
+        case _:
+            pass
+    raise LedgerUnreadable(f"value of {key[:200]!r} is not a count or [count, slotsPerVReplica]")

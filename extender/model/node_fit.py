@@ -1,0 +1,148 @@
+"""``NodeFit``: on which nodes the pods of one template could stand: its tolerations, nodeSelector and required node affinity.
+
+A zone whose nodes all refuse a pool's pods is no place of that pool. As PodTopologySpread with ``nodeTaintsPolicy`` and
+``nodeAffinityPolicy`` Honor, and by the rules of component-helpers:
+
+- every taint of effect NoSchedule or NoExecute must be tolerated. But not those by which Kubernetes says how a node is at
+  the moment (not ready, cordoned, under pressure): they come and go, and are what ``Node.takes_work`` is about;
+- every label of nodeSelector must be there;
+- of required node affinity one term must match: terms are ORed, the requirements of one term ANDed. A term that is empty,
+  or that cannot be read, matches nothing.
+
+What other plugins of kube-scheduler ask (resources, volumes, other pods) depends on the moment and does not count here.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.model.names import UNSCHEDULABLE_TAINT
+
+TAINTS_OF_CONDITION: Final = frozenset(
+    {
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+        UNSCHEDULABLE_TAINT,
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/pid-pressure",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/out-of-service",
+        "node.cloudprovider.kubernetes.io/uninitialized",
+        "node.cloudprovider.kubernetes.io/shutdown",
+    }
+)
+"""Well-known taints that say how a node is, not whom it is for."""
+REPELLING: Final = frozenset({"NoSchedule", "NoExecute"})
+"""Effects that keep pods away; PreferNoSchedule is advice."""
+_INT64_MAX: Final = 2**63 - 1
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node, of an effect in ``REPELLING``."""
+
+    key: str
+    value: str
+    effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """A toleration of a pod: an empty ``key`` or ``effect`` means all of them."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this taint does not keep the pod away (core/v1's ToleratesTaint)."""
+        if self.effect not in {"", taint.effect} or self.key not in {"", taint.key}:
+            return False
+        match self.operator:
+            case "" | "Equal":
+                return self.value == taint.value
+            case "Exists":
+                return True
+            case "Gt" | "Lt":
+                return _compares(self.operator, taint.value, self.value)
+            case _:
+                return False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRequirement:
+    """A NodeSelectorRequirement on a label, or with ``is_field`` on ``metadata.name``."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    is_field: bool = False
+
+    def matches(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node of that name, with these labels, meets it; False where it cannot be read."""
+        if not self.is_field:
+            return self._matches(labels.get(self.key))
+        known = self.key == "metadata.name" and self.operator in {"In", "NotIn"} and len(self.values) == 1
+        return known and self._matches(name)
+
+    def _matches(self, value: str | None) -> bool:
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return bool(self.values) and (value is None or value not in self.values)
+            case "Exists":
+                return value is not None and not self.values
+            case "DoesNotExist":
+                return value is None and not self.values
+            case "Gt" | "Lt" if len(self.values) == 1 and value is not None:
+                return _compares(self.operator, value, self.values[0])
+            case _:
+                return False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFit:
+    """What a pod template says about nodes. ``terms`` None: no node affinity is required."""
+
+    tolerations: tuple[Toleration, ...] = ()
+    selector: tuple[tuple[str, str], ...] = ()
+    """Labels, sorted by key."""
+    terms: tuple[tuple[NodeRequirement, ...], ...] | None = None
+
+    def tolerates_cordon(self) -> bool:
+        """Whether a pod of the template may be put on a cordoned node (kube-scheduler's NodeUnschedulable)."""
+        cordon = Taint(UNSCHEDULABLE_TAINT, "", "NoSchedule")
+        return any(one.tolerates(cordon) for one in self.tolerations)
+
+    def fits(self, name: str, labels: Mapping[str, str], taints: tuple[Taint, ...]) -> bool:
+        """Whether a pod of the template could stand on a node of that name, with these labels and taints."""
+        return (
+            all(any(one.tolerates(taint) for one in self.tolerations) for taint in taints)
+            and all(labels.get(key) == value for key, value in self.selector)
+            and (self.terms is None or any(_matches(term, name, labels) for term in self.terms))
+        )
+
+
+def _matches(term: tuple[NodeRequirement, ...], name: str, labels: Mapping[str, str]) -> bool:
+    return bool(term) and all(requirement.matches(name, labels) for requirement in term)
+
+
+def _compares(operator: str, value: str, bound: str) -> bool:
+    """Whether ``value`` is greater, or less, than ``bound``; False where one of them is no int64."""
+    left, right = _integer(value), _integer(bound)
+    if left is None or right is None:
+        return False
+    return left > right if operator == "Gt" else left < right
+
+
+def _integer(text: str) -> int | None:
+    """An int64 as Go's ParseInt reads it."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -_INT64_MAX - 1 <= number <= _INT64_MAX else None

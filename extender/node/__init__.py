@@ -1,0 +1,1 @@
+"""What kube-scheduler is answered about nodes, and what a bind writes on the pod. Pure; knows ``engine``."""

@@ -1,0 +1,135 @@
+"""``PlacementDecisionCache``: what ``find`` decided for a pod on each node, until the pod is bound or forgotten.
+
+The counterpart of the volume binder's PodBindingCache. Keyed by pod UID (the same name may come back as another pod),
+replaced by every filter call, expiring by itself: kube-scheduler never tells an extender that it has given a pod up.
+"""
+
+from collections.abc import Callable, Set as AbstractSet
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from extender.node.bind_ledger import Carry
+
+DECISIONS_MAX: Final = 10_000
+"""Pods; the oldest go first."""
+NODES_MAX: Final = 500_000
+"""Names of nodes that all of them hold together, some 130 bytes each."""
+REMEMBERED_S: Final = 900.0
+"""How often was decided for a pod. kube-scheduler comes back to one that it could not schedule after 5 minutes at the latest."""
+
+
+class PlacementDecision(NamedTuple):
+    """One ``find``: the pod would carry ``carry`` on ``node``; true as of the pod's ``ledger_text``."""
+
+    pod_uid: str
+    node: str
+    carry: Carry
+    ledger_text: str | None
+    """The pod's placements annotation when this was decided; a bind refuses when it has changed since."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    carry: Carry
+    ledger_text: str | None
+    nodes: AbstractSet[str]
+    """As they were decided, but for those in ``cleared``."""
+    expires_at: float
+    cleared: set[str] = field(default_factory=set)
+
+
+class PlacementDecisionCache:
+    """Decisions by pod UID and node. ``clock`` is monotonic, in seconds; entries live for ``ttl_s``.
+
+    What a pod carries is the same on every node, so it is kept once with the set of nodes that it was decided for.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], *, ttl_s: float = 60.0, remembered_s: float = REMEMBERED_S
+    ) -> None:
+        self._clock = clock
+        self._ttl_s = ttl_s
+        self._remembered_s = remembered_s
+        self._times: dict[str, tuple[int, float]] = {}
+        """Pod UID -> how often was decided for it, and until when that is remembered; the latest last."""
+        self._entries: dict[str, _Entry] = {}
+        self._nodes = 0
+        """Names in all entries."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def update(self, pod_uid: str, carry: Carry, ledger_text: str | None, nodes: AbstractSet[str]) -> None:
+        """Replace all that was decided for a pod: it would carry ``carry`` on each of ``nodes``."""
+        now = self._clock()
+        self._drop(pod_uid)
+        self._make_room(len(nodes))
+        self._entries[pod_uid] = _Entry(carry, ledger_text, nodes, now + self._ttl_s)
+        self._nodes += len(nodes)
+        times = self.times(pod_uid) + 1
+        self._times.pop(pod_uid, None)
+        if len(self._times) >= DECISIONS_MAX:
+            del self._times[next(iter(self._times))]
+        self._times[pod_uid] = times, now + self._remembered_s
+
+    def get(self, pod_uid: str, node: str) -> PlacementDecision | None:
+        """The decision for a pod on a node, None where there is none or it has expired."""
+        entry = self._entry(pod_uid)
+        if entry is None or node not in entry.nodes or node in entry.cleared:
+            return None
+        return PlacementDecision(pod_uid, node, entry.carry, entry.ledger_text)
+
+    def times(self, pod_uid: str) -> int:
+        """How often was decided for the pod, each time within ``REMEMBERED_S`` of the last."""
+        times, until = self._times.get(pod_uid, (0, 0.0))
+        return times if until > self._clock() else 0
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """What a pod would carry, on any node; None where nothing is decided for any."""
+        entry = self._entry(pod_uid)
+        return entry.carry if entry is not None and entry.nodes else None
+
+    def decisions(self, pod_uid: str) -> dict[str, PlacementDecision]:
+        """All decisions for a pod, by node."""
+        entry = self._entry(pod_uid)
+        if entry is None:
+            return {}
+        return {
+            node: PlacementDecision(pod_uid, node, entry.carry, entry.ledger_text)
+            for node in entry.nodes
+            if node not in entry.cleared
+        }
+
+    def planned(self, pod_uid: str) -> dict[str, int]:
+        """Pending vreplicas that the pod would take, vpod key -> count: the same on every node."""
+        carry = self.carry(pod_uid)
+        return dict(carry.planned) if carry is not None else {}
+
+    def _entry(self, pod_uid: str) -> _Entry | None:
+        entry = self._entries.get(pod_uid)
+        return entry if entry is not None and entry.expires_at > self._clock() else None
+
+    def clear(self, pod_uid: str, node: str) -> None:
+        """Forget the decision for one node: it turned out not to hold."""
+        entry = self._entries.get(pod_uid)
+        if entry is not None:
+            entry.cleared.add(node)
+
+    def delete(self, pod_uid: str) -> None:
+        """Forget a pod: it is bound, or gone."""
+        self._times.pop(pod_uid, None)
+        self._drop(pod_uid)
+
+    def _drop(self, pod_uid: str) -> None:
+        entry = self._entries.pop(pod_uid, None)
+        if entry is not None:
+            self._nodes -= len(entry.nodes)
+
+    def _make_room(self, nodes: int) -> None:
+        now = self._clock()
+        while self._entries:
+            oldest = next(iter(self._entries))
+            fits = len(self._entries) < DECISIONS_MAX and self._nodes + nodes <= NODES_MAX
+            if self._entries[oldest].expires_at > now and fits:
+                return
+            self._drop(oldest)

@@ -1,0 +1,133 @@
+"""``HostTexts``: prioritize's answer put together from text that is kept: ``{"Host":"node-1","Score":7}`` of each node.
+
+An answer has an entry for every node asked about, and all but a few nodes of a zone have one score (``exposure``). So the
+entries of a zone's nodes are kept for every score that its nodes have had, and together for scores of all zones that come again;
+a request copies those, puts in the entries of the nodes that differ, and looks up what it asks about. For nodes that are
+asked about again, in whatever order, each zone's entries are kept as a list, too, and none is looked up: the answer goes zone by
+zone then, for kube-scheduler adds scores up by host.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from extender.engine.pods.node_index import NodeIndex
+from extender.node.candidates import Candidates
+from extender.node.exposure import Alike
+
+TABLES_MAX: Final = 64
+"""(zone, score) pairs of which the entries are kept; some 150 bytes a node each."""
+BASES_MAX: Final = 16
+"""Scores of all zones of which the entries are kept together; some 40 bytes a node each."""
+LISTS_MAX: Final = 4
+"""Candidates of which lists of entries are kept, one for each of at most ``TABLES_MAX`` (zone, score) pairs; 8 bytes a node each."""
+
+_Scores = tuple[tuple[str, int], ...]
+"""(Zone, score) pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ByZone:
+    """Candidates zone by zone. ``position``: name -> its place in all zones' names together, from 0."""
+
+    names: Mapping[str, list[str]]
+    position: Mapping[str, int]
+    entries: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
+    """(Zone, score) -> the entries of its names; "" each for score None."""
+
+
+class HostTexts:
+    """Entries of HostPriorityList by node name, for the nodes of ``index``."""
+
+    def __init__(self, index: NodeIndex) -> None:
+        self._index = index
+        self._revision = -1
+        self._tables: dict[tuple[str, int], dict[str, str]] = {}
+        self._bases: dict[_Scores, dict[str, str]] = {}
+        """Score by zone -> the entries of those zones' nodes."""
+        self._lists: dict[bytes, _ByZone | None] = {}
+        """Candidates as they were sent -> their entries; None until they come again."""
+
+    def encode(self, candidates: Candidates, groups: Iterable[Alike]) -> bytes:
+        """HostPriorityList for ``candidates``, all of them known; each is in one group, or in what is left of its zone."""
+        if self._revision != self._index.revision:
+            self._tables.clear()
+            self._bases.clear()
+            self._lists.clear()
+            self._revision = self._index.revision
+        groups = list(groups)
+        by_zone = tuple((g.zone, g.score) for g in groups if g.names is None)
+        told = [(self._table(g.zone, g.score), g.names) for g in groups if g.names is not None]
+        listed = self._listed(candidates.in_any_order)
+        if listed is not None:
+            entries = self._entries(listed, by_zone)
+            position = listed.position
+            for table, names in told:
+                for name in names:
+                    entries[position[name]] = table[name]
+            return f"[{','.join(entries)}]".encode()
+        texts = self._base(by_zone).copy()
+        for table, names in told:
+            for name in names:
+                texts[name] = table[name]
+        return f"[{','.join(map(texts.__getitem__, candidates.names))}]".encode()
+
+    def _listed(self, candidates: Candidates) -> _ByZone | None:
+        """Those zone by zone; None where these candidates are new."""
+        if not candidates.text:
+            return None
+        if candidates.text not in self._lists:
+            if len(self._lists) >= LISTS_MAX:
+                del self._lists[next(iter(self._lists))]
+            self._lists[candidates.text] = None
+            return None
+        listed = self._lists[candidates.text]
+        if listed is None:
+            names = {
+                zone: [name for name in candidates.names if name in there]
+                for zone, there in self._index.in_zone.items()
+            }
+            ordered = (name for those in names.values() for name in those)
+            listed = self._lists[candidates.text] = _ByZone(
+                names, {name: place for place, name in enumerate(ordered)}
+            )
+        return listed
+
+    def _entries(self, listed: _ByZone, by_zone: _Scores) -> list[str]:
+        """What each would have by its zone alone, "" where that is not told, in the order of ``listed``."""
+        scores, entries = dict(by_zone), list[str]()
+        for zone, names in listed.names.items():
+            key = zone, scores.get(zone)
+            if key not in listed.entries:
+                if len(listed.entries) >= TABLES_MAX:
+                    del listed.entries[next(iter(listed.entries))]
+                table = {} if key[1] is None else self._table(zone, key[1])
+                listed.entries[key] = [table.get(name, "") for name in names]
+            entries += listed.entries[key]
+        return entries
+
+    def _base(self, by_zone: _Scores) -> dict[str, str]:
+        """What each node of those zones would have by its zone alone."""
+        base = self._bases.get(by_zone)
+        if base is None:
+            if len(self._bases) >= BASES_MAX:
+                del self._bases[next(iter(self._bases))]
+            base = self._bases[by_zone] = {}
+            for zone, score in by_zone:
+                base |= self._table(zone, score)
+        return base
+
+    def _table(self, zone: str, score: int) -> dict[str, str]:
+        table = self._tables.get((zone, score))
+        if table is None:
+            if len(self._tables) >= TABLES_MAX:
+                del self._tables[next(iter(self._tables))]
+            names = self._index.in_zone.get(zone, ())
+            table = self._tables[zone, score] = {name: _entry(name, score) for name in names}
+        return table
+
+
+def _entry(name: str, score: int) -> str:
+    return orjson.dumps({"Host": name, "Score": score}).decode()

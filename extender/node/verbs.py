@@ -1,0 +1,213 @@
+"""The node level: what filter and preempt answer for one adapter pod (DESIGN 5.7). Pure. Prioritize is in ``exposure``.
+
+Filter decides, prioritize advises. A problem of the pod itself (no pool, slots that do not match) refuses every node
+with the same reason, so that kube-scheduler's FailedScheduling event stays one short line.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
+
+from extender.engine.pods.claims import PodState
+from extender.engine.state.state import State
+from extender.model.ledger import ledger_slots
+from extender.model.objects import AdapterPod, Node
+from extender.model.reasons import UNRESOLVABLE, ConflictReason
+from extender.node.bind_ledger import standing_of
+from extender.node.candidates import Candidates
+from extender.node.wire import Victims
+from extender.node.zone_rule import ZoneRule
+
+NodeLookup = Callable[[str], Node | None]
+
+
+@dataclass(slots=True)
+class NodeVerdicts:
+    """Filter's answer: nodes that pass, in the order asked, and why the others do not."""
+
+    passed: Collection[str] = ()
+    failed: dict[str, ConflictReason] = field(default_factory=dict)
+    unresolvable: dict[str, ConflictReason] = field(default_factory=dict)
+
+    def refuse(self, node: str, reason: ConflictReason) -> None:
+        """Put a node among those that do not pass; ``reason`` says whether preemption could help."""
+        (self.unresolvable if reason in UNRESOLVABLE else self.failed)[node] = reason
+
+    def reasons(self) -> Iterator[ConflictReason]:
+        """Of all nodes that do not pass."""
+        return chain(self.failed.values(), self.unresolvable.values())
+
+    def refusal(self, node: str) -> ConflictReason | None:
+        """Why a node does not pass, None if it does."""
+        return self.failed.get(node) or self.unresolvable.get(node)
+
+
+def slots_of(state: State, pod: AdapterPod) -> int:
+    """Slots of an adapter pod: its own, at most what its pool says; 0 without a pool."""
+    pool = state.pools.get(pod.pool)
+    if pool is None or pool.pool is None:
+        return 0
+    own = pod.own_slots
+    return pool.pool.slots_per_pod if own is None else min(own, pool.pool.slots_per_pod)
+
+
+def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
+    """What makes a pod unfit for any node, None if nothing does."""
+    pool = state.pools.get(pod.pool)
+    if pool is None or pool.pool is None:
+        return ConflictReason.POOL_NOT_FOUND
+    if pool.taken_by:
+        return ConflictReason.STATEFULSET_TAKEN
+    if pool.stateful_set is None or not pod.is_controlled_by(pool.stateful_set):
+        return ConflictReason.STATEFULSET_NOT_FOUND
+    if pod.slots is not None and pod.slots_request is not None and pod.slots != pod.slots_request:
+        return ConflictReason.SLOTS_MISMATCH
+    return None
+
+
+def node_problem(
+    state: State, pod: AdapterPod, node: Node | None, *, without: frozenset[str] = frozenset()
+) -> ConflictReason | None:
+    """What makes a pod unfit for one node, given the pods assumed there except the UIDs ``without``."""
+    if node is None:
+        return ConflictReason.NODE_UNKNOWN
+    if node.slots is None:
+        return None
+    others = state.pods_on_node.get(node.name, {}).values()
+    taken = sum(
+        _declared(state, other)
+        for other in others
+        # A pod that has ended has given its resources back; it stays listed until it is deleted.
+        if not other.finished and other.uid != pod.uid and other.uid not in without
+    )
+    return ConflictReason.NODE_SLOTS_EXCEEDED if taken + _declared(state, pod) > node.slots else None
+
+
+def _declared(state: State, pod: AdapterPod) -> int:
+    # A pod stamped before its pool was known requests 0: it will get its pool's slots all the same.
+    return pod.slots_request or slots_of(state, pod)
+
+
+def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
+    """The hard zone rule for a pod, None where its pool's profile has none or the pod has nothing to come back with."""
+    pool = state.pools.get(pod.pool)
+    max_skew = pool.profile.hard_zone_skew if pool is not None else None
+    if pool is None or max_skew is None:
+        return None
+    strays = state.strays(pod.pool, pod.name)
+    standing = standing_of(pool, pod.name, slots_of(state, pod), strays)
+    if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
+        # What its last pod held, and no status has published since, comes back (I2), and goes at once: no reason to wait.
+        standing = {
+            key: share for key, share in standing.items() if key in strays or _is_published(known, key)
+        }
+    return ZoneRule(pool, pod.name, standing, max_skew) if standing else None
+
+
+def _is_published(pod: PodState, vpod_key: str) -> bool:
+    claim = pod.claims.get(vpod_key)
+    return claim is not None and claim.published > 0
+
+
+def filter_nodes(state: State, pod: AdapterPod, names: Sequence[str], lookup: NodeLookup) -> NodeVerdicts:
+    """Which of the nodes ``names`` the pod may go to. For one name alone: whether it may be bound there."""
+    problem = pod_problem(state, pod)
+    if problem is not None:
+        return NodeVerdicts(unresolvable=dict.fromkeys(names, problem))
+    verdicts = NodeVerdicts()
+    zones: dict[str, str] = {}
+    for name in names:
+        node = lookup(name)
+        reason = node_problem(state, pod, node)
+        if reason is None and node is not None:
+            zones[name] = node.zone
+        else:
+            verdicts.refuse(name, reason or ConflictReason.NODE_UNKNOWN)
+    rule = zone_rule(state, pod)
+    if rule is None:
+        verdicts.passed = list(zones)
+        return verdicts
+    allowed = rule.allowed(zones.values())
+    verdicts.passed = [name for name, zone in zones.items() if zone in allowed]
+    for name, zone in zones.items():
+        if zone not in allowed:
+            verdicts.refuse(name, ConflictReason.ZONE_SKEW_EXCEEDED)
+    return verdicts
+
+
+def filter_known_nodes(state: State, pod: AdapterPod, candidates: Candidates) -> NodeVerdicts:
+    """``filter_nodes`` on the nodes as we know them, by sets (``NodeIndex``). What passes is a ``Candidates``, these where all do."""
+    asked = candidates.asked
+    problem = pod_problem(state, pod)
+    if problem is not None:
+        return NodeVerdicts(unresolvable=dict.fromkeys(candidates, problem))
+    index, reasons = state.node_index, dict[str, ConflictReason]()
+    if not candidates.known:
+        reasons |= dict.fromkeys(asked - index.names.keys(), ConflictReason.NODE_UNKNOWN)
+    full = index.full_for(_declared(state, pod), partial(_declared, state))
+    if not full.isdisjoint(asked):
+        reasons |= dict.fromkeys(full & asked, ConflictReason.NODE_SLOTS_EXCEEDED)
+        # The node where the pod is counted already, assumed or bound, may be full with it and no problem.
+        own = _node_of(state, pod)
+        if own in reasons and (node := state.nodes.get(own)) and node_problem(state, pod, node) is None:
+            del reasons[own]
+    rule = zone_rule(state, pod)
+    if rule is not None:
+        left = asked.difference(reasons) if reasons else asked
+        offered = {zone: there for zone, there in index.in_zone.items() if not there.isdisjoint(left)}
+        for zone in offered.keys() - rule.allowed(offered):
+            reasons |= dict.fromkeys(offered[zone] & left, ConflictReason.ZONE_SKEW_EXCEEDED)
+    if not reasons:
+        return NodeVerdicts(candidates)
+    verdicts = NodeVerdicts(candidates.without(reasons.keys()))
+    for name in sorted(reasons):  # not in a set's order, which differs from process to process
+        verdicts.refuse(name, reasons[name])
+    return verdicts
+
+
+def _node_of(state: State, pod: AdapterPod) -> str:
+    """The node where this very pod is assumed or bound, "" for none."""
+    pool = state.pools.get(pod.pool)
+    known = pool.pods.get(pod.name) if pool is not None else None
+    return known.pod.node if known is not None and known.pod is not None and known.pod.uid == pod.uid else ""
+
+
+def preempt_nodes(state: State, pod: AdapterPod, victims: Mapping[str, Victims]) -> dict[str, Victims]:
+    """The nodes where evicting the victims would help and costs least, with those victims, as they were proposed.
+
+    Least: the fewest slots of vreplicas that the victims carry, then the fewest disruption budgets broken, then the
+    fewest victims. ``victims`` is kube-scheduler's proposal, which takes the pods' priorities into account; among
+    equal nodes it chooses. Never answers a node without victims: that is an error to it.
+    """
+    if pod_problem(state, pod) is not None:
+        return {}
+    zones: dict[str, str] = {}
+    full = state.node_index.full_for(_declared(state, pod), partial(_declared, state))
+    for name, those in victims.items():
+        node = state.nodes.get(name) if those.uids else None
+        if node is None:
+            continue
+        # Who has room without any eviction has it with one.
+        if name not in full or node_problem(state, pod, node, without=frozenset(those.uids)) is None:
+            zones[name] = node.zone
+    rule = zone_rule(state, pod)
+    # kube-scheduler proposes nodes that filter was never asked about, because the pod's own requests did not fit.
+    allowed = frozenset(zones.values()) if rule is None else rule.allowed(zones.values())
+    least, chosen = None, dict[str, Victims]()
+    for name, zone in zones.items():
+        if zone not in allowed:
+            continue
+        those = victims[name]
+        # Most nodes have no adapter pods at all.
+        carried = _carried_slots(there, those.uids) if (there := state.pods_on_node.get(name)) else 0
+        cost = carried, those.pdb_violations, len(those.uids)
+        if least is None or cost < least:
+            least, chosen = cost, {name: those}
+        elif cost == least:
+            chosen[name] = those
+    return chosen
+
+
+def _carried_slots(pods: Mapping[str, AdapterPod], uids: Sequence[str]) -> int:
+    return sum(ledger_slots(pod.ledger) for pod in pods.values() if pod.uid in uids)

@@ -1,0 +1,409 @@
+"""``Service``: everything wired together, and the order of starting and stopping.
+
+Every replica runs the informers, the extender's verbs, the event recorder and the reactivator. The loops that place,
+scale, repair and write pool statuses run only while this replica leads, for the pools that it leads. Stopping goes: unready, verbs finish, sockets
+closed, loops end, lease released, events drained.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from collections.abc import Callable, Generator, Mapping
+from typing import Final
+
+from extender.config.model import Config, Mode
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.state.ordinal_history import Succession
+from extender.kube.api import Api
+from extender.kube.client import KubeApi
+from extender.kube.events import EventRecorder
+from extender.kube.fenced import fenced_by_pool
+from extender.kube.leader import new_identity
+from extender.kube.read_only import ReadOnlyApi
+from extender.model.bucket import Bucket
+from extender.service.binding.binder import SchedulerVReplicaBinder
+from extender.service.binding.ordinal_history import Predecessors
+from extender.service.binding.pod_binder import PodBinder
+from extender.service.binding.reactivator import Reactivator
+from extender.service.binding.verbs import ExtenderVerbs
+from extender.service.garbage import spare_what_stays
+from extender.service.http.answers import Answers, Asked
+from extender.service.http.describe import StateQuery, describe_state, state_steps
+from extender.service.http.gauges import Gauged, add_gauges
+from extender.service.http.kept import add_kept_gauge
+from extender.service.http.process_metrics import LoopLag, watch_client
+from extender.service.http.schedule import ScheduleVerb
+from extender.service.http.server import ExtenderServer, Health
+from extender.service.placing.committer import Committer
+from extender.service.placing.decision_history import DecisionHistory
+from extender.service.placing.placer import Placer, Reporting
+from extender.service.placing.vpod_events import Narrator
+from extender.service.pools.autoscaler import Autoscaler
+from extender.service.pools.availability import AvailabilityTracker
+from extender.service.pools.evictor import Evictor
+from extender.service.pools.leadership import Leadership
+from extender.service.pools.pool_status import PoolStatusWriter
+from extender.service.pools.reconciler import Reconciler
+from extender.service.pools.rescheduler import Rescheduler
+from extender.service.reloading import Reloading, Watched, change_of_budget, change_of_log
+from extender.service.shadow import Shadow
+from extender.service.watching.caches import Caches
+from extender.service.watching.first_lists import wait_synced
+from extender.service.watching.foreign_writes import ForeignWrites
+from extender.service.watching.informers import Informers
+from extender.telemetry.metrics import Metrics
+
+log: Final = logging.getLogger(__name__)
+
+EVENTS_DRAIN_TIMEOUT_S: Final = 2.0
+
+
+class Service:
+    """One replica of the extender over an ``Api``. ``now`` is wall-clock time in epoch seconds.
+
+    ``serve`` False opens no socket: a simulation calls ``verbs`` itself. ``profiles``: all that pools may ask for.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        config: Config,
+        *,
+        now: Callable[[], float],
+        rng: random.Random,
+        serve: bool = True,
+        profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+    ) -> None:
+        read_only = ReadOnlyApi(api) if config.mode is Mode.SHADOW else None
+        self._api = api = read_only or api
+        self._clock = clock = asyncio.get_running_loop().time
+        self._now = now
+        self._rng = rng
+        self._serve = serve
+        self.identity = new_identity(socket.gethostname(), rng)
+        self.metrics = Metrics()
+        self.caches = Caches(profiles)
+        self.shadow = (
+            Shadow(self.caches, read_only, metrics=self.metrics, clock=clock, now=now) if read_only else None
+        )
+        succession = Succession(clock)
+        self.informers = Informers(api, self.caches, rng=rng, succession=succession)
+        self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
+        self.leadership = self._leadership(api, config, now, rng)
+        self.leadership.first_version = lambda: self.informers.first_version
+        self._fenced = fenced_by_pool(api, self.leadership.leads)
+        self._narrator = Narrator(self.recorder, self.metrics)
+        # Parts hear of changes in the order in which they are made here.
+        self.binder = SchedulerVReplicaBinder(
+            api, self.caches, clock=clock, leads=self.leadership.leads, narrow_to=config.narrow_to
+        )
+        self._wire_placing()
+        self._wire_moving()
+        predecessors = Predecessors(
+            self.caches,
+            succession,
+            list_vpods=self.informers.list_published,
+            founded=self.leadership.founded,
+        )
+        self._wire_pools(predecessors)
+        self._wire_verbs(config, predecessors)
+        self.reloading: Reloading | None = None
+        self.health = Health(self._not_ready)
+        self.server = ExtenderServer(
+            config.server,
+            self.verbs,
+            health=self.health,
+            metrics=self.metrics,
+            describe_state=self._state_steps,
+            schedule=self.schedule_verb().schedule,
+        )
+        self.availability = AvailabilityTracker(
+            self.caches,
+            feed=lambda pool, vpod: self.placer.queues.of(pool).add(vpod),
+            leads=self.leadership.leads,
+            clock=clock,
+        )
+        self.answers = Answers(
+            Asked(self.caches, self.placer, self.leadership, self.health, self.metrics), config, now=now
+        )
+        self.server.questions += self.answers.routes
+        self._add_gauges(succession)
+
+    # -- wiring: what each part is given, and what it tells the others ------------------------------------------------
+
+    def _leadership(
+        self, api: Api, config: Config, now: Callable[[], float], rng: random.Random
+    ) -> Leadership:
+        return Leadership(api, self.caches, config, identity=self.identity, now=now, rng=rng)
+
+    def _wire_placing(self) -> None:
+        """From a vpod that is not as it should be to ledgers, statuses and the size of its pool."""
+        self.committer = committer = Committer(
+            self._api,
+            self.caches,
+            clock=self._clock,
+            now=self._now,
+            leadership=self.leadership,
+            metrics=self.metrics,
+        )
+        committer.write_foreign_status = self.informers.sources.write_status
+        committer.status_doubts.list_again = self.informers.list_again
+        committer.pods_behind.list_pods = self.informers.list_pods
+        committer.refusals.tell = self._narrator.write_refused
+        committer.on_status_written = self._narrator.status_written
+        self.autoscaler = Autoscaler(
+            self._api,
+            self.caches,
+            fenced=self._fenced,
+            recorder=self.recorder,
+            metrics=self.metrics,
+            rng=self._rng,
+            no_predecessor_writes=self.leadership.no_predecessor_writes,
+        )
+        self.placer = Placer(
+            self.caches,
+            committer,
+            self.autoscaler,
+            reporting=Reporting(self._narrator, DecisionHistory(self.identity, self._now), self.metrics),
+            clock=self._clock,
+        )
+        self.leadership.another_has_led = self.placer.forget
+        self.autoscaler.on_opened = lambda pool: self.placer.queues.of(pool).activate()
+        self.informers.sources.on_complete = self.placer.activation.add_all
+
+    def _wire_moving(self) -> None:
+        """What moves vreplicas that have a place."""
+        self.evictor = Evictor(
+            self.caches,
+            self.placer,
+            self.autoscaler,
+            narrator=self._narrator,
+            metrics=self.metrics,
+            now=self._now,
+        )
+        self.autoscaler.on_closed = self.evictor.trigger
+        self.rescheduler = Rescheduler(
+            self.caches, activate=self.placer.activation.add_all, recorder=self.recorder
+        )
+
+    def _wire_pools(self, predecessors: Predecessors) -> None:
+        """What keeps pods and pools as they are said to be."""
+        foreign = ForeignWrites(
+            self.caches, self.committer.own_writes, recorder=self.recorder, metrics=self.metrics
+        )
+        self.reconciler = Reconciler(
+            self._fenced,
+            self.caches,
+            self.placer.queues,
+            foreign=foreign,
+            metrics=self.metrics,
+            clock=self._clock,
+            on_expiry=[predecessors.forget_gone, self.committer.forget_gone],
+        )
+        self.reactivator = Reactivator(
+            self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
+        )
+        self.pool_status = PoolStatusWriter(
+            self._api,
+            self.caches,
+            fenced=self._fenced,
+            now=self._now,
+            more_conditions=self.informers.sources.conditions,
+            foreign=lambda: self.autoscaler.foreign,
+        )
+        self.pool_status.recorder = self.recorder
+
+    def _wire_verbs(self, config: Config, predecessors: Predecessors) -> None:
+        """What kube-scheduler calls, on every replica."""
+        self.pod_binder = PodBinder(
+            self._api,
+            self.caches,
+            self.binder,
+            knows_past=predecessors.known,
+            on_bound=self.committer.proofs.changed,
+            scheduler_names=config.scheduler_names,
+        )
+        self.verbs = ExtenderVerbs(
+            self.caches,
+            self.binder,
+            self.pod_binder,
+            reactivator=self.reactivator,
+            recorder=self.recorder,
+            metrics=self.metrics,
+        )
+
+    def leading(self) -> bool:
+        """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
+        return self.leadership.leading()
+
+    def _add_gauges(self, succession: Succession) -> None:
+        add_gauges(
+            self.metrics,
+            Gauged(
+                caches=self.caches,
+                queues=self.placer.queues,
+                history=self.placer.history,
+                informers=self.informers,
+                recorder=self.recorder,
+                leadership=self.leadership,
+                binder=self.binder,
+            ),
+        )
+        add_kept_gauge(
+            self.metrics,
+            self.caches.state,
+            queues=self.placer.queues,
+            activation=self.placer.activation,
+            sources=self.informers.sources,
+            own_writes=self.committer.own_writes,
+            succession=succession,
+        )
+
+    def reconfigure(self, config: Config) -> None:
+        """Take what can change at work (``config.model``: Reload.LIVE) from a file that was read again."""
+        self.server.reconfigure(config.server)
+        self.binder.narrow_to = config.narrow_to
+        self.pod_binder.scheduler_names = config.scheduler_names
+
+    async def run(self) -> None:
+        """Serve and, while leading, work; until cancelled, then stop in order."""
+        if self._serve:
+            await self.server.start()
+            log.info("%s serves on %s", self.identity, self.server.url)
+        recording = asyncio.create_task(self.recorder.run(), name="event recorder")
+        background = asyncio.create_task(self._background(), name="background")
+        try:
+            # Either of them ends only by an error, and the service with it: half a service looks healthy and is not.
+            ended, _ = await asyncio.wait({background, recording}, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
+        finally:
+            self.health.stopping = True
+            await self.server.stop()
+            self.answers.close()
+            await _end(background)
+            await self.recorder.drain(EVENTS_DRAIN_TIMEOUT_S)
+            await _end(recording)
+
+    async def _background(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.informers.run(), name="informers")
+            if self._serve:
+                tasks.create_task(self.answers.page.run(self.informers.wait_synced), name="page")
+            await self.informers.wait_synced()
+            tasks.create_task(self.availability.run(), name="availability")
+            tasks.create_task(self.reconciler.run_expiry(), name="reservation expiry")
+            if self.shadow is not None:
+                await self.shadow.run()
+            tasks.create_task(self.reactivator.run(), name="reactivator")
+            tasks.create_task(self.rescheduler.watch(), name="absences")
+            tasks.create_task(self.leadership.run(self._lead), name="leader election")
+
+    async def _lead(self, bucket: Bucket) -> None:
+        """Take over from another leader: not before all that it has written is known here."""
+        if self.leadership.electors:
+            await self.informers.catch_up()
+        self.autoscaler.take_over(bucket)
+        self.leadership.began(bucket)
+        lease = self.leadership.lease_name(bucket)
+        log.info("%s leads by %s", self.identity, lease, extra={"lease": lease})
+        self.metrics.leader.labels(lease).set(1)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                # The placer first: what is no longer wanted is given back before the pool's size is looked at.
+                tasks.create_task(self.placer.run(bucket), name="placer")
+                tasks.create_task(self.autoscaler.run(bucket), name="autoscaler")
+                tasks.create_task(self.evictor.run(bucket), name="evictor")
+                tasks.create_task(self.rescheduler.run(bucket), name="rescheduler")
+                tasks.create_task(self.reconciler.run(bucket), name="reconciler")
+                tasks.create_task(self.pool_status.run(bucket), name="pool status")
+        finally:
+            self.leadership.ended(bucket)
+            self.metrics.leader.labels(lease).set(0)
+
+    def schedule_verb(self) -> ScheduleVerb:
+        """What ``POST /v1/schedule`` does."""
+        return ScheduleVerb(
+            self.caches,
+            self.placer,
+            self.informers.sources,
+            leadership=self.leadership,
+        )
+
+    def _not_ready(self) -> list[str]:
+        missing = self.informers.not_synced()
+        if not missing:
+            return []
+        return [f"caches not synced: {', '.join(missing)}", *self.informers.problems()]
+
+    def describe_state(self, parameters: Mapping[str, str]) -> dict[str, object]:
+        """``/state.json``, narrowed by the query's parameters."""
+        return self._describe(
+            describe_state(self.caches.state, self.placer.history.explanation, StateQuery.of(parameters))
+        )
+
+    def _state_steps(self, query: StateQuery) -> Generator[None, None, dict[str, object]]:
+        """The same, in steps."""
+        return self._describe(
+            (yield from state_steps(self.caches.state, self.placer.history.explanation, query))
+        )
+
+    def _describe(self, state: dict[str, object]) -> dict[str, object]:
+        return {
+            "identity": self.identity,
+            "leader": self.leadership.leader(""),
+            "leading": self.leading(),
+            "leases": self.leadership.describe(),
+            "requests": dict(self.server.requests),
+            "queues": self.placer.queues.sizes(),
+            **({"configuration": self.reloading.describe()} if self.reloading is not None else {}),
+            **({"shadow": self.shadow.describe()} if self.shadow is not None else {}),
+            **state,
+        }
+
+
+async def _end(task: "asyncio.Task[None]") -> None:
+    """Cancel a task and wait for its end; an error that it ended with is the caller's already."""
+    task.cancel()
+    await asyncio.wait({task})
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.debug("%s ended with %r", task.get_name(), error)
+
+
+async def serve(
+    config: Config,
+    *,
+    now: Callable[[], float],
+    rng: random.Random,
+    profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+    watched: Watched | None = None,
+) -> int:
+    """Run one replica against the cluster that the configuration names, until cancelled.
+
+    ``watched``: the file that ``config`` is from, to take changes of; None: nothing changes at work.
+    """
+    client = config.client_connection
+    async with await KubeApi.connect(
+        kubeconfig=client.kubeconfig, context=client.context, qps=client.qps, burst=client.burst
+    ) as api:
+        service = Service(api, config, now=now, rng=rng, profiles=profiles)
+        service.metrics.add_process()
+        watch_client(service.metrics, api)
+        # An error of any of them stops the service in order, and is told with its traceback: nothing dies unseen.
+        async with asyncio.TaskGroup() as beside:
+            tasks = [
+                beside.create_task(spare_what_stays(wait_synced(service.informers)), name="first lists"),
+                beside.create_task(LoopLag(service.metrics).run(), name="event loop lag"),
+            ]
+            if watched is not None:
+                apply = [service.reconfigure, change_of_budget(api.budget), change_of_log(config)]
+                service.reloading = Reloading(watched, apply=apply, metrics=service.metrics)
+                tasks.append(beside.create_task(service.reloading.run(), name="configuration reload"))
+            try:
+                await service.run()
+            finally:
+                for task in tasks:
+                    task.cancel()
+    return 0

@@ -1,0 +1,303 @@
+"""``VReplicaBinder``: an adapter pod and its vreplicas, from find to bind (the volume binder's pattern).
+
+::
+
+    filter   -> find    what will the pod carry, on which nodes may it go         (no side effect but the decision cache)
+    bind     -> assume  re-validate on the state as it is now, reserve, put the pod on the node in the assume cache
+                bind    one Binding: node and ledger in the same API write; confirmed by the watch
+                revert  undo assume, exactly, where bind did not happen
+
+Any replica of the service may serve any verb at any time. What makes that safe is the API server: a Binding carries
+the pod's UID and version as preconditions, so it fails if anyone has bound the pod or touched its ledger since.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final, Protocol
+
+from extender.kube.api import PODS, Api, ApiError, Binding, Conflict, Forbidden, NotFound, OutcomeUnknown
+from extender.model.decode import pod_from
+from extender.model.errors import AssumeError, LedgerTooLarge, VReplicaError
+from extender.model.ledger import encode_ledger
+from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.model.objects import AdapterPod, Node
+from extender.model.reasons import ConflictReason
+from extender.node.bind_ledger import Carry, carry_of, plans_at_bind
+from extender.node.candidates import Candidates
+from extender.node.decisions import PlacementDecision, PlacementDecisionCache
+from extender.node.exposure import prioritize_known_nodes
+from extender.node.narrowing import best_of, room_for
+from extender.node.verbs import NodeVerdicts, filter_known_nodes, filter_nodes, slots_of
+from extender.service.placing.committer import RESERVATION_TTL_S
+from extender.service.watching.caches import Caches
+
+log: Final = logging.getLogger(__name__)
+
+NodeLookup = Callable[[str], Node | None]
+
+
+class BindRefused(VReplicaError):
+    """The pod may not be bound there, now. ``reason`` goes to kube-scheduler, which tries again later."""
+
+    def __init__(self, reason: ConflictReason, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else str(reason))
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class AssumedPod:
+    """What ``assume`` has done and ``revert`` undoes: ``pod`` as it was, ``node`` and ``carry`` as it shall be."""
+
+    pod: AdapterPod
+    node: str
+    carry: Carry
+    slots: int
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Owner of its reservations in the state."""
+        return ("bind", self.pod.uid)
+
+
+class VReplicaBinder(Protocol):
+    """Called by the extender's verbs: ``find`` for one pod at a time, ``assume``/``bind`` for several pods at once.
+
+    ``find`` leaves nothing but decisions. ``assume`` changes caches and state, at once and without awaiting;
+    ``bind`` writes to the API and undoes nothing by itself: the caller reverts when it raises.
+    """
+
+    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
+        """Decide for every candidate node; unfit is data. Replaces all earlier decisions for the pod.
+
+        ``lookup``: nodes as they were sent; None: as they are known.
+        """
+        ...
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """What the pod would carry by the last ``find``, None where no node passed or it is too long ago."""
+        ...
+
+    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
+        """What the last ``find`` decided, by node."""
+        ...
+
+    def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
+        """Re-validate and assume. Raises BindRefused; then nothing has changed."""
+        ...
+
+    async def bind(self, assumed: AssumedPod) -> None:
+        """Write the Binding. Raises ApiError; OutcomeUnknown only where even reading the pod back failed.
+
+        Raises BindRefused where the API server forbids it (403).
+        """
+        ...
+
+    def revert(self, assumed: AssumedPod) -> None:
+        """Undo ``assume``. Also after the pod has changed or gone meanwhile: then there is less to undo."""
+        ...
+
+    def delete(self, pod_uid: str) -> None:
+        """Forget a pod's decisions."""
+        ...
+
+
+class SchedulerVReplicaBinder:
+    """The real binder. ``leads`` tells whether a pool's pending vreplicas may be given to a pod of it as it binds."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        clock: Callable[[], float],
+        leads: Callable[[str], bool],
+        narrow_to: int = 0,
+    ) -> None:
+        """``narrow_to``: nodes that ``find`` passes at the most, of those that it knows itself; 0: all."""
+        self._api = api
+        self._caches = caches
+        self._clock = clock
+        self._leads = leads
+        self.narrow_to = narrow_to
+        """May be changed at work: each find looks."""
+        self._cache = PlacementDecisionCache(clock)
+        caches.pods.add_event_handler(self._pod_changed)
+
+    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
+        """See VReplicaBinder."""
+        if lookup is None:
+            verdicts = filter_known_nodes(self._caches.state, pod, candidates)
+        else:
+            verdicts = filter_nodes(self._caches.state, pod, candidates.names, lookup)
+        try:
+            carry = self._carry(pod, with_planned=True)
+        except LedgerTooLarge:
+            self._cache.delete(pod.uid)
+            return NodeVerdicts(unresolvable=dict.fromkeys(candidates, ConflictReason.LEDGER_TOO_LARGE))
+        if lookup is None and self.narrow_to:
+            verdicts.passed = self._narrowed(pod, carry, verdicts.passed)
+        passed = verdicts.passed
+        names = passed.asked if isinstance(passed, Candidates) else frozenset(passed)
+        self._cache.update(pod.uid, carry, pod.ledger_text, names)
+        return verdicts
+
+    def _narrowed(self, pod: AdapterPod, carry: Carry, passed: Collection[str]) -> Collection[str]:
+        """The best of the nodes that pass, where there are more than are wanted."""
+        most = room_for(self.narrow_to, self._cache.times(pod.uid))
+        if len(passed) <= most:
+            return passed
+        left = passed if isinstance(passed, Candidates) else Candidates.of(passed)
+        groups = prioritize_known_nodes(self._caches.state, pod, carry.ledger, left)
+        return best_of(left, groups, most, self._caches.state.nodes)
+
+    @property
+    def decisions_kept(self) -> int:
+        """Pods of which decisions are remembered."""
+        return len(self._cache)
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """See VReplicaBinder."""
+        return self._cache.carry(pod_uid)
+
+    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
+        """See VReplicaBinder."""
+        return self._cache.decisions(pod_uid)
+
+    def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
+        """See VReplicaBinder."""
+        state = self._caches.state
+        problem = filter_nodes(state, pod, (node,), state.nodes.get).refusal(node) or self._cordon(pod, node)
+        if problem is not None:
+            self._cache.clear(pod.uid, node)
+            raise BindRefused(problem)
+        decision = self._cache.get(pod.uid, node)
+        if decision is not None and decision.ledger_text != pod.ledger_text:
+            self._cache.delete(pod.uid)
+            raise BindRefused(ConflictReason.LEDGER_CHANGED, "the pod's placements have changed since filter")
+        # A missing decision is no reason to refuse: another replica, or this one before a restart, has filtered.
+        pool = state.pool(pod.pool)
+        try:
+            carry = self._carry(pod, with_planned=self._leads(pod.pool) and plans_at_bind(pool.profile))
+        except LedgerTooLarge as error:
+            raise BindRefused(ConflictReason.LEDGER_TOO_LARGE, str(error)) from error
+        # What the webhook has stamped stays: it is what the pod requests, whatever its pool says by now.
+        stamped = pod.slots if pod.slots is not None else slots_of(state, pod)
+        assumed = AssumedPod(pod, node, carry, stamped)
+        self._assume_pod(assumed)
+        for key in carry.planned:
+            share = carry.ledger[key]
+            pool.reserve(assumed.owner, key, {pod.name: share}, expires_at=self._clock() + RESERVATION_TTL_S)
+        return assumed
+
+    async def bind(self, assumed: AssumedPod) -> None:
+        """See VReplicaBinder."""
+        pod = assumed.pod
+        binding = Binding(
+            pod.namespace,
+            pod.name,
+            assumed.node,
+            uid=pod.uid,
+            resource_version=pod.resource_version,
+            annotations={
+                PLACEMENTS_ANNOTATION: encode_ledger(assumed.carry.ledger),
+                SLOTS_ANNOTATION: str(assumed.slots),
+            },
+        )
+        try:
+            await self._api.bind(binding)
+        except Forbidden as error:
+            log.warning(
+                "bind of pod %s: %s: %s",
+                pod.key,
+                ConflictReason.WRITE_REFUSED,
+                error,
+                extra={"pod": pod.key, "pool": pod.pool, "reason": ConflictReason.WRITE_REFUSED},
+            )
+            raise BindRefused(ConflictReason.WRITE_REFUSED, str(error)) from error
+        except OutcomeUnknown as error:
+            try:
+                bound = await self._is_bound(pod, assumed.node)
+            except ApiError as unread:
+                raise error from unread
+            if not bound:
+                raise Conflict(409, "NotBound", f"the Binding had no effect: {error.message}") from error
+        self._cache.delete(pod.uid)
+
+    def revert(self, assumed: AssumedPod) -> None:
+        """See VReplicaBinder."""
+        known = self._caches.pods.get(assumed.pod.key)
+        if known is not None and known.assumed and known.uid == assumed.pod.uid:
+            self._caches.pods.restore(assumed.pod.key)
+        self._release(assumed.pod.pool, assumed.pod.uid, assumed.carry.planned)
+
+    def delete(self, pod_uid: str) -> None:
+        """See VReplicaBinder."""
+        self._cache.delete(pod_uid)
+
+    def _carry(self, pod: AdapterPod, *, with_planned: bool) -> Carry:
+        """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for standing ones."""
+        state = self._caches.state
+        pool, slots = state.pool(pod.pool), slots_of(state, pod)
+        carried = partial(
+            carry_of,
+            pool,
+            pod,
+            slots=slots,
+            allows=partial(state.selects, pod.pool),
+            strays=state.strays(pod.pool, pod.name),
+        )
+        carry = carried(with_planned=with_planned)
+        try:
+            encode_ledger(carry.ledger)
+        except LedgerTooLarge:
+            if not carry.planned:
+                raise
+            carry = carried(with_planned=False)
+            encode_ledger(carry.ledger)
+        return carry
+
+    def _cordon(self, pod: AdapterPod, node: str) -> ConflictReason | None:
+        """kube-scheduler has looked, at its own filter's time; whoever calls bind may be late, or no scheduler at all."""
+        known, workload = self._caches.state.nodes.get(node), self._caches.state.pool(pod.pool).stateful_set
+        cordoned = known is not None and known.cordoned
+        fit = workload.fit if workload is not None else None
+        tolerated = fit is None or fit.tolerates_cordon()
+        return ConflictReason.NODE_UNSCHEDULABLE if cordoned and not tolerated else None
+
+    def _assume_pod(self, assumed: AssumedPod) -> None:
+        carry, pod = assumed.carry, assumed.pod
+        try:
+            self._caches.pods.assume(
+                replace(pod, node=assumed.node, ledger=carry.ledger, slots=assumed.slots, assumed=True)
+            )
+        except AssumeError as error:
+            raise BindRefused(ConflictReason.POD_CHANGED, str(error)) from error
+
+    def _release(self, pool: str, pod_uid: str, keys: Mapping[str, object]) -> None:
+        for key in keys:
+            self._caches.state.release(("bind", pod_uid), pool, key)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """The watch has confirmed a bind, or the pod is gone: its reservations and decisions have served."""
+        if new is not None and (not new.node or new.assumed):
+            return
+        pod = new or old
+        if pod is None:
+            return
+        self._cache.delete(pod.uid)
+        pool = self._caches.state.pool(pod.pool)
+        state = pool.pods.get(pod.name)
+        owner = ("bind", pod.uid)
+        for key in [
+            k for k, claim in (state.claims.items() if state is not None else ()) if claim.owner == owner
+        ]:
+            pool.release(owner, key)
+
+    async def _is_bound(self, pod: AdapterPod, node: str) -> bool:
+        try:
+            known = pod_from(await self._api.get(PODS, pod.namespace, pod.name))
+        except NotFound:
+            return False
+        return known.uid == pod.uid and known.node == node

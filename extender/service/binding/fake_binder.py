@@ -1,0 +1,92 @@
+"""``FakeVReplicaBinder``: a binder that answers as it is told, for tests of whatever calls one.
+
+The counterpart of the volume binder's FakeVolumeBinder, and shipped like it. Same Protocol as the real one.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from extender.kube.api import ApiError
+from extender.model.ledger import EMPTY_LEDGER
+from extender.model.objects import AdapterPod
+from extender.model.reasons import ConflictReason
+from extender.node.bind_ledger import Carry
+from extender.node.candidates import Candidates
+from extender.node.decisions import PlacementDecision
+from extender.node.verbs import NodeVerdicts
+from extender.service.binding.binder import AssumedPod, BindRefused, NodeLookup
+
+
+@dataclass(slots=True, kw_only=True)
+class FakeBinderConfig:
+    """What to answer. ``refused``: node name -> reason of ``find``; the errors are raised by ``assume`` and ``bind``."""
+
+    refused: Mapping[str, ConflictReason] = field(default_factory=dict)
+    carry: Carry = field(default_factory=lambda: Carry(EMPTY_LEDGER, {}))
+    slots: int = 20
+    assume_error: BindRefused | None = None
+    bind_errors: list[ApiError] = field(default_factory=list)
+    """Raised one a call, in order; then binds succeed."""
+
+
+class FakeVReplicaBinder:
+    """Answers by its ``config`` and keeps what it was asked, in ``calls``: (verb, pod UID, node)."""
+
+    def __init__(self, config: FakeBinderConfig | None = None) -> None:
+        self.config = config if config is not None else FakeBinderConfig()
+        self.calls: list[tuple[str, str, str]] = []
+        self.assumed: dict[str, AssumedPod] = {}
+        """By pod UID: what is assumed and neither bound nor reverted."""
+        self.bound: dict[str, str] = {}
+        """Pod UID -> node."""
+        self._decisions: dict[str, dict[str, PlacementDecision]] = {}
+
+    def find(self, pod: AdapterPod, candidates: Candidates, lookup: NodeLookup | None = None) -> NodeVerdicts:
+        """See VReplicaBinder."""
+        del lookup
+        nodes = candidates.names
+        self.calls.append(("find", pod.uid, ""))
+        verdicts = NodeVerdicts([node for node in nodes if node not in self.config.refused])
+        for node in nodes:
+            if (reason := self.config.refused.get(node)) is not None:
+                verdicts.refuse(node, reason)
+        self._decisions[pod.uid] = {
+            node: PlacementDecision(pod.uid, node, self.config.carry, pod.ledger_text)
+            for node in verdicts.passed
+        }
+        return verdicts
+
+    def carry(self, pod_uid: str) -> Carry | None:
+        """See VReplicaBinder."""
+        return self.config.carry if self._decisions.get(pod_uid) else None
+
+    def decisions(self, pod_uid: str) -> Mapping[str, PlacementDecision]:
+        """See VReplicaBinder."""
+        return self._decisions.get(pod_uid, {})
+
+    def assume(self, pod: AdapterPod, node: str) -> AssumedPod:
+        """See VReplicaBinder."""
+        self.calls.append(("assume", pod.uid, node))
+        if self.config.assume_error is not None:
+            raise self.config.assume_error
+        assumed = AssumedPod(pod, node, self.config.carry, self.config.slots)
+        self.assumed[pod.uid] = assumed
+        return assumed
+
+    async def bind(self, assumed: AssumedPod) -> None:
+        """See VReplicaBinder."""
+        self.calls.append(("bind", assumed.pod.uid, assumed.node))
+        if self.config.bind_errors:
+            raise self.config.bind_errors.pop(0)
+        self.assumed.pop(assumed.pod.uid, None)
+        self.bound[assumed.pod.uid] = assumed.node
+
+    def revert(self, assumed: AssumedPod) -> None:
+        """See VReplicaBinder."""
+        self.calls.append(("revert", assumed.pod.uid, assumed.node))
+        self.assumed.pop(assumed.pod.uid, None)
+
+    def delete(self, pod_uid: str) -> None:
+        """See VReplicaBinder."""
+        self.calls.append(("delete", pod_uid, ""))
+        self._decisions.pop(pod_uid, None)

@@ -1,0 +1,60 @@
+"""``Answers``: all that one replica tells people over HTTP: explanations and plans, its decisions, an overview, the page.
+
+It only reads, but for what it remembers of decisions that the placer tells it of. The extender's verbs are not here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from extender.config.model import Config, Mode
+from extender.service.http.page.routes import Page
+from extender.service.http.questions import Questions
+from extender.service.http.server import Health
+from extender.service.http.watchers import Watchers, Whoami
+from extender.service.placing.placer import Placer
+from extender.service.pools.leadership import Leadership
+from extender.service.watching.caches import Caches
+from extender.telemetry.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The parts of a replica that the answers are about."""
+
+    caches: Caches
+    placer: Placer
+    leadership: Leadership
+    health: Health
+    metrics: Metrics
+
+
+class Answers:
+    """The placer tells it of its decisions from now on. ``routes``: for ``ExtenderServer.questions``.
+
+    ``now``: epoch seconds.
+    """
+
+    def __init__(self, asked: Asked, config: Config, *, now: Callable[[], float]) -> None:
+        caches, leadership, health = asked.caches, asked.leadership, asked.health
+        identity, shadow = leadership.identity, config.mode is Mode.SHADOW
+        questions = Questions(
+            caches,
+            history=asked.placer.history,
+            refusal=health.refusal,
+            who=lambda pool: {"answeredBy": identity, "leader": leadership.leader(pool)},
+        )
+        self.watchers = Watchers(
+            caches,
+            asked.placer,
+            whoami=Whoami(identity, lambda: leadership.leader(""), leadership.leading, shadow),
+            now=now,
+            refusal=health.refusal,
+        )
+        self.page = Page(
+            caches.state, leadership, config, problems=health.problems, now=now, metrics=asked.metrics
+        )
+        self.routes = (questions.add_routes, *self.watchers.routes, self.page.add_routes)
+
+    def close(self) -> None:
+        """Nobody is told anything any more."""
+        self.watchers.close()

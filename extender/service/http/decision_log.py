@@ -1,0 +1,139 @@
+"""``DecisionLog``: what this replica sees and decides, for ``vreplica record`` (``GET /v1/decisions``).
+
+Nothing is kept while nobody records. Who asks without ``since`` gets a snapshot, as lines of JSON, and from then on the
+state's changes and the placer's decisions go into a ring (``journal_ring``), each under its number; with ``since`` and
+``journal``, the name of what is kept, comes what is there after that number. It ends ``IDLE_S`` after the last question.
+
+.. code-block:: text
+
+    OFF --GET /v1/decisions--> ON: ring --GET ?since=N&journal=J--> lines after N, and {"synced": {"seq": M}}
+     ^                          |           '-- 410: N has fallen out of the ring, or J is not this one: ask anew
+     '--- IDLE_S without any ---'
+
+``wait``: seconds to wait for something new. Several may record at once. A replica that does not lead decides nothing: its
+log has objects alone, and its header says who leads.
+
+What ``vreplica explain`` tells of the past comes from ``memory``, which is told of the same decisions: it joins those that
+say the same and forgets a vpod that is gone, and it has no target and no moves, so no replay could be made of it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from aiohttp import web
+
+from extender import __version__
+from extender.engine.placing.plan import Decision
+from extender.engine.state.state import State
+from extender.model.moves import Move
+from extender.service.http.journal_ring import JournalRing, Lost, as_lines
+from extender.whatif.recording.entries import Cause, Header, Synced
+
+IDLE_S: Final = 60.0
+WAIT_MAX_S: Final = 30.0
+READERS_MAX: Final = 8
+"""Answered at once: they may wait, and a snapshot holds many references."""
+SEQ_CHARS_MAX: Final = 20
+"""Of a number after which somebody asks; answers repeat it."""
+_KIND: Final = "application/jsonl"
+
+
+class DecisionLog:
+    """Of ``state``. ``now``: epoch seconds; ``refusal``: why nothing is answered now, "" if it is."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        now: Callable[[], float],
+        header: Callable[[], Header],
+        refusal: Callable[[], str] = str,
+    ) -> None:
+        self.ring = JournalRing(state, now=now, header=header)
+        self.decisions = 0
+        """Made since the start, whether or not somebody records."""
+        self._refusal = refusal
+        self._readers = 0
+        self._idle: asyncio.TimerHandle | None = None
+
+    def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:
+        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry out."""
+        self.decisions += 1
+        if self.ring.journal:
+            self.ring.notes.decided(cause, decision, asked)
+
+    def close(self) -> None:
+        """End at once."""
+        if self._idle is not None:
+            self._idle.cancel()
+        self.ring.end()
+
+    def _keep_on(self) -> None:
+        """Somebody has asked: go on for ``IDLE_S``, beginning now if nothing is kept."""
+        self.ring.begin()
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._end)
+
+    def _end(self) -> None:
+        if self._readers:
+            self._keep_on()
+        else:
+            self.ring.end()
+
+    def add_routes(self, app: web.Application) -> None:
+        """See ExtenderServer.questions."""
+        app.router.add_get("/v1/decisions", self._answer)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        if problem := self._refusal():
+            return web.Response(status=503, text=problem + "\n", headers={"Retry-After": "1"})
+        if self._readers >= READERS_MAX:
+            text = f"{READERS_MAX} are recording already\n"
+            return web.Response(status=503, text=text, headers={"Retry-After": "5"})
+        self._readers += 1
+        try:
+            if "since" not in request.query:
+                return await self._snapshot(request)
+            return await self._since(request)
+        finally:
+            self._readers -= 1
+
+    async def _snapshot(self, request: web.Request) -> web.StreamResponse:
+        self._keep_on()
+        response = web.StreamResponse(headers={"Content-Type": _KIND})
+        await response.prepare(request)
+        async for lines in self.ring.snapshot():
+            await response.write(lines)
+        await response.write_eof()
+        return response
+
+    async def _since(self, request: web.Request) -> web.Response:
+        try:
+            since = _seq_from(request.query["since"])
+            wait_s = min(float(request.query.get("wait", "0")), WAIT_MAX_S)
+        except ValueError:
+            return web.Response(status=400, text="since must be a number, and wait seconds\n")
+        if not self.ring.journal or request.query.get("journal") != self.ring.journal:
+            return web.Response(status=410, text="that journal has ended: begin anew, without since\n")
+        self._keep_on()
+        try:
+            lines, until = await self.ring.after(since, wait_s)
+        except Lost as error:
+            return web.Response(status=410, text=f"{error}: begin anew, without since\n")
+        return web.Response(body=b"".join([*lines, as_lines([Synced(until)])]), content_type=_KIND)
+
+
+def _seq_from(text: str) -> int:
+    """A number of the ring's. Raises ValueError, also for one that nothing is ever counted to."""
+    if len(text) > SEQ_CHARS_MAX:
+        raise ValueError("too long")
+    return int(text)
+
+
+def new_header(identity: str, leader: str, state: State, *, shadow: bool) -> Header:
+    """What a replica's snapshot begins with; in shadow mode it is somebody else's cluster that it sees."""
+    used = {pool.pool.profile for pool in state.pools.values() if pool.pool is not None}
+    source = "cluster" if shadow else "replica"
+    return Header(source, 0.0, __version__, identity, leader, profiles=tuple(sorted(used)))

@@ -1,0 +1,106 @@
+"""``JournalRing``: the changes and decisions of a state while somebody records, in a ring of so many.
+
+Only references are put into it, for the objects never change; they become lines when somebody fetches them, some at a
+time, between which others run. A snapshot too is a list of references that is taken at one moment.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Final
+
+import orjson
+
+from extender.engine.state.state import State
+from extender.model.errors import VReplicaError
+from extender.whatif.recording.entries import Entry, Header, Line, Synced
+from extender.whatif.recording.lines import line_to_json
+from extender.whatif.recording.notes import MakeEntry, Notes, snapshot_of
+
+ENTRIES_MAX: Final = 50_000
+"""In the ring; over it the oldest go, and who has not fetched them is told so."""
+FETCHED_MAX: Final = 5_000
+"""Fetched at once."""
+SLICE_ENTRIES: Final = 100
+"""Made into lines at a stretch, some 3 ms."""
+
+
+class Lost(VReplicaError):
+    """What was asked for is not kept: begin anew, with a snapshot."""
+
+
+class JournalRing:
+    """Keeps between ``begin`` and ``end``. ``now``: epoch seconds; ``header``: of a snapshot, as far as it is known."""
+
+    def __init__(self, state: State, *, now: Callable[[], float], header: Callable[[], Header]) -> None:
+        self._state = state
+        self._now = now
+        self._header = header
+        self._kept: deque[tuple[float, int, MakeEntry]] = deque(maxlen=ENTRIES_MAX)
+        self._seq = 0
+        self._begun = 0
+        self._more = asyncio.Event()
+        self.notes = Notes(self._keep)
+        self.journal = ""
+        """Name of what is kept, "" while nothing is."""
+
+    def begin(self) -> None:
+        """Keep, unless that goes on already."""
+        if not self.journal:
+            self._begun += 1
+            self.journal = f"{self._header().identity}-{self._begun}"
+            self._state.keep_journal(self.notes)
+
+    def end(self) -> None:
+        """Keep nothing, and forget what was kept."""
+        if self.journal:
+            self._state.keep_journal(None)
+        self.journal = ""
+        self._kept.clear()
+
+    def _keep(self, entry: MakeEntry) -> None:
+        if self.journal:
+            self._seq += 1
+            self._kept.append((self._now(), self._seq, entry))
+            self._more.set()
+
+    async def snapshot(self) -> AsyncIterator[bytes]:
+        """All that is known now, as lines, some at a time; the last says after which number to go on."""
+        at, seq = self._now(), self._seq
+        header = self._header()._replace(at=at, journal=self.journal)
+        known = list(snapshot_of(self._state))
+        yield as_lines([header])
+        for start in range(0, len(known), SLICE_ENTRIES):
+            yield as_lines(Entry(at, seq, what) for what in known[start : start + SLICE_ENTRIES])
+            await asyncio.sleep(0)
+        yield as_lines([Synced(seq)])
+
+    async def after(self, since: int, wait_s: float = 0.0) -> tuple[list[bytes], int]:
+        """Lines of what came after ``since``, some at a time, and up to which number; waits for the first. Raises Lost."""
+        if wait_s > 0:
+            await self._grow(since, wait_s)
+        oldest = self._kept[0][1] if self._kept else self._seq + 1
+        if since > self._seq or since + 1 < oldest:
+            raise Lost(f"what comes after {since} is not kept any more")
+        first = since + 1 - oldest
+        wanted = [self._kept[i] for i in range(first, min(len(self._kept), first + FETCHED_MAX))]
+        lines = []
+        for start in range(0, len(wanted), SLICE_ENTRIES):
+            made = (entry(at, seq) for at, seq, entry in wanted[start : start + SLICE_ENTRIES])
+            lines.append(as_lines(line for line in made if line is not None))
+            await asyncio.sleep(0)
+        return lines, wanted[-1][1] if wanted else since
+
+    async def _grow(self, since: int, wait_s: float) -> None:
+        """Wait for something after ``since``, not for longer than ``wait_s``."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while self._seq <= since:
+                    self._more.clear()
+                    await self._more.wait()
+
+
+def as_lines(lines: Iterable[Line]) -> bytes:
+    """Lines of a recording as they are written."""
+    return b"".join(orjson.dumps(line_to_json(line), option=orjson.OPT_APPEND_NEWLINE) for line in lines)

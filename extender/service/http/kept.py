@@ -1,0 +1,57 @@
+"""How much is kept of objects that come and go, one number a map: none of them may grow while nothing else does.
+
+Everybody who names pools, vpods or pods decides how many entries these maps get; each ends with its object. The soak watches
+them, and so may an alert.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.state import State
+from extender.service.placing.activation import Activation
+from extender.service.placing.queue import VPodQueues
+from extender.service.watching.own_writes import OwnWrites
+from extender.service.watching.sources import ForeignSources
+from extender.telemetry.exposition import Label
+from extender.telemetry.metrics import Metrics
+
+KEPT_VALUES: Final = (
+    "queues",
+    "pool_states",
+    "named_stateful_sets",
+    "changed_nodes",
+    "raised_pools",
+    "pools_with_sources",
+    "ledger_writes",
+    "known_ordinals",
+)
+
+
+def add_kept_gauge(  # noqa: PLR0913 (each is a different collaborator)
+    metrics: Metrics,
+    state: State,
+    *,
+    queues: VPodQueues,
+    activation: Activation,
+    sources: ForeignSources,
+    own_writes: OwnWrites,
+    succession: Succession,
+) -> None:
+    """Declare it."""
+    sizes: dict[str, Callable[[], int]] = {
+        "queues": lambda: len(queues),
+        "pool_states": lambda: len(state.pools),
+        "named_stateful_sets": lambda: state.named_stateful_sets,
+        "changed_nodes": lambda: state.node_index.to_look_at,
+        "raised_pools": lambda: len(activation),
+        "pools_with_sources": lambda: sources.pools_told,
+        "ledger_writes": lambda: len(own_writes),
+        "known_ordinals": lambda: len(succession),
+    }
+    metrics.gauge(
+        "kept_entries",
+        "Entries of maps that end with their objects, by map",
+        Label("map", KEPT_VALUES),
+        lambda: {name: float(size()) for name, size in sizes.items()},
+    )

@@ -1,0 +1,149 @@
+"""How much work the verbs take at once, and what is turned away so that the rest is answered in time.
+
+A queue in front of a slow verb would make every answer late, and kube-scheduler gives a late one up: it would be work
+for nobody. So there is none: what is over a limit is refused at once (503), before its body is read, and asked again
+later. Each verb has a share of the requests in flight that no other can take from it (binds and schedules wait for the
+API server), and the shares together are the limit of all. A request is in flight once its body is whole, so that who
+sends none takes none of them; the bodies that are not whole have limits of their own (``kube.serving.bodies``). The bytes of a
+body are limited by its verb, and those of all bodies together, counted as they arrive: a length that is only announced
+takes nothing from anybody. Health, metrics and state are not counted.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.kube.serving.bodies import (
+    ArrivalLimits,
+    BodiesTooLarge,
+    BodyBudget,
+    BodyShare,
+    BodyStream,
+    BodyTooLarge,
+    BodyTooSlow,
+)
+from extender.model.errors import WireError
+from extender.node.wire import BODY_BYTES_MAX
+from extender.service.http import schedule
+
+OVERLOAD_RETRY_S: Final = 1
+"""Retry-After of a refusal."""
+BIND_BODY_BYTES_MAX: Final = 1024 * 1024
+"""Of three names and a UID; the longest that are valid stay below 2 KiB."""
+
+FILTER, PRIORITIZE, PREEMPT, BIND, SCHEDULE = "filter", "prioritize", "preempt", "bind", "schedule"
+
+
+class Overloaded(WireError):
+    """Turned away: the same request may pass in a moment."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, 503)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerbLimits:
+    """Bounds of one server's verbs."""
+
+    in_flight_max: Mapping[str, int] = field(
+        # kube-scheduler filters one pod at a time, and binds as many as the API server takes.
+        default_factory=lambda: {FILTER: 32, PRIORITIZE: 32, PREEMPT: 32, BIND: 256, SCHEDULE: 256}
+    )
+    body_bytes_max: Mapping[str, int] = field(
+        default_factory=lambda: {
+            FILTER: BODY_BYTES_MAX,
+            PRIORITIZE: BODY_BYTES_MAX,
+            PREEMPT: BODY_BYTES_MAX,
+            BIND: BIND_BODY_BYTES_MAX,
+            SCHEDULE: schedule.BODY_BYTES_MAX,
+        }
+    )
+    bodies_bytes_max: int = 2 * BODY_BYTES_MAX
+    """Of all bodies that are being read or worked on."""
+    arrivals: ArrivalLimits = field(default_factory=ArrivalLimits)
+    """Of all verbs together: whatever its verb, the slowest gives way."""
+
+
+class Gate:
+    """Counts what is in flight; refuses what would be too much."""
+
+    def __init__(self, limits: VerbLimits | None = None) -> None:
+        self.limits = limits or VerbLimits()
+        self.in_flight: Counter[str] = Counter()
+        """Requests whose bodies are whole, by verb."""
+        self.bodies = BodyBudget(self.limits.bodies_bytes_max, self.limits.arrivals)
+        self.turned_away: Counter[str] = Counter()
+        """Requests refused with 503 for being too many or too large together, by verb."""
+        self._admitted = 0
+        """In flight, or with a body on its way."""
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    @contextmanager
+    def admit(self, verb: str) -> Iterator["Admission"]:
+        """A request of ``verb`` is read and worked on within the context. Raises Overloaded, then nothing is read."""
+        self.check(verb)
+        self._admitted += 1
+        self._empty.clear()
+        try:
+            with self.bodies.share() as share:
+                admission = Admission(self, verb, share)
+                try:
+                    yield admission
+                finally:
+                    self.in_flight[verb] -= admission.is_in_flight
+        finally:
+            self._admitted -= 1
+            if not self._admitted:
+                self._empty.set()
+
+    def check(self, verb: str) -> None:
+        """Raises Overloaded where as many of ``verb`` are in flight as may be."""
+        if self.in_flight[verb] >= self.limits.in_flight_max[verb]:
+            raise self.refusal(verb, f"{self.in_flight[verb]} {verb} requests are in flight already")
+
+    async def drained(self, timeout_s: float) -> bool:
+        """Returns once nothing is in flight or on its way, or False after ``timeout_s``."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def refusal(self, verb: str, message: str) -> Overloaded:
+        """Counts a request that is turned away; what to raise."""
+        self.turned_away[verb] += 1
+        return Overloaded(f"{message}; try again")
+
+
+class Admission:
+    """One request's share of the limits."""
+
+    def __init__(self, gate: Gate, verb: str, share: BodyShare) -> None:
+        self._gate = gate
+        self._verb = verb
+        self._share = share
+        self.is_in_flight = False
+
+    async def read(self, body: BodyStream, announced_bytes: int | None) -> bytes:
+        """The whole body, never a part of it; from then on the request is in flight.
+
+        Raises WireError 408 and 413, Overloaded, or what the stream raises.
+        """
+        bytes_max = self._gate.limits.body_bytes_max[self._verb]
+        try:
+            whole = await self._share.read(body, bytes_max=bytes_max, announced=announced_bytes)
+        except BodyTooSlow as error:
+            raise WireError(str(error), 408) from error
+        except BodyTooLarge as error:
+            raise WireError(str(error), 413) from error
+        except BodiesTooLarge as error:
+            raise self._gate.refusal(self._verb, str(error)) from error
+        self._gate.check(self._verb)
+        self._gate.in_flight[self._verb] += 1
+        self.is_in_flight = True
+        return whole

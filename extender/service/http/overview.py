@@ -1,0 +1,92 @@
+"""``GET /v1/overview``: what ``vreplica top`` shows of this replica (``whatif.overview``), with who leads and what happens.
+
+``counters`` only grow while the process lives; who asks twice makes rates of them: ``decisions``, ``binds``, ``published``
+(vpods whose placements have changed), ``moved`` (vreplicas that left a pod while they were wanted). An answer is
+good for ``FRESH_S``, so many that look cost as much as one, and while it is made others run every few milliseconds.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from extender.engine.state.state import State
+from extender.model.objects import AdapterPod, VPod
+from extender.service.placing.vpod_status import timestamp
+from extender.service.watching.caches import Caches
+from extender.whatif.overview import Overview
+from extender.whatif.recording.measures import left_behind
+
+FRESH_S: Final = 1.0
+
+
+class Happenings:
+    """Counts what the caches show to happen, from its making on."""
+
+    def __init__(self, caches: Caches) -> None:
+        self.binds = 0
+        self.published = 0
+        self.moved = 0
+        caches.pods.add_event_handler(self._pod_changed)
+        caches.vpods.add_event_handler(self._vpod_changed)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is None or new is None or old.uid != new.uid or not new.node or new.assumed:
+            return
+        self.binds += not old.node or old.assumed
+
+    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        if old is None or new is None or old.placements is new.placements or old.uid != new.uid:
+            return
+        if old.placements != new.placements:
+            self.published += 1
+            self.moved += left_behind(old.placements, new.placements, new.vreplicas)
+
+    def to_json(self) -> dict[str, int]:
+        """``counters``, as far as they are seen here."""
+        return {"binds": self.binds, "published": self.published, "moved": self.moved}
+
+
+async def overview_of(state: State) -> dict[str, object]:
+    """The overview, made in steps between which others run."""
+    made = Overview(state)
+    for _ in made.steps():
+        await asyncio.sleep(0)
+    return made.to_json()
+
+
+class OverviewAnswer:
+    """The route. ``more``: what this replica adds, besides the time; ``refusal``: why nothing is answered, "" if it is."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        now: Callable[[], float],
+        more: Callable[[], Mapping[str, object]],
+        refusal: Callable[[], str] = str,
+    ) -> None:
+        self._state = state
+        self._now = now
+        self._more = more
+        self._refusal = refusal
+        self._made_at = float("-inf")
+        self._body = b""
+        self._lock = asyncio.Lock()
+
+    def add_routes(self, app: web.Application) -> None:
+        """See ExtenderServer.questions."""
+        app.router.add_get("/v1/overview", self._answer)
+
+    async def _answer(self, _request: web.Request) -> web.Response:
+        if problem := self._refusal():
+            return web.Response(status=503, text=problem + "\n", headers={"Retry-After": "1"})
+        clock = asyncio.get_running_loop().time
+        async with self._lock:
+            if clock() - self._made_at >= FRESH_S:
+                found = await overview_of(self._state)
+                self._body = orjson.dumps({"at": timestamp(self._now()), **self._more(), **found})
+                self._made_at = clock()
+        return web.Response(body=self._body, content_type="application/json")

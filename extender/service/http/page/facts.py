@@ -1,0 +1,202 @@
+"""``Facts``: the records of one stream, kept up to date by looking, and what of them is news.
+
+Theory of operation. A stream tells what there is once, and from then on what is different. Nobody reports changes
+to it: reservations, ledgers, statuses, nodes come from many places, and a report that is forgotten somewhere would be a
+page that lies. Instead ``look`` compares all records with those told before. That is cheap enough, for the revision of a pool
+says whether anything can have changed at all, and that of a pod whether its record has (``records``): a pool with 1,000 pods and 2,000
+vpods takes a few milliseconds, however many listen. It is done in slices, between which the event loop serves others; what
+changes meanwhile moves the revision, so the next look finds it.
+
+Every section is a mapping of keys to records, and news are the records that are new or different, None for one that is gone:
+a JSON merge patch (RFC 7396) of one level, where a record is replaced as a whole.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Set as AbstractSet
+from functools import partial
+from typing import Final
+
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.objects import Node, placement_order
+from extender.service.http.page.history import History
+from extender.service.http.page.records import (
+    Record,
+    node_record,
+    pod_record,
+    pod_sign,
+    pool_record,
+    vpod_record,
+)
+
+POOLS_MAX: Final = 1_000
+PODS_MAX: Final = 5_000
+VPODS_MAX: Final = 10_000
+SLICE_ITEMS: Final = 200
+"""Pods or vpods looked at at a stretch."""
+SLICE_POOLS: Final = 10
+"""The same of pools: what is counted of one takes as long as some hundred pods."""
+
+_UNKNOWN: Final = object()
+News = dict[str, dict[str, object]]
+"""Section -> key -> its record, None for one that is gone."""
+Own = Callable[[str], Record]
+"""Pool key -> what this replica knows of its leader."""
+
+
+class Section:
+    """Keyed records, and those that have changed since ``take``."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, object] = {}
+        self.signs: dict[str, object] = {}
+        self._news: dict[str, object] = {}
+
+    def has(self, key: str, sign: object) -> bool:
+        """Whether the record of ``key`` was made under this sign."""
+        known = self.signs.get(key, _UNKNOWN)
+        return known is sign or known == sign
+
+    def put(self, key: str, sign: object, make: Callable[[], object]) -> None:
+        """The record of ``key``, made only where its sign is another than before."""
+        if self.has(key, sign):
+            return
+        self.signs[key] = sign
+        record = make()
+        if self.records.get(key) != record:
+            self.records[key] = self._news[key] = record
+
+    def keep(self, keys: Iterable[str]) -> None:
+        """Records of other keys are gone."""
+        known = keys if isinstance(keys, AbstractSet) else set(keys)
+        for key in self.records.keys() - known:
+            del self.records[key], self.signs[key]
+            self._news[key] = None
+
+    def take(self) -> dict[str, object]:
+        """What is new since the last time, by key."""
+        news, self._news = self._news, {}
+        return news
+
+
+class Facts:
+    """Of one stream: the service and all pools in short, and ``pool`` (a key) in full; "" for none."""
+
+    def __init__(
+        self, state: State, pool: str, *, history: History, service: Callable[[], Record], own: Own
+    ) -> None:
+        self.pool = pool
+        self._state = state
+        self._history = history
+        self._service = service
+        self._own = own
+        self._sections = {
+            name: Section() for name in ("service", "pools", "pods", "vpods", "nodes", "history", "notListed")
+        }
+        self._revision: tuple[object, ...] | None = None
+        self._samples: object = None
+
+    def all(self) -> News:
+        """Every record, as last told."""
+        return {name: section.records for name, section in self._sections.items()}
+
+    async def look(self) -> News:
+        """What has changed since the last time, without empty sections."""
+        self._put("service", {"": self._service()})
+        await self._look_at_pools()
+        self._look_at_history()
+        pool = self._state.pools.get(self.pool)
+        revision = (pool, *self._state.revision_of(pool)) if pool is not None else ()
+        if revision != self._revision:
+            self._revision = revision
+            await self._look_into(pool)
+        news = {name: section.take() for name, section in self._sections.items()}
+        return {name: changed for name, changed in news.items() if changed}
+
+    def _put(self, name: str, records: Mapping[str, object]) -> None:
+        section = self._sections[name]
+        for key, record in records.items():
+            section.put(key, record, partial(_same, record))
+        section.keep(records.keys())
+
+    async def _look_at_pools(self) -> None:
+        section, state = self._sections["pools"], self._state
+        # A pool that is gone is remembered for a while for what its pods held.
+        there = sorted(key for key, pool in state.pools.items() if pool.pool is not None or pool.vpods)
+        keys = there[:POOLS_MAX]
+        for count, key in enumerate(keys, 1):
+            if (pool := state.pools.get(key)) is not None:
+                own = self._own(key)
+                sign = (pool, *state.revision_of(pool), own)
+                section.put(key, sign, partial(_pool_with_leader, pool, own))
+            if count % SLICE_POOLS == 0:
+                await asyncio.sleep(0)
+        section.keep(keys)
+        self._put("notListed", {**self._not_listed(), "pools": max(0, len(there) - POOLS_MAX)})
+
+    def _not_listed(self) -> dict[str, int]:
+        pool = self._state.pools.get(self.pool)
+        if pool is None:
+            return {"pods": 0, "vpods": 0}
+        return {
+            "pods": max(0, len(pool.pods) - PODS_MAX),
+            "vpods": max(0, len(pool.vpods) - VPODS_MAX),
+        }
+
+    def _look_at_history(self) -> None:
+        samples = self._history.of(self.pool)
+        if samples is not self._samples:
+            self._samples = samples
+            self._put("history", samples)
+
+    async def _look_into(self, pool: PoolState | None) -> None:
+        if pool is None:
+            for name in ("pods", "nodes", "vpods"):
+                self._sections[name].keep(())
+            return
+        await self._look_at_pods(pool)
+        await self._look_at_vpods(pool)
+
+    async def _look_at_pods(self, pool: PoolState) -> None:
+        pods, nodes = self._sections["pods"], self._sections["nodes"]
+        there: dict[str, None] = {}
+        under: dict[str, Node] = {}
+        for count, name in enumerate(_first(pool.pods, PODS_MAX), 1):
+            pod = pool.pods.get(name)
+            if pod is not None and (pod.pod is not None or pod.claims):
+                there[name] = None
+                pods.put(name, pod_sign(pod), partial(pod_record, pool, pod))
+                if pod.pod is not None and pod.node is not None:
+                    under[pod.node.name] = pod.node
+            if count % SLICE_ITEMS == 0:
+                await asyncio.sleep(0)
+        for name, node in under.items():
+            nodes.put(name, node, partial(node_record, node))
+        pods.keep(there.keys())
+        nodes.keep(under.keys())
+
+    async def _look_at_vpods(self, pool: PoolState) -> None:
+        section = self._sections["vpods"]
+        keys = list(pool.vpods) if len(pool.vpods) <= VPODS_MAX else sorted(pool.vpods)[:VPODS_MAX]
+        signs = section.signs
+        for count, key in enumerate(keys, 1):
+            vpod = pool.vpods.get(key)
+            if vpod is not None and signs.get(key) is not vpod:
+                section.put(key, vpod, partial(vpod_record, vpod))
+            if count % (SLICE_ITEMS * 5) == 0:
+                await asyncio.sleep(0)
+        section.keep(pool.vpods.keys() & keys)
+
+
+def _first(names: Iterable[str], most: int) -> list[str]:
+    """Of many names the first ones, by ordinal."""
+    found = list(names)
+    return found if len(found) <= most else sorted(found, key=placement_order)[:most]
+
+
+def _same(record: object) -> object:
+    return record
+
+
+def _pool_with_leader(pool: PoolState, own: Record) -> Record:
+    return {**pool_record(pool), **own}

@@ -1,0 +1,100 @@
+"""``History``: slots of each pool over the last hour, so that a page that is opened now shows how it came about.
+
+A sample each ``PERIOD_S`` of every pool, the last ``SAMPLES_MAX`` of them. A pool whose revision stands costs nothing but
+its copy; of more than ``POOLS_MAX`` pools the later ones by name are left out. It is in memory only: another replica has
+its own, and a restart begins anew.
+"""
+
+import asyncio
+from array import array
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.service.http.page.records import pending_slots, unserved_slots
+from extender.service.pools.pool_status import pool_numbers
+
+PERIOD_S: Final = 10.0
+SAMPLES_MAX: Final = 360
+POOLS_MAX: Final = 1_000
+FIELDS: Final = (
+    "slots", "usedSlots", "freeSlots", "pendingVReplicas", "pods", "pendingSlots", "closedSlots", "unservedSlots", "unservedVReplicas",
+)  # fmt: skip
+"""Of ``pool_numbers``, and the slots that pending vreplicas would take and unserved ones do, in the order of a sample."""
+
+
+@dataclass(slots=True)
+class _Samples:
+    """Of one pool, the last of them at ``History.times[-1]``."""
+
+    state: PoolState
+    revision: tuple[int, int]
+    values: "array[int]" = field(default_factory=lambda: array("q"))
+
+
+class History:
+    """Samples by pool. ``now``: epoch seconds."""
+
+    def __init__(self, state: State, now: Callable[[], float]) -> None:
+        self._state = state
+        self._now = now
+        self.times: deque[int] = deque(maxlen=SAMPLES_MAX)
+        self._pools: dict[str, _Samples] = {}
+        self._made: dict[str, dict[str, list[int]]] = {}
+        """What ``of`` has answered since the last sample."""
+
+    async def run(self, synced: Callable[[], Awaitable[object]]) -> None:
+        """Sample each period, from when the state is ``synced`` on, until cancelled."""
+        await synced()
+        while True:
+            await self.sample()
+            await asyncio.sleep(PERIOD_S)
+
+    async def sample(self) -> None:
+        """Take one of each pool; probes and verbs are answered between pools, and nobody sees half a sample."""
+        taken: dict[str, tuple[_Samples, list[int]]] = {}
+        for key in sorted(self._state.pools)[:POOLS_MAX]:
+            if (pool := self._state.pools.get(key)) is not None:
+                taken[key] = self._look(self._pools.get(key), pool)
+            await asyncio.sleep(0)
+        for samples, row in taken.values():
+            samples.values.extend(row)
+            del samples.values[: max(0, len(samples.values) - SAMPLES_MAX * len(FIELDS))]
+        self._pools = {key: samples for key, (samples, _) in taken.items()}
+        self.times.append(int(self._now()))
+        self._made.clear()
+
+    def _look(self, known: _Samples | None, pool: PoolState) -> tuple[_Samples, list[int]]:
+        samples = known if known is not None and known.state is pool else _Samples(pool, (-1, -1))
+        revision = self._state.revision_of(pool)
+        if samples.revision == revision:
+            return samples, list(samples.values[-len(FIELDS) :])
+        samples.revision = revision
+        numbers = {
+            **pool_numbers(pool),
+            "pendingSlots": pending_slots(pool),
+            "unservedSlots": unserved_slots(pool),
+        }
+        return samples, [numbers[name] for name in FIELDS]
+
+    def of(self, pool: str) -> dict[str, list[int]]:
+        """Time (epoch seconds) -> a value for each of ``FIELDS``, the oldest first; empty for a pool that is not known."""
+        made = self._made.get(pool)
+        if made is None:
+            made = self._made[pool] = self._make(pool)
+        return made
+
+    def _make(self, pool: str) -> dict[str, list[int]]:
+        if (samples := self._pools.get(pool)) is None:
+            return {}
+        width, values = len(FIELDS), samples.values
+        count = min(len(values) // width, len(self.times))
+        times = list(self.times)[len(self.times) - count :]
+        first = len(values) // width - count
+        return {
+            str(time): list(values[(first + row) * width : (first + row + 1) * width])
+            for row, time in enumerate(times)
+        }

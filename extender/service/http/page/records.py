@@ -1,0 +1,129 @@
+"""Records: what the page is told of one pool, pod, vpod or node, as plain data.
+
+.. code-block:: text
+
+    service   identity, leading, shadow, problems [why it is not ready], profiles [names]
+    pools     by key: found, profile, slotsPerPod, replicas, the counts of AdapterPool.status, pendingSlots, unservedSlots,
+              overcommittedPods, problem (why it is not Ready), leader, leads (whether this replica does)
+    pods      by name: node, zone, slots, used, free (slots), why (it takes no new work), unserved (why nobody serves what
+              is published there, "" where somebody does), closed, placements
+    vpods     by key: wanted (vreplicas), weight (slots of each), published (vreplicas), waits (why, where some wait, or all wait for
+              their pool)
+    nodes     by name: zone, ready, cordoned; those that the pool's pods stand on
+
+``placements`` of a pod: vpod key -> vreplicas; where one of them takes more than one slot, or not all is in the pod's ledger,
+``[vreplicas, slots, slots that are in the ledger]``. What is placed and not in the ledger is *reserved*: decided a moment
+ago, or published on an ordinal whose pod is to come back. A pod with ``used`` + ``free`` below ``slots`` holds the difference for what
+just leaves it.
+
+A record is made anew where its *sign* is another than that of the record told before; vpods and nodes, which are replaced and never
+changed in place, are signs of their own.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from extender.engine.pods.claims import Claim, PodState
+from extender.engine.state.availability import unserved_on
+from extender.engine.state.collector import why_unschedulable
+from extender.engine.state.pool_state import PoolState
+from extender.model.objects import Node, VPod
+from extender.model.reasons import ConflictReason
+from extender.service.pools.pool_status import pool_numbers, readiness
+
+Record = Mapping[str, Any]
+TEXT_CHARS_MAX: Final = 400
+"""Of a message that is shown beside a vpod that waits."""
+
+
+def pod_sign(pod: PodState) -> tuple[PodState, int, str]:
+    """Changes whenever ``pod_record`` does. A status that says what the ledger does changes no revision, and who is unserved."""
+    return (pod, pod.revision, _unserved(pod))
+
+
+def pod_record(pool: PoolState, pod: PodState) -> Record:
+    """One ordinal of the pool: its pod, or what is kept for the one that is to come."""
+    return {
+        "node": pod.pod.node if pod.pod is not None else "",
+        "zone": pod.node.zone if pod.node is not None else "",
+        "slots": pod.capacity,
+        "used": pod.placed,
+        "free": pod.free,
+        "why": why_unschedulable(pool, pod) or ("ledger full" if pod.out_of_bytes else ""),
+        "unserved": _unserved(pod),
+        "closed": pool.is_closed(pod),
+        "placements": {
+            key: _placement(claim) for key, claim in sorted(pod.claims.items()) if claim.placed.vreplicas
+        },
+    }
+
+
+def _unserved(pod: PodState) -> str:
+    if not pod.down or not any(claim.published for claim in pod.claims.values()):
+        return ""
+    return unserved_on(pod, pod.name, 0).why
+
+
+def _placement(claim: Claim) -> int | list[int]:
+    placed = claim.placed
+    written = min(placed.slots, claim.ledger.slots)
+    if placed.weight == 1 and written == placed.vreplicas:
+        return placed.vreplicas
+    return [placed.vreplicas, placed.slots, written]
+
+
+def vpod_record(vpod: VPod) -> Record:
+    """What a vpod wants and has published."""
+    published = sum(vpod.placements.values())
+    return {
+        "wanted": vpod.vreplicas,
+        "weight": vpod.weight,
+        "published": published,
+        "waits": _why_it_waits(vpod, published),
+    }
+
+
+def _why_it_waits(vpod: VPod, published: int) -> str:
+    for condition in vpod.conditions:
+        if (
+            condition.type == "Scheduled"
+            and condition.status == "False"
+            and (published < vpod.vreplicas or condition.reason == ConflictReason.POOL_NOT_FOUND)
+        ):
+            return f"{condition.reason}: {condition.message}"[:TEXT_CHARS_MAX]
+    return "not decided yet" if published < vpod.vreplicas else ""
+
+
+def node_record(node: Node) -> Record:
+    """A node under some of the pool's pods."""
+    return {"zone": node.zone, "ready": node.ready, "cordoned": node.cordoned}
+
+
+def pending_slots(pool: PoolState) -> int:
+    """Slots that the vreplicas without a place would take."""
+    vpods = pool.vpods
+    return sum(
+        (vpods[key].vreplicas - pool.placed_vreplicas(key)) * vpods[key].weight for key in pool.unplaced
+    )
+
+
+def unserved_slots(pool: PoolState) -> int:
+    """Slots of the vreplicas that are placed and that nobody serves."""
+    return sum(count * pool.vpods[key].weight for key, count in pool.unserved.items())
+
+
+def pool_record(pool: PoolState) -> Record:
+    """A pool's counts. Looks at each of its pods."""
+    ready, _, problem = readiness(pool)
+    found = pool.pool is not None
+    return {
+        "found": found,
+        "profile": pool.profile.name,
+        "slotsPerPod": pool.pool.slots_per_pod if pool.pool is not None else 0,
+        "replicas": pool.stateful_set.replicas if pool.stateful_set is not None else None,
+        **pool_numbers(pool),
+        "pendingSlots": pending_slots(pool),
+        "unservedSlots": unserved_slots(pool),
+        "overcommittedPods": len(pool.overcommitted()),
+        "problem": ("" if ready else problem) if found else "the AdapterPool does not exist",
+    }

@@ -1,0 +1,182 @@
+"""Gauges of pools: pods by what they are good for, slots, vreplicas that wait.
+
+Every replica tells of every pool, as it sees it; take the maximum over replicas. A pool's numbers are counted once a
+change, by the revision of its state.
+
+Pools are named by who may create AdapterPools, which in many clusters are admins of namespaces: so no more than
+``POOLS_NAMED_MAX`` have series of their own, those that were seen first, and the others are added up as ``other``. Pools that
+do not exist are named by tenants, in their vpods: all of them together are ``missing``, while there are any.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.service.pools.pool_status import pool_numbers
+from extender.telemetry.exposition import OTHER, Family, Kind, Label, Stability
+from extender.telemetry.metrics import Metrics
+
+POOLS_NAMED_MAX: Final = 200
+POD_STATE_VALUES: Final = ("schedulable", "unschedulable", "pending", "expected")
+SLOT_STATE_VALUES: Final = ("total", "used", "free", "closed", "reserved")
+MISSING: Final = "missing"
+"""Label of vpods whose AdapterPool does not exist; no pool's key, which has a slash."""
+_POOL: Final = Label(
+    "pool",
+    names=f"namespace/name of AdapterPools, {POOLS_NAMED_MAX} at the most, then `{OTHER}`; "
+    f"`{MISSING}`: those that vpods name and that do not exist",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolNumbers:
+    """A pool at one revision of its state."""
+
+    state: PoolState
+    revision: tuple[int, int]
+    pods: Mapping[str, int]
+    """By ``POD_STATE_VALUES``."""
+    slots: Mapping[str, int]
+    """By ``SLOT_STATE_VALUES``."""
+    pending: int
+    ready: int
+    """vreplicas that are placed and served."""
+    unserved: int
+    """vreplicas that are placed and that nobody serves."""
+    unavailable: int
+    """vpods with such vreplicas."""
+    vpods: int
+    replicas: int
+    """That the StatefulSet asks for."""
+
+
+class PoolGauges:
+    """What the pools look like, each looked at once a change, with a limit to how many are named."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._known: dict[str, PoolNumbers] = {}
+        self._named: dict[str, None] = {}
+
+    def read(self) -> list[tuple[str, PoolNumbers]]:
+        """(label, numbers) of every pool that exists, or that vpods name; several have the label ``other`` or ``missing``."""
+        pools = {
+            key: state for key, state in self._state.pools.items() if state.pool is not None or state.vpods
+        }
+        for gone in [key for key in self._known if key not in pools]:
+            del self._known[gone]
+        for gone in [key for key in self._named if key not in pools or pools[key].pool is None]:
+            del self._named[gone]
+        return [(self._label(key, state), self._look(key, state)) for key, state in pools.items()]
+
+    def _label(self, key: str, state: PoolState) -> str:
+        if state.pool is None:
+            return MISSING
+        if key in self._named or len(self._named) < POOLS_NAMED_MAX:
+            self._named[key] = None
+            return key
+        return OTHER
+
+    def _look(self, key: str, state: PoolState) -> PoolNumbers:
+        revision = self._state.revision_of(state)
+        known = self._known.get(key)
+        if known is None or known.state is not state or known.revision != revision:
+            known = self._known[key] = numbers_of(state, revision)
+        return known
+
+
+def numbers_of(state: PoolState, revision: tuple[int, int] = (0, 0)) -> PoolNumbers:
+    """Count a pool's pods, slots and vreplicas."""
+    numbers = pool_numbers(state)
+    members = list(state.members())
+    there = [pod for pod in members if pod.pod is not None]
+    pending = sum(pod.pending for pod in there)
+    schedulable = numbers["schedulablePods"]
+    replicas = len(state.stateful_set.ordinals) if state.stateful_set is not None else 0
+    claims = [claim for pod in state.pods.values() for claim in pod.claims.values()]
+    reserved = sum(claim.reserved.slots for claim in claims if claim.reserved is not None)
+    return PoolNumbers(
+        state=state,
+        revision=revision,
+        pods={
+            "schedulable": schedulable,
+            "unschedulable": len(there) - pending - schedulable,
+            "pending": pending,
+            "expected": replicas - len(there),
+        },
+        slots={
+            "total": numbers["slots"],
+            "used": numbers["usedSlots"],
+            "free": numbers["freeSlots"],
+            "closed": numbers["closedSlots"],
+            "reserved": reserved,
+        },
+        pending=numbers["pendingVReplicas"],
+        ready=numbers["readyVReplicas"],
+        unserved=numbers["unservedVReplicas"],
+        unavailable=numbers["unavailableVPods"],
+        vpods=numbers["vpods"],
+        replicas=replicas,
+    )
+
+
+def add_pool_gauges(metrics: Metrics, state: State) -> None:
+    """Declare all of them."""
+    gauges = PoolGauges(state)
+
+    def declare(
+        name: str, documentation: str, amounts: Callable[[PoolNumbers], Mapping[str, int]], *labels: Label
+    ) -> None:
+        def read() -> dict[tuple[str, ...], float]:
+            summed: dict[tuple[str, ...], float] = {}
+            for pool, numbers in gauges.read():
+                for value, amount in amounts(numbers).items():
+                    key = (pool, value) if labels else (pool,)
+                    summed[key] = summed.get(key, 0.0) + amount
+            return summed
+
+        metrics.read(
+            Family(
+                name=name,
+                kind=Kind.GAUGE,
+                documentation=documentation,
+                labels=(_POOL, *labels),
+                stability=Stability.BETA,
+            ),
+            read,
+        )
+
+    declare(
+        "pool_pods",
+        "Adapter pods of a pool, by what they are good for; expected: asked for and not created yet",
+        lambda numbers: numbers.pods,
+        Label("state", POD_STATE_VALUES),
+    )
+    declare(
+        "pool_slots",
+        "Slots of a pool: of its bound pods (total), taken by placed vreplicas (used), free on pods that take new ones (free), "
+        "left over on the others, or where the ledger has no bytes left (closed), "
+        "decided and not written yet (reserved, a part of used)",
+        lambda numbers: numbers.slots,
+        Label("state", SLOT_STATE_VALUES),
+    )
+    declare("pool_pending_vreplicas", "vreplicas without a place", lambda numbers: {"": numbers.pending})
+    declare(
+        "pool_ready_vreplicas",
+        "vreplicas that are placed on pods that serve them",
+        lambda numbers: {"": numbers.ready},
+    )
+    declare(
+        "pool_unserved_vreplicas",
+        "vreplicas that are placed on pods that are not Ready, or terminating, or on a lost node",
+        lambda numbers: {"": numbers.unserved},
+    )
+    declare(
+        "pool_unavailable_vpods",
+        "vpods with vreplicas that are placed and that nobody serves",
+        lambda numbers: {"": numbers.unavailable},
+    )
+    declare("pool_vpods", "vpods that refer to the pool", lambda numbers: {"": numbers.vpods})
+    declare("pool_replicas", "Pods that the StatefulSet is asked for", lambda numbers: {"": numbers.replicas})

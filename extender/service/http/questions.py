@@ -1,0 +1,261 @@
+"""``GET /v1/explain`` and ``POST /v1/plan``: questions about what is known here, answered beside the work, never before it.
+
+.. code-block:: text
+
+    GET  /v1/explain?vpod=NAMESPACE/NAME   (?pod=NAMESPACE/NAME)   where it is and why, what would place the rest of it
+    POST /v1/plan {"pool": "ns/name", "drain": ["node/y"], ...}    what would be if; see ``whatif.request``
+
+The event loop copies references of the pool (a ``Snapshot``, some milliseconds for the largest that is allowed); all else
+runs in a thread, on a state of its own. One question at a time: a few wait, more are turned away with 503. A question has
+``deadline_s``; what is found by then is the answer where a part of it is one (``fixesCutShort``), else it is a 504. The
+thread notices the deadline by itself, and the next question waits for it.
+
+Answers are JSON, errors too: ``{"error": "..."}``. Who may ask is the listener's business, as with ``/state.json``.
+"""
+
+import asyncio
+import re
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from typing import Final
+
+import orjson
+from aiohttp import web
+
+from extender.kube.serving.bodies import (
+    ArrivalLimits,
+    BodiesTooLarge,
+    BodyBudget,
+    BodyShare,
+    BodyTooLarge,
+    BodyTooSlow,
+)
+from extender.kube.serving.listener import body_of
+from extender.model.errors import InvalidObject, VReplicaError
+from extender.model.reading import structure_problem
+from extender.model.safe_repr import shown
+from extender.service.placing.decision_history import DecisionHistory
+from extender.service.watching.caches import Caches
+from extender.whatif.explanation import (
+    Answer,
+    UnknownObject,
+    explain_vpod,
+    pool_of_vpod,
+    told_by_status,
+)
+from extender.whatif.left_out import pools_asked
+from extender.whatif.lift import nearest_pools
+from extender.whatif.pod_explanation import explain_pod, find_pod
+from extender.whatif.request import change_from, pool_from
+from extender.whatif.snapshot import Snapshot, SnapshotTooLarge
+from extender.whatif.trial import OutOfTime
+from extender.whatif.whatif import what_if
+
+DEADLINE_S: Final = 10.0
+"""A person waits so long."""
+FIXES_SHARE: Final = 0.4
+"""Of the deadline, for trying changes: the rest of the answer is worth more than one change more."""
+WAITING_MAX: Final = 4
+BODY_BYTES_MAX: Final = 1024 * 1024
+BODIES_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of all that wait or are on their way; apart from those of verbs, which they must not keep out."""
+ARRIVING_MAX: Final = 16
+RETRY_AFTER_S: Final = 1
+POOLS_LISTED: Final = 10
+POOLS_BESIDE: Final = 2
+"""Existing pools that are looked at for a vpod whose own does not exist."""
+
+NOBODY_LEADS: Final = "no replica leads the pool now: nothing is decided or written until one does"
+
+Expired = Callable[[], bool]
+Work = Callable[[Expired], Answer]
+
+_KEY: Final = re.compile(r"[-a-z0-9.]{1,253}/[-a-z0-9.]{1,253}(@[-a-z0-9.]{1,320})?")
+
+
+class Refused(VReplicaError):
+    """No answer; ``status`` is HTTP's."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Questions:
+    """Answers questions about ``caches``. ``refusal``: why none is answered now, "" if they are."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        history: DecisionHistory,
+        refusal: Callable[[], str],
+        who: Callable[[str], dict[str, object]],
+        deadline_s: float = DEADLINE_S,
+    ) -> None:
+        """``who``: who answers, and who leads the pool whose key it is given, as fields of the answer."""
+        self._caches = caches
+        self._history = history
+        self._refusal = refusal
+        self._who = who
+        self._deadline_s = deadline_s
+        self._waiting = 0
+        self._bodies = BodyBudget(BODIES_BYTES_MAX, ArrivalLimits(arriving_max=ARRIVING_MAX))
+        self._turn = asyncio.Lock()
+
+    def add_routes(self, app: web.Application) -> None:
+        """For ``ExtenderServer.questions``."""
+        app.router.add_get("/v1/explain", self._explain)
+        app.router.add_post("/v1/plan", self._plan)
+
+    # -- the routes -------------------------------------------------------------------------------------------------
+
+    async def _explain(self, request: web.Request) -> web.Response:
+        return await self._respond(self.explain(request.query.get("vpod", ""), request.query.get("pod", "")))
+
+    async def _plan(self, request: web.Request) -> web.Response:
+        with self._bodies.share() as share:
+            return await self._respond(self._planned(request, share))
+
+    async def _planned(self, request: web.Request, share: BodyShare) -> bytes:
+        if request.content_type != "application/json" or "Content-Encoding" in request.headers:
+            raise Refused(415, "the body must be application/json, and not encoded")
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                body = await share.read(
+                    body_of(request), bytes_max=BODY_BYTES_MAX, announced=request.content_length
+                )
+        except TimeoutError as error:
+            raise Refused(408, f"the body did not arrive within {self._deadline_s:g} s") from error
+        except BodyTooSlow as error:
+            raise Refused(408, str(error)) from error
+        except BodyTooLarge as error:
+            raise Refused(413, str(error)) from error
+        except BodiesTooLarge as error:
+            raise Refused(503, f"{error}; ask again in a moment") from error
+        return await self.plan(body)
+
+    async def _respond(self, answer: Coroutine[None, None, bytes]) -> web.Response:
+        if problem := self._refusal():
+            answer.close()
+            return _error(503, problem)
+        try:
+            return web.Response(body=await answer, content_type="application/json")
+        except Refused as error:
+            return _error(error.status, str(error))
+        except UnknownObject as error:
+            return _error(404, str(error))
+        except InvalidObject as error:
+            return _error(400, str(error))
+        except SnapshotTooLarge as error:
+            return _error(413, str(error))
+
+    # -- the answers ------------------------------------------------------------------------------------------------
+
+    async def explain(self, vpod: str, pod: str) -> bytes:
+        """Explain one of them, by ``namespace/name``. Raises Refused, UnknownObject, SnapshotTooLarge."""
+        if bool(vpod) == bool(pod):
+            raise Refused(400, "ask for one of ?vpod=NAMESPACE/NAME and ?pod=NAMESPACE/NAME")
+        key = vpod or pod
+        if not _KEY.fullmatch(key):
+            raise Refused(400, f"{shown(key)} is not NAMESPACE/NAME")
+        return await (self._explain_vpod(key) if vpod else self._explain_pod(key))
+
+    async def _explain_vpod(self, key: str) -> bytes:
+        def prepare() -> Work:
+            pool = pool_of_vpod(self._caches.state, key)
+            keys = [pool.key]
+            if pool.pool is None:
+                keys += [one.key for one in nearest_pools(self._caches.pools.list(), pool.key)[:POOLS_BESIDE]]
+            snapshot = Snapshot.of(self._caches.state, keys)
+            history = self._history.history(key) or told_by_status(pool.vpods[key])
+            who = self._who(pool.key)
+
+            def work(expired: Expired) -> Answer:
+                answer = explain_vpod(snapshot.state(), key, history=history, expired=expired) | who
+                if not answer["leader"]:
+                    answer["outcome"] = f"{answer['outcome']}; {NOBODY_LEADS}"
+                return answer
+
+            return work
+
+        return await self._in_turn(prepare, share=FIXES_SHARE)
+
+    async def _explain_pod(self, key: str) -> bytes:
+        def prepare() -> Work:
+            pool, _ = find_pod(self._caches.state, key)
+            snapshot, who = Snapshot.of(self._caches.state, [pool.key]), self._who(pool.key)
+            return lambda expired: explain_pod(snapshot.state(), key, expired=expired) | who
+
+        return await self._in_turn(prepare, share=FIXES_SHARE)
+
+    async def plan(self, body: bytes) -> bytes:
+        """What would be if. Raises Refused, InvalidObject, UnknownObject, SnapshotTooLarge."""
+        if problem := structure_problem(body):
+            raise Refused(400, f"the body is no question: {problem}")
+        try:
+            document = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise Refused(400, f"the body is not JSON: {error}") from error
+        if not isinstance(document, dict):
+            raise Refused(400, "the body must be an object")
+        return await self._in_turn(lambda: self._planning(document))
+
+    def _planning(self, document: dict[str, object]) -> Work:
+        known = sorted(pool.key for pool in self._caches.pools.list())
+        asked = pool_from(document)
+        if asked and asked not in known:
+            listed = ", ".join(known[:POOLS_LISTED]) or "none"
+            raise UnknownObject(f"AdapterPool {asked:.300} does not exist (known: {listed})")
+        keys = [asked] if asked else pools_asked(self._caches.state)
+        one = asked or (known[0] if len(known) == 1 else "")
+        change = change_from(document, pool=one)
+        snapshot, who = Snapshot.of(self._caches.state, keys), self._who(one)
+        return lambda expired: what_if(snapshot, change, expired=expired) | who
+
+    async def _in_turn(self, prepare: Callable[[], Work], *, share: float = 1.0) -> bytes:
+        """One after the other: ``prepare`` on the loop, its work in a thread; ``share`` of the deadline is what that is told."""
+        if self._waiting >= WAITING_MAX:
+            raise Refused(503, f"{self._waiting} questions wait already; ask again in a moment")
+        self._waiting += 1
+        given_up = threading.Event()
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + self._deadline_s
+        try:
+            async with asyncio.timeout_at(ends):
+                await self._turn.acquire()
+                try:
+                    work = prepare()
+                except BaseException:
+                    self._turn.release()
+                    raise
+                stop_at = time.monotonic() + share * (ends - loop.time())
+
+                def expired() -> bool:
+                    return given_up.is_set() or time.monotonic() >= stop_at
+
+                answering = asyncio.create_task(asyncio.to_thread(_computed, work, expired))
+                # The turn ends with the thread, not with who waits for it: there is never a second one beside it.
+                answering.add_done_callback(self._turn_ends)
+                return await asyncio.shield(answering)
+        except (TimeoutError, OutOfTime) as error:
+            raise Refused(504, f"not answered within {self._deadline_s:g} s: ask about less") from error
+        finally:
+            given_up.set()
+            self._waiting -= 1
+
+    def _turn_ends(self, answering: "asyncio.Task[bytes]") -> None:
+        self._turn.release()
+        if not answering.cancelled():
+            answering.exception()  # who asked may have gone
+
+
+def _computed(work: Work, expired: Expired) -> bytes:
+    return orjson.dumps(work(expired))
+
+
+def _error(status: int, message: str) -> web.Response:
+    headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else None
+    body = orjson.dumps({"error": message})
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)

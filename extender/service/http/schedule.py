@@ -1,0 +1,230 @@
+"""``POST /v1/schedule``: placing for callers that keep their own status, as Knative's ``Scheduler.Schedule(vpod)``.
+
+.. code-block:: text
+
+    {"vpod": {"namespace": "t", "name": "a", "kind": "Broker", "group": "x.dev", "vreplicas": 8, "slotsPerVReplica": 1,
+              "placements": [{"podName": "dispatcher-0", "vreplicas": 3}]},
+     "pool": {"namespace": "knative-eventing", "name": "dispatcher"}}
+    -> {"placements": [{"podName": "dispatcher-0", "vreplicas": 8}], "left": 0}
+    -> {"placements": [...], "left": 2, "reason": "InsufficientSlots", "retryAfterSeconds": 5}
+
+``placements`` of the request is what the caller's status publishes now. The reply is what it may publish: the ledgers
+hold it before we answer, so neither a crash of ours nor one of the caller loses it, and a call that is repeated gets the
+same answer. What a reply takes away stays in the ledger until a later call no longer publishes it (I2). ``vreplicas`` 0
+or ``"deleted": true`` gives all back; with ``deleted`` what is published counts no more. Nobody else releases such a
+vpod: it stays in the ledgers, over restarts too, until its caller says so.
+
+Only the pool's leader decides: another replica answers 503 and says who leads. The listener is the extender's own, so the
+callers are those who reach loopback, or have a client certificate.
+"""
+
+import asyncio
+import logging
+import re
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+import orjson
+
+from extender.engine.placing.plan import Decision
+from extender.model.errors import InvalidObject, WireError
+from extender.model.names import GROUP
+from extender.model.objects import VPod, object_key
+from extender.model.reading import Json, count, placements_from, structure_problem
+from extender.model.safe_repr import shown
+from extender.service.binding.verbs import SUCCESS, UNSCHEDULABLE
+from extender.service.placing.placer import NotCommitted
+from extender.service.watching.caches import Caches
+from extender.service.watching.sources import ForeignSources
+
+log: Final = logging.getLogger(__name__)
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+PLACEMENTS_MAX: Final = 10_000
+DEFAULT_KIND: Final = "Placeable"
+DEFAULT_GROUP: Final = "duck.knative.dev"
+"""Knative's duck type of all that has placements: what a caller is that does not say what it is."""
+RETRY_AFTER_S: Final = 5
+"""Knative's requeue when slots are missing."""
+RETRY_SOON_S: Final = 1
+DECISIONS_MAX: Final = 256
+"""At once."""
+
+_SUBJECT: Final = "request"
+_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_KIND: Final = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_VPOD_FIELDS: Final = frozenset(
+    {"namespace", "name", "kind", "group", "vreplicas", "slotsPerVReplica", "placements", "deleted"}
+)
+
+
+class SchedulesVPods(Protocol):
+    """Who decides: the placer, between two batches of the pool."""
+
+    async def schedule(self, vpod: VPod) -> Decision:
+        """Decide, write the ledgers, and answer with what they cover. Raises NotCommitted."""
+        ...
+
+
+class KnowsWhoLeads(Protocol):
+    """``Leadership``, as far as it matters here; each asks about a pool, by its key."""
+
+    def leads(self, pool: str) -> bool:
+        """Whether we do, now."""
+        ...
+
+    def acts(self, pool: str) -> bool:
+        """... and know by now what was written before."""
+        ...
+
+    def leader(self, pool: str) -> str:
+        """Who does, "" for nobody that we know of."""
+        ...
+
+
+class ScheduleRefused(WireError):
+    """No answer now. ``retry_after_s``: when to ask again; None: not with this request."""
+
+    def __init__(self, message: str, status: int, *, retry_after_s: int | None = None) -> None:
+        super().__init__(message, status)
+        self.retry_after_s = retry_after_s
+
+
+class ScheduleVerb:
+    """The endpoint's work: body in, body out."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        placer: SchedulesVPods,
+        sources: ForeignSources,
+        *,
+        leadership: KnowsWhoLeads,
+    ) -> None:
+        self._caches = caches
+        self._placer = placer
+        self._sources = sources
+        self._leadership = leadership
+        self._deciding: set[asyncio.Task[Decision]] = set()
+
+    async def schedule(self, body: bytes) -> tuple[bytes, str]:
+        """Answer one request: (body, status for metrics). Raises WireError: 400, 404, 409, 413, 503."""
+        vpod = vpod_of_request(body)
+        if not self._leadership.leads(vpod.pool):
+            leader = self._leadership.leader(vpod.pool)
+            told = f"{leader} leads, ask it" if leader else "nobody leads yet"
+            raise ScheduleRefused(f"this replica does not lead: {told}", 503, retry_after_s=RETRY_SOON_S)
+        if not self._leadership.acts(vpod.pool):
+            # It would decide by what may be old.
+            told = "this replica is about to lead, and reads what was written before"
+            raise ScheduleRefused(told, 503, retry_after_s=RETRY_SOON_S)
+        if self._sources.writes_status_of(vpod):
+            raise ScheduleRefused(
+                f"{vpod.source} is a source of AdapterPool {vpod.pool}: its objects are placed without being asked for, "
+                "and their status is written; set writeStatus: false on the source to write it yourself",
+                409,
+            )
+        if self._caches.pools.get(vpod.pool) is None:
+            if vpod.deleting and vpod.pool not in self._caches.state.pools:
+                return orjson.dumps({"placements": [], "left": 0}), SUCCESS
+            if not vpod.deleting:
+                raise ScheduleRefused(f"AdapterPool {vpod.pool} does not exist", 404)
+        try:
+            decision = await self._decide(vpod)
+        except NotCommitted as error:
+            raise ScheduleRefused(str(error), 503, retry_after_s=RETRY_SOON_S) from error
+        return _reply(decision), UNSCHEDULABLE if decision.left else SUCCESS
+
+    async def _decide(self, vpod: VPod) -> Decision:
+        """Have it decided and written to the end, also where our answer comes too late for the caller."""
+        if len(self._deciding) >= DECISIONS_MAX:
+            raise ScheduleRefused("too many requests at once", 503, retry_after_s=RETRY_SOON_S)
+        task = asyncio.create_task(self._placer.schedule(vpod), name=f"schedule {vpod.key}")
+        self._deciding.add(task)
+        task.add_done_callback(self._decided)
+        return await asyncio.shield(task)
+
+    def _decided(self, task: "asyncio.Task[Decision]") -> None:
+        self._deciding.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.info("%s: %s", task.get_name(), error)
+
+
+def _reply(decision: Decision) -> bytes:
+    reply: dict[str, object] = {
+        "placements": [{"podName": name, "vreplicas": share} for name, share in decision.target.items()],
+        "left": decision.left,
+    }
+    if decision.left:
+        reason = decision.explanation.reason
+        # Without one the rest has its place and is on its way there, with a pod that is being bound.
+        reply |= {"reason": str(reason)} if reason is not None else {}
+        reply["retryAfterSeconds"] = RETRY_AFTER_S if reason is not None else RETRY_SOON_S
+    return orjson.dumps(reply)
+
+
+def vpod_of_request(body: bytes) -> VPod:
+    """The vpod that a request is about. Raises WireError, naming the field."""
+    if len(body) > BODY_BYTES_MAX:
+        raise WireError(f"the body of {len(body)} bytes is over the limit of {BODY_BYTES_MAX}", 413)
+    if problem := structure_problem(body):
+        raise WireError(f"the body is no request: {problem}")
+    try:
+        root = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise WireError(f"the body is not JSON: {error}") from error
+    try:
+        return _vpod(root)
+    except InvalidObject as error:
+        raise WireError(str(error)) from error
+
+
+def _vpod(root: object) -> VPod:
+    top = _section(root, "", frozenset({"vpod", "pool"}))
+    pool = _section(top.get("pool"), "pool", frozenset({"namespace", "name"}))
+    vpod = _section(top.get("vpod"), "vpod", _VPOD_FIELDS)
+    kind = _text(vpod, "vpod.kind", _KIND, DEFAULT_KIND)
+    group = _text(vpod, "vpod.group", _SUBDOMAIN, DEFAULT_GROUP)
+    if group == GROUP:
+        raise InvalidObject(_SUBJECT, "vpod.group", f"{GROUP} is ours: a VPod is placed by creating it")
+    deleted = vpod.get("deleted", False)
+    if not isinstance(deleted, bool):
+        raise InvalidObject(_SUBJECT, "vpod.deleted", f"must be true or false, not {shown(deleted)}")
+    listed = vpod.get("placements")
+    if isinstance(listed, list) and len(listed) > PLACEMENTS_MAX:
+        raise InvalidObject(
+            _SUBJECT, "vpod.placements", f"has {len(listed)} entries, and the limit is {PLACEMENTS_MAX}"
+        )
+    placements = placements_from(listed, _SUBJECT, "vpod.placements")
+    vreplicas = count(vpod.get("vreplicas"), _SUBJECT, "vpod.vreplicas", default=0 if deleted else None)
+    released = deleted or vreplicas == 0
+    return VPod(
+        namespace=_text(vpod, "vpod.namespace", _LABEL),
+        name=_text(vpod, "vpod.name", _SUBDOMAIN),
+        pool=object_key(_text(pool, "pool.namespace", _LABEL), _text(pool, "pool.name", _SUBDOMAIN)),
+        vreplicas=0 if released else vreplicas,
+        weight=count(vpod.get("slotsPerVReplica"), _SUBJECT, "vpod.slotsPerVReplica", default=1, minimum=1),
+        placements={} if deleted else placements,
+        deleting=released,
+        source=f"{kind}.{group}".lower(),
+    )
+
+
+def _section(value: object, field: str, known: frozenset[str]) -> Json:
+    if not isinstance(value, Mapping):
+        raise InvalidObject(_SUBJECT, field, "must be a JSON object" if value is not None else "is required")
+    for name in value:
+        if name not in known:
+            where = f"{field}.{name}" if field else str(name)
+            raise InvalidObject(_SUBJECT, where[:200], f"is not known; known are {', '.join(sorted(known))}")
+    return value
+
+
+def _text(section: Json, field: str, form: "re.Pattern[str]", default: str = "") -> str:
+    value = section.get(field.rpartition(".")[2], default or None)
+    if not isinstance(value, str) or not form.fullmatch(value):
+        raise InvalidObject(
+            _SUBJECT, field, "is required" if value is None else f"is not a valid name: {shown(value, 80)}"
+        )
+    return value

@@ -1,0 +1,387 @@
+"""The extender's HTTP server: verbs, ``/v1/schedule``, health, metrics and state (aiohttp).
+
+Every verb has a body limit, a deadline below kube-scheduler's httpTimeout, and a bound on how many run at once
+(``overload``): over it the answer is a quick 503, which kube-scheduler retries. Slow and idle connections are the
+listener's business (``kube.serving.listener``), who may connect at all is ``tls``'s. Until the caches are synced every verb
+answers 503 too: an answer from half a picture would be a wrong one.
+
+A bind that is not done by its deadline is answered 200 with ``Error``, because kube-scheduler would lose the text of a
+504, which the other verbs answer: theirs have no ``Error`` to put it in. Late by its own body, any verb is a 408.
+A body that does not say it is JSON is refused: a page in a browser beside us could post any other kind to loopback. What
+a browser says that another site has made is refused on every route (``kube.serving.browsers``).
+
+Stopping: ``/readyz`` says no at once, verbs are answered for ``shutdown_delay_s`` more (a Service's endpoints take a
+moment to forget us), then refused; those in flight are finished; then the sockets are closed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from typing import Final
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from extender.config.model import LOOPBACK, ServerConfig
+from extender.kube.serving.browsers import Sites, only_own_site
+from extender.kube.serving.listener import CUT_REASONS, Listener, body_of, host_port
+from extender.kube.serving.readers import RETRY_AFTER_S, Sending, SharedAnswers, TooManyAsk, in_steps
+from extender.kube.serving.tls import ServingCertificate
+from extender.model.errors import WireError
+from extender.node.wire import encode_binding_result
+from extender.service.binding.verbs import ERROR, ExtenderVerbs
+from extender.service.http.describe import StateQuery
+from extender.service.http.overload import (
+    BIND,
+    FILTER,
+    OVERLOAD_RETRY_S,
+    PREEMPT,
+    PRIORITIZE,
+    SCHEDULE,
+    Gate,
+    Overloaded,
+)
+from extender.service.http.schedule import ScheduleRefused
+from extender.service.http.tls import ClientExpiry, files_of, is_allowed
+from extender.telemetry.exposition import CONTENT_TYPE, Label
+from extender.telemetry.metrics import VERB_VALUES, Metrics
+from extender.telemetry.tracing import TRACEPARENT, span
+
+log: Final = logging.getLogger(__name__)
+
+DRAIN_TIMEOUT_S: Final = 10.0
+"""Longer than any deadline that kube-scheduler's default httpTimeout allows."""
+
+LINKS: Final = frozenset({"/ui", "/ui/"})
+"""Of the page: links of other sites may lead there."""
+
+Verb = Callable[[bytes], Awaitable[tuple[bytes, str]]]
+
+
+class Health:
+    """What the probes answer. ``not_ready`` gives the reasons why not, none when ready."""
+
+    def __init__(self, not_ready: Callable[[], list[str]]) -> None:
+        self._not_ready = not_ready
+        self.stopping = False
+        """Send no new requests here; they are still answered."""
+        self.draining = False
+        """New requests are refused."""
+
+    def problems(self) -> list[str]:
+        """Why requests should not be sent here."""
+        return ["shutting down"] if self.stopping else self._not_ready()
+
+    def refusal(self) -> str:
+        """Why a verb is not answered now; "" if it is."""
+        if self.draining:
+            return "shutting down"
+        return next(iter(self._not_ready()), "")
+
+
+class ExtenderServer:
+    """Serves on ``config.host:port`` (port 0: any free one) between ``start`` and ``stop``."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        verbs: ExtenderVerbs,
+        *,
+        health: Health,
+        metrics: Metrics,
+        describe_state: Callable[[StateQuery], Generator[None, None, dict[str, object]]],
+        schedule: Verb | None = None,
+    ) -> None:
+        self._config = config
+        self._schedule = schedule
+        self._verbs = verbs
+        self._health = health
+        self._metrics = metrics
+        self._state = SharedAnswers[StateQuery](
+            lambda query: self._encoded_state(describe_state(query)), general=StateQuery()
+        )
+        self._metrics_page = SharedAnswers[None](self._rendered_metrics, general=None)
+        self.sending = Sending()
+        """Answers that are long."""
+        self._sending_metrics = Sending()
+        """Apart, so that who reads the one keeps nobody from the other."""
+        self._listener = Listener()
+        self._health_listener = Listener()
+        self.certificate: ServingCertificate | None = None
+        """What is served with, once started with TLS."""
+        self._clients = ClientExpiry()
+        self._reloading: asyncio.Task[None] | None = None
+        self.questions: list[Callable[[web.Application], None]] = []
+        """Each adds routes that only read, for people, when the server starts: same listener, same rules of access."""
+        self.gate = Gate()
+        self.requests: dict[str, int] = {FILTER: 0, PRIORITIZE: 0, BIND: 0, PREEMPT: 0}
+        """Requests received, by verb."""
+        self.url = ""
+        self.health_url = ""
+        """Of the listener that serves health and metrics alone; "" without one."""
+        self._add_metrics()
+
+    async def start(self) -> None:
+        """Listen. Raises OSError where the port is taken, ssl.SSLError for certificates that do not load."""
+        config = self._config
+        files = files_of(config.tls)
+        self.certificate = certificate = ServingCertificate(files) if files else None
+        if certificate is not None:
+            certificate.load()
+        if certificate is None and config.host not in LOOPBACK:
+            log.warning(
+                "INSECURE: the extender is served without TLS on %s: whoever reaches it may bind pods",
+                config.host,
+            )
+        app = self._application()
+        app.middlewares.append(only_own_site(self._sites))
+        app.middlewares.append(self._only_allowed_clients)
+        app.middlewares.append(self._send_in_bounds)
+        context = certificate.context if certificate else None
+        port = await self._listener.start(app, config.host, config.port, tls=context)
+        self.url = f"{'https' if context else 'http'}://{host_port(config.host, port)}"
+        if certificate is not None:
+            self._reloading = asyncio.create_task(certificate.run(), name="certificate reload")
+        if config.health_port:
+            health = web.Application(middlewares=[only_own_site(self._health_sites), self._send_in_bounds])
+            self._add_health(health)
+            port = await self._health_listener.start(health, config.health_host, config.health_port, tls=None)
+            self.health_url = f"http://{host_port(config.health_host, port)}"
+
+    def reconfigure(self, config: ServerConfig) -> None:
+        """Answer by these settings from now on. Address, port and files are those that it was started with."""
+        self._config = config
+
+    async def stop(self) -> None:
+        """Unready; refuse what is new after the delay; let what runs finish (``DRAIN_TIMEOUT_S`` at most); close."""
+        self._health.stopping = True
+        if self.url and self._config.shutdown_delay_s:
+            await asyncio.sleep(self._config.shutdown_delay_s)
+        self._health.draining = True
+        if not await self.gate.drained(DRAIN_TIMEOUT_S):
+            log.warning("requests still run after %g s: %s", DRAIN_TIMEOUT_S, dict(+self.gate.in_flight))
+        if self._reloading is not None:
+            self._reloading.cancel()
+        await self._listener.stop()
+        await self._health_listener.stop()
+
+    def _sites(self) -> Sites:
+        return Sites(
+            checks_host=self.certificate is None,
+            hosts=self._config.allowed_hosts,
+            links=LINKS,
+        )
+
+    def _health_sites(self) -> Sites:
+        # Beyond loopback it is there for who scrapes it, by whatever name.
+        return Sites(checks_host=self._config.health_host in LOOPBACK, hosts=self._config.allowed_hosts)
+
+    def _application(self) -> web.Application:
+        app = web.Application()
+        for name, verb in (
+            (FILTER, _at_once(self._verbs.filter)),
+            (PRIORITIZE, _at_once(self._verbs.prioritize)),
+            (PREEMPT, _at_once(self._verbs.preempt)),
+            (BIND, self._verbs.bind),
+            (SCHEDULE, self._schedule),
+        ):
+            if verb is not None:
+                app.router.add_post(f"/v1/{name}", self._handler(name, verb))
+        self._add_health(app)
+        app.router.add_get("/state.json", self._render_state)
+        for add_routes in self.questions:
+            add_routes(app)
+        return app
+
+    def _add_health(self, app: web.Application) -> None:
+        app.router.add_get("/livez", self._livez)
+        app.router.add_get("/healthz", self._livez)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._render_metrics)
+
+    def _handler(self, name: str, verb: Verb) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            self.requests[name] = self.requests.get(name, 0) + 1
+            loop = asyncio.get_running_loop()
+            started, status = loop.time(), ERROR
+            if refused := self._refusal(request):
+                return refused
+            read = False
+            try:
+                with (
+                    self.gate.admit(name) as admission,
+                    span(name, traceparent=request.headers.get(TRACEPARENT, "")) as present,
+                ):
+                    async with asyncio.timeout(self._config.deadline_s):
+                        body = await admission.read(body_of(request), request.content_length)
+                        read = True
+                        answer, status = await verb(body)
+                    present.set("status", status)
+                return web.Response(body=answer, content_type="application/json")
+            except WireError as error:
+                return self._refused(request, error)
+            except (web.RequestPayloadError, ConnectionError) as error:
+                return _text(request, 400, f"the body is broken: {error}")
+            except TimeoutError:
+                return self._late(request, name, read=read)
+            finally:
+                self._metrics.verb(name, status, loop.time() - started)
+
+        return handle
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        """The answer to a request that is not even read, None if it is to be."""
+        if problem := self._health.refusal():
+            return _text(request, 503, problem, _retry_after(OVERLOAD_RETRY_S), close=self._health.draining)
+        if request.content_type != "application/json":
+            return _text(request, 415, "the body must be application/json")
+        if "Content-Encoding" in request.headers:
+            return _text(request, 415, "the body must not be encoded: kube-scheduler does not compress it")
+        return None
+
+    def _refused(self, request: web.Request, error: WireError) -> web.Response:
+        if error.status == 408:
+            return self._listener.too_slow(request, str(error))
+        return _text(request, error.status, str(error), _retry_after(_seconds_of(error)))
+
+    def _late(self, request: web.Request, name: str, *, read: bool) -> web.Response:
+        if not read:
+            message = f"the body did not arrive within {self._config.deadline_s:g} s"
+            return self._listener.too_slow(request, message)
+        message = f"not answered within {self._config.deadline_s:g} s"
+        if name == BIND:
+            note = f"bind {message}; whether it is done shows in the pod"
+            return web.Response(body=encode_binding_result(note), content_type="application/json")
+        return _text(request, 504, message)
+
+    @web.middleware
+    async def _only_allowed_clients(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        tls = self._config.tls
+        if tls.client_ca_file:
+            certificate = request.get_extra_info("peercert")
+            if not is_allowed(certificate, tls):
+                return _text(
+                    request, 403, "the name in the client certificate is not in server.tls.allowedClients"
+                )
+            self._clients.note(certificate, tls)
+        return await handler(request)
+
+    async def _livez(self, request: web.Request) -> web.Response:
+        return _text(request, 200, "ok")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        problems = self._health.problems()
+        return _text(request, 503 if problems else 200, "\n".join(problems) or "ok")
+
+    @web.middleware
+    async def _send_in_bounds(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Long answers wait for their readers here, but for those of verbs, of which few are in flight."""
+        answer = await handler(request)
+        if request.method == "POST" and request.path != "/v1/plan":
+            return answer
+        sending = self._sending_metrics if request.path == "/metrics" else self.sending
+        return await sending.send(request, answer)
+
+    async def _render_metrics(self, _request: web.Request) -> web.Response:
+        try:
+            body = await self._metrics_page.get(None)
+        except TooManyAsk as error:
+            return _ask_again(error)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
+
+    async def _rendered_metrics(self, _: None) -> bytes:
+        return self._metrics.render()
+
+    async def _render_state(self, request: web.Request) -> web.Response:
+        try:
+            body = await self._state.get(StateQuery.of(request.query))
+        except TooManyAsk as error:
+            return _ask_again(error)
+        except ValueError as error:
+            return web.Response(status=400, text=f"{error}\n")
+        return web.Response(body=body, content_type="application/json")
+
+    async def _encoded_state(self, steps: Generator[None, None, dict[str, object]]) -> bytes:
+        return orjson.dumps(await in_steps(steps))
+
+    def _add_metrics(self) -> None:
+        metrics, listener = self._metrics, self._listener
+        metrics.gauge("connections", "Open connections", "", lambda: {"": float(listener.connections)})
+        metrics.gauge(
+            "requests_in_flight",
+            "Requests being answered, by verb",
+            Label("verb", VERB_VALUES),
+            lambda: self.gate.in_flight,
+        )
+        metrics.gauge(
+            "request_bodies_arriving",
+            "Request bodies that are waited for",
+            "",
+            lambda: {"": float(self.gate.bodies.arriving)},
+        )
+        metrics.gauge(
+            "request_bodies_bytes",
+            "Bytes of request bodies in memory",
+            "",
+            lambda: {"": float(self.gate.bodies.bytes_used)},
+        )
+        metrics.counter(
+            "requests_turned_away",
+            "Requests answered 503 for being too many or too large together, by verb",
+            Label("verb", VERB_VALUES),
+            lambda: self.gate.turned_away,
+        )
+        metrics.counter(
+            "connections_cut",
+            "Connections cut, by reason",
+            Label("reason", CUT_REASONS),
+            lambda: listener.cut,
+        )
+        metrics.gauge(
+            "certificate_expiry_timestamp_seconds",
+            "When a certificate in use ends, by what it is for",
+            Label("certificate", ("serving", "client_ca")),
+            lambda: self.certificate.expiry() if self.certificate else {},
+        )
+        metrics.gauge(
+            "client_certificate_expiry_timestamp_seconds",
+            "When the certificate ends that an allowed client came with last, by its name in allowedClients",
+            Label("client", names="names in server.tls.allowedClients, 100 at the most, or `*`"),
+            lambda: self._clients.not_after,
+        )
+
+
+def _at_once(verb: Callable[[bytes], tuple[bytes, str]]) -> Verb:
+    async def run(body: bytes) -> tuple[bytes, str]:
+        return verb(body)
+
+    return run
+
+
+def _seconds_of(error: WireError) -> int | None:
+    if isinstance(error, Overloaded):
+        return OVERLOAD_RETRY_S
+    return error.retry_after_s if isinstance(error, ScheduleRefused) else None
+
+
+def _retry_after(seconds: int | None) -> dict[str, str]:
+    return {} if seconds is None else {"Retry-After": str(seconds)}
+
+
+def _text(
+    request: web.Request,
+    status: int,
+    text: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    close: bool = False,
+) -> web.Response:
+    response = web.Response(status=status, text=text + "\n", headers=headers)
+    if close or not request.content.is_eof():  # the rest of the body is not wanted
+        response.force_close()
+    return response
+
+
+def _ask_again(error: TooManyAsk) -> web.Response:
+    return web.Response(status=503, text=f"{error}\n", headers=_retry_after(RETRY_AFTER_S))

@@ -1,0 +1,1 @@
+"""Vpods are placed: queue, placer, committer. Knows ``watching``."""

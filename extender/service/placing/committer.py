@@ -1,0 +1,376 @@
+"""``Committer``: decisions become writes, in the one order that survives a crash at any point (DESIGN 3).
+
+For a batch of decisions of one pool:
+
+1. *ledgers up*: one compare-and-swap patch a pod with everything that the batch adds there (group commit);
+2. *statuses*: one patch a vpod, of what step 1 really achieved;
+3. *ledgers down*: one patch a pod with everything that has left it.
+
+So a status never publishes what no ledger covers (I2), a move is on its new pod before it leaves the old one, and a
+crash in between leaves a ledger larger than the status, which the next leader adopts or releases. What a pod would
+carry whose bind is not confirmed yet is not published either: another replica may be binding it with less.
+
+A ledger write compares the whole annotation with the text that the decision knew, and the pod's UID: whoever else
+wrote, another leader included, makes it fail instead of overcommitting (I1). Reservations of the batch are released at
+the end, when the caches hold what was written; only after a write whose outcome nobody knows they stay until they expire.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Final, Protocol
+
+from extender.engine.placing.plan import Decision
+from extender.engine.pods.claims import NOTHING, Claim
+from extender.engine.state.availability import availability_of
+from extender.kube.api import (
+    Api,
+    ApiError,
+    Conflict,
+    Forbidden,
+    OutcomeUnknown,
+    PatchType,
+)
+from extender.model.ledger import Share, share_of
+from extender.model.objects import NO_PLACEMENTS, AdapterPod, VPod, object_key
+from extender.service.placing.batch import Batch, Committed
+from extender.service.placing.ledger_patch import publishable
+from extender.service.placing.ledger_writer import LedgerWriter
+from extender.service.placing.status_doubts import StatusDoubts
+from extender.service.placing.unreported_moves import UntoldMoves
+from extender.service.placing.vpod_status import StatusWriter, vpod_status
+from extender.service.placing.write_refusals import WriteRefusals, as_refused
+from extender.service.watching.caches import Caches
+from extender.service.watching.status_write import StatusWrite
+from extender.telemetry.metrics import Metrics
+from extender.telemetry.tracing import span
+
+WRITES_IN_FLIGHT_MAX: Final = 32
+RESERVATION_TTL_S: Final = 30.0
+"""I5: as long as kube-scheduler keeps an assumed pod."""
+
+
+class PoolLeadership(Protocol):
+    """Of ``Leadership``, what whoever writes for a pool asks before each write. None of it has a safe default."""
+
+    def leads(self, pool: str) -> bool:
+        """Whether we may act for a pool, now."""
+
+    def leads_since(self, pool: str) -> float:
+        """The event loop's time at which our leadership of a pool has begun, seconds."""
+
+    def no_predecessor_writes(self, pool: str) -> bool:
+        """Whether nothing that another leader of a pool has sent can still be under way."""
+
+
+class Committer:
+    """Writes decisions. One batch of a pool at a time (the placer sees to it); pools are independent."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        clock: Callable[[], float],
+        now: Callable[[], float],
+        leadership: PoolLeadership,
+        metrics: Metrics,
+    ) -> None:
+        self._api = api
+        self._caches = caches
+        self._clock = clock
+        self._now = now
+        self.leadership = leadership
+        self.write_foreign_status: StatusWriter = _no_foreign_kind
+        """How statuses of other kinds than VPods are written, where there are any."""
+        self.on_status_written: Callable[[VPod, VPod], None] = _tell_nobody
+        """Told of a vpod as it was and as it is, once its status has been written."""
+        self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
+        self.refusals = WriteRefusals(metrics)
+        self._untold = UntoldMoves()
+        self.status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
+        self._ledger_writer = LedgerWriter(
+            api,
+            caches,
+            clock=clock,
+            slots=self._slots,
+            refusals=self.refusals,
+            metrics=metrics,
+        )
+        self.proofs = self._ledger_writer.proofs
+        self.own_writes = self._ledger_writer.own_writes
+        self.pods_behind = self._ledger_writer.pods_behind
+
+    def reserve(self, owner: object, decision: Decision) -> None:
+        """Assume a decision: from now on nobody else is promised its slots."""
+        pool = self._caches.state.pool(decision.pool)
+        # Also where an earlier decision, whose writes nobody knows of, has taken it away: this one has to finish that.
+        shares = decision.shares(dict.fromkeys(pool.claims_of(decision.vpod), 0))
+        pool.reserve(owner, decision.vpod, shares, expires_at=self._clock() + RESERVATION_TTL_S)
+
+    def covered(self, decision: Decision, vpod: VPod) -> dict[str, int]:
+        """Pod name -> vreplicas of a decision that ``vpod`` may publish now: what ledgers cover beyond doubt."""
+        confirmed = self._confirmed(decision)
+        for name in self._unproved(decision, confirmed):
+            del confirmed[name]
+        return publishable(decision.target, confirmed, vpod.placements)
+
+    async def commit(self, owner: object, pool: str, decisions: Iterable[Decision]) -> Committed:
+        """Write decisions already reserved by ``owner``."""
+        batch = Batch(owner=owner, decisions={decision.vpod: decision for decision in decisions})
+        for key in batch.decisions:
+            batch.published[key] = self._published(key, pool)
+        try:
+            for step in (self._write_ups, self._write_statuses, self._write_downs):
+                if not self.leadership.leads(pool):
+                    # Paused for longer than the lease lasts: somebody else decides by now.
+                    batch.failed.update(dict.fromkeys(batch.decisions, "no longer leading"))
+                    break
+                await step(pool, batch)
+        finally:
+            for key, decision in batch.decisions.items():
+                if key not in batch.unknown:
+                    self._caches.state.release(owner, pool, key)
+                elif key not in batch.told:
+                    self._untold.remember(decision, batch.published[key])
+        return batch
+
+    def forget_gone(self) -> None:
+        """Forget moves of vpods that are gone, and of which no ledger has anything either."""
+        pools = self._caches.state.pools
+        self._untold.keep(lambda key: any(key in p.vpods or p.claims_of(key) for p in pools.values()))
+
+    async def _write_ups(self, pool: str, batch: Batch) -> None:
+        await self._ledgers(pool, batch, self._ups(pool, batch))
+
+    async def _write_statuses(self, _pool: str, batch: Batch) -> None:
+        await _all((self._status(batch, key) for key in batch.decisions), len(batch.decisions))
+
+    async def _write_downs(self, pool: str, batch: Batch) -> None:
+        await self._ledgers(pool, batch, self._downs(pool, batch))
+
+    async def _ledgers(self, pool: str, batch: Batch, changes: Mapping[str, Mapping[str, Share]]) -> None:
+        namespace = pool.partition("/")[0]
+        writes = (
+            self._ledger_writer.write(object_key(namespace, name), batch, change)
+            for name, change in changes.items()
+        )
+        await _all(writes, len(changes))
+
+    # -- what to write ------------------------------------------------------------------------------------------
+
+    def _ups(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
+        """Pod name -> vpod key -> share, where a bound pod's ledger does not cover the decision yet."""
+        ups: dict[str, dict[str, Share]] = {}
+        pool = self._caches.state.pool(pool_key)
+        for key, decision in batch.decisions.items():
+            claims = pool.claims_of(key)
+            for name, count in decision.target.items():
+                share = share_of(count, decision.weight)
+                state, claim = pool.pods.get(name), claims.get(name)
+                if state is None or not state.bound or (state.pod is not None and state.pod.assumed):
+                    continue
+                known = claim.ledger if claim is not None else NOTHING
+                # Fewer but heavier ones are less, for I2: the status has to go first.
+                more = share.vreplicas > known.vreplicas or (
+                    share.vreplicas == known.vreplicas and share.slots > known.slots
+                )
+                if more:
+                    ups.setdefault(name, {})[key] = share
+                elif claim is not None and _is_new(claim, count) and self._is_unproved(pool_key, state.pod):
+                    # The comparison that comes with writing it again as it is tells what is there.
+                    ups.setdefault(name, {})[key] = known
+        return ups
+
+    def _downs(self, pool_key: str, batch: Batch) -> dict[str, dict[str, Share]]:
+        """Pod name -> vpod key -> share, where a ledger has more than is published now."""
+        downs: dict[str, dict[str, Share]] = {}
+        pool = self._caches.state.pool(pool_key)
+        for key, decision in batch.decisions.items():
+            # Asked for what has failed, too: it is what has vpods listed again.
+            doubtful = self.status_doubts.hold(key)
+            if key in batch.failed or key in batch.stale:
+                continue
+            if doubtful:
+                # What the status says is not known until it is seen again: its ledgers have to cover all it may say (I2).
+                batch.failed[key] = "what is published is in doubt"
+                continue
+            # A vpod that came back under its old name wants what it finds.
+            if decision.of != _version(self._of_pool(key, pool_key)):
+                continue
+            target, elsewhere = decision.target, self._published_elsewhere(key, pool_key)
+            for name, claim in pool.claims_of(key).items():
+                if claim.reserved is None or claim.owner != batch.owner:
+                    # A bind has brought it there since the decision.
+                    continue
+                # Never below what is published, whatever came of the status write, and of a change of poolRef.
+                published = max(claim.published, elsewhere.get(name, 0))
+                count = target.get(name, 0)
+                # What stays for the sake of a status alone stays as it is: a vpod that has left the pool has no weight here.
+                weight = decision.weight if count >= published else claim.ledger.weight
+                # Nothing grows here: a caller may publish more than its pod came back with, and has to be told first.
+                share = share_of(max(count, min(published, claim.ledger.vreplicas)), weight)
+                if published > max(target.get(name, 0), claim.published):
+                    batch.failed[key] = "its new pool has not published yet where it goes"
+                state = pool.pods[name].pod
+                if (
+                    claim.ledger.vreplicas
+                    and claim.ledger != share
+                    and state is not None
+                    and not state.assumed
+                ):
+                    if not self._may_lower(batch, key):
+                        batch.failed[key] = "a status of the leader before may still be under way"
+                        break
+                    downs.setdefault(name, {})[key] = share
+        return downs
+
+    def _may_lower(self, batch: Batch, key: str) -> bool:
+        """Whether nobody else's status can still arrive that publishes what we know nothing of (I2).
+
+        It would be for a version of the vpod that was there when its sender led: our own status has ended that one.
+        """
+        pool = batch.decisions[key].pool
+        return (
+            self.leadership.no_predecessor_writes(pool)
+            or key in batch.written
+            or self._caches.vpods.latest(key) is None
+        )
+
+    def _is_unproved(self, pool: str, pod: AdapterPod | None) -> bool:
+        """Whether only the watch has told of a ledger; by such a one nothing new is published (I2)."""
+        if pod is None:
+            return False
+        since = (
+            float("-inf")
+            if self.leadership.no_predecessor_writes(pool)
+            else self.leadership.leads_since(pool)
+        )
+        return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
+
+    # -- statuses -----------------------------------------------------------------------------------------------
+
+    async def _status(self, batch: Batch, key: str) -> None:
+        decision = batch.decisions[key]
+        vpod = self._of_pool(key, decision.pool)
+        if decision.of != _version(vpod) or self._published(key, decision.pool) != batch.published[key]:
+            # Written now, the status would claim to be about a spec, or a vpod, that nobody has decided; or undo without a
+            # word what somebody else has published since, another leader perhaps (I4).
+            batch.stale.add(key)
+            return
+        if vpod is None:
+            # One that has changed its pool has yet to tell there why it left.
+            gone = self._caches.vpods.latest(key) is None
+            batch.told[key] = self._untold.told(decision) if gone else decision
+            return
+        try:
+            async with self._slots:
+                write = self._status_write(batch, decision, vpod)
+                if write is None:
+                    self._tell(batch, decision)
+                    return
+                with span("write_status", vpod=key):
+                    reply = await self._api.patch(
+                        write.resource,
+                        vpod.namespace,
+                        vpod.name,
+                        write.patch,
+                        patch_type=PatchType.MERGE,
+                        subresource="status",
+                    )
+            written = write.decode(reply)
+            self._caches.vpods.written(written)
+            batch.written.add(key)
+            self.on_status_written(vpod, written)
+            self._tell(batch, decision)
+        except ApiError as error:
+            batch.failed[key] = str(error)
+            if isinstance(error, Forbidden):
+                self.refusals.status(vpod, error)
+            if isinstance(error, OutcomeUnknown):
+                batch.unknown.add(key)
+            if isinstance(error, (OutcomeUnknown, Conflict)):
+                conflict = isinstance(error, Conflict)
+                self.status_doubts.note(batch.owner, decision.pool, vpod, conflict=conflict)
+
+    def _status_write(self, batch: Batch, decision: Decision, vpod: VPod) -> StatusWrite | None:
+        """What is to be written right now: nothing may be awaited between this look at the proofs and the write."""
+        confirmed = self._confirmed(decision)
+        for name in self._unproved(decision, confirmed):
+            # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).
+            batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
+            del confirmed[name]
+        target = publishable(decision.target, confirmed, vpod.placements)
+        told = as_refused(self._untold.telling(decision, vpod.placements), batch.refused.get(decision.vpod))
+        pool = self._caches.state.pool(decision.pool)
+        availability = availability_of(pool, target, decision.explanation.wanted)
+        write = self.write_foreign_status if vpod.source else vpod_status
+        return write(vpod, told, target, availability, self._now())
+
+    def _tell(self, batch: Batch, decision: Decision) -> None:
+        """The status says what was decided, all of it unless a ledger has failed: then the moves wait to be told in full."""
+        if decision.vpod not in batch.failed:
+            batch.told[decision.vpod] = self._untold.told(decision)
+
+    def _of_pool(self, key: str, pool: str) -> VPod | None:
+        """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""
+        vpod = self._caches.vpods.latest(key)
+        return vpod if vpod is not None and vpod.pool == pool else None
+
+    def _published(self, key: str, pool: str) -> Mapping[str, int]:
+        """What a vpod of the pool publishes, as far as we know."""
+        vpod = self._of_pool(key, pool)
+        return vpod.placements if vpod is not None else {}
+
+    def _published_elsewhere(self, key: str, pool: str) -> Mapping[str, int]:
+        """Pod name -> vreplicas that a vpod which has left the pool still publishes there (I2)."""
+        vpod = self._caches.vpods.latest(key)
+        return vpod.placements if vpod is not None and vpod.pool != pool else NO_PLACEMENTS
+
+    def _confirmed(self, decision: Decision) -> dict[str, int]:
+        """Pod name -> vreplicas of the vpod in the ledger, on pods that are bound beyond doubt."""
+        pool = self._caches.state.pool(decision.pool)
+        return {
+            name: claim.ledger.vreplicas
+            for name, claim in pool.claims_of(decision.vpod).items()
+            if (pod := pool.pods[name].pod) is not None and not pod.assumed
+        }
+
+    def _unproved(self, decision: Decision, names: Iterable[str]) -> list[str]:
+        """Those pods with something new to be published of which the API server has not told lately."""
+        pool, target = self._caches.state.pool(decision.pool), decision.target
+        claims = pool.claims_of(decision.vpod)
+        return [
+            name
+            for name in names
+            if _is_new(claims[name], target.get(name, 0)) and self._is_unproved(pool.key, pool.pods[name].pod)
+        ]
+
+
+def _no_foreign_kind(vpod: VPod, *_: object) -> StatusWrite | None:
+    raise LookupError(f"vpod {vpod.key} is of a kind that nobody writes the status of")
+
+
+def _tell_nobody(_old: VPod, _new: VPod) -> None:
+    pass
+
+
+async def _all(writes: Iterable[Coroutine[None, None, None]], count: int) -> None:
+    """Have all ``count`` of them done, each begun as an earlier one ends: a task each would cost more than many a write."""
+    waiting = iter(writes)
+
+    async def some() -> None:
+        for write in waiting:
+            await write
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(min(count, WRITES_IN_FLIGHT_MAX)):
+            tasks.create_task(some())
+
+
+def _is_new(claim: Claim, decided: int) -> bool:
+    """Whether the ledger lets more of what is decided be published than is."""
+    return claim.published < min(decided, claim.ledger.vreplicas)
+
+
+def _version(vpod: VPod | None) -> tuple[str, int]:
+    return (vpod.uid, vpod.generation) if vpod is not None else ("", 0)

@@ -1,0 +1,146 @@
+"""``DecisionHistory``: what was decided for each vpod, when, by whom and why, as long as this replica remembers.
+
+A decision is remembered with its ``Explanation``; one that says what the last one said is counted there, so that a vpod that
+waits and is decided again with every change of its pool keeps the decision that placed it. What another replica decided
+is not known here: the vpod's conditions and events tell that.
+
+The decision log (``decision_log``) is told of the same decisions and cannot stand in for this, nor this for it. The log
+keeps nothing while nobody records, and then, in the order of all changes, what was decided *before* it is written: so it
+knows neither why nor whether the write went well. Here it is a vpod's few last decisions, always, *after* the write.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Final
+
+from extender.engine.placing.explain import Explanation, Step
+from extender.model.objects import VPod
+from extender.whatif.explanation import Told
+
+VPODS_MAX: Final = 10_000
+DECISIONS_MAX: Final = 8
+"""Of one vpod."""
+STEPS_TOLD_MAX: Final = 20
+
+NEW: Final = "it had no place yet"
+TOOK_OVER: Final = "this replica began to lead"
+WAITED: Final = "it waited, and the pool or its nodes changed"
+POOL_CHANGED: Final = "the pool, its pods or their nodes changed"
+ASKED: Final = "its controller asked (POST /v1/schedule)"
+EVICTOR: Final = "the evictor moved it"
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One decision, or several that say the same. Times are epoch seconds."""
+
+    at: float
+    why: str
+    generation: int
+    explanation: Explanation
+    error: str
+    last_at: float
+    times: int = 1
+
+
+class DecisionHistory:
+    """Remembers for as many vpods as ``VPODS_MAX``, those decided last. ``now``: epoch seconds."""
+
+    def __init__(self, identity: str, now: Callable[[], float]) -> None:
+        self._identity = identity
+        self._now = now
+        self._entries: OrderedDict[str, list[_Entry]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Vpods that it remembers something of."""
+        return len(self._entries)
+
+    def note(
+        self, key: str, explanation: Explanation, *, why: str, generation: int = 0, error: str = ""
+    ) -> None:
+        """A decision was made, and written unless ``error`` says why not."""
+        now, known = self._now(), self._entries
+        entries = known.get(key)
+        if entries is None:
+            known[key] = [_Entry(now, why, generation, explanation, error, now)]
+            if len(known) > VPODS_MAX:
+                known.popitem(last=False)
+            return
+        known.move_to_end(key)
+        last = entries[-1]
+        if _same(last, explanation, generation, error):
+            last.last_at, last.times = now, last.times + 1
+            return
+        entries.append(_Entry(now, why, generation, explanation, error, now))
+        del entries[:-DECISIONS_MAX]
+
+    def forget(self, key: str) -> None:
+        """The vpod is gone."""
+        self._entries.pop(key, None)
+
+    def why(self, key: str, vpod: VPod, explanation: Explanation) -> str:
+        """What made the placer decide a vpod now, as far as its last decision tells."""
+        steps = explanation.steps
+        if any(step.reason is not None for step in steps):
+            reasons = sorted({str(step.reason) for step in steps if step.reason is not None})
+            return f"what it had could not stay ({', '.join(reasons)})"
+        entries = self._entries.get(key)
+        if not entries:
+            added = sum(step.vreplicas for step in steps if step.step is Step.ADDED)
+            return NEW if added == explanation.wanted - explanation.left else TOOK_OVER
+        last = entries[-1]
+        if last.generation != vpod.generation:
+            return f"its spec changed (generation {vpod.generation})"
+        if last.error:
+            return "the last decision could not be written"
+        return POOL_CHANGED if last.explanation.is_satisfied else WAITED
+
+    def explanation(self, key: str) -> Explanation | None:
+        """Of the last decision; where that has left all in its place, of the one that told how it came there."""
+        found: Explanation | None = None
+        for entry in reversed(self._entries.get(key, ())):
+            if found is not None and not _says_nothing_new(entry.explanation, found):
+                break
+            found = entry.explanation
+        return found
+
+    def history(self, key: str) -> list[Told]:
+        """The decisions that are remembered of a vpod, the last one first."""
+        return [self._told(entry) for entry in reversed(self._entries.get(key, ()))]
+
+    def _told(self, entry: _Entry) -> Told:
+        text = "; ".join(_sentences(entry.explanation))
+        if entry.times > 1:
+            text += f" (said {entry.times} times, last at {rfc3339(entry.last_at)})"
+        if entry.error:
+            text += f" (not written: {entry.error[:500]})"
+        return Told(rfc3339(entry.at), self._identity, entry.why, text)
+
+
+def _sentences(explanation: Explanation) -> Iterator[str]:
+    """The outcome, then what was done."""
+    yield explanation.outcome()
+    for item in islice(explanation.steps, STEPS_TOLD_MAX):
+        yield f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
+    if len(explanation.steps) > STEPS_TOLD_MAX:
+        yield f"and {len(explanation.steps) - STEPS_TOLD_MAX} steps more"
+
+
+def _same(entry: _Entry, explanation: Explanation, generation: int, error: str) -> bool:
+    """Whether a decision says nothing that the last one has not said; one that leaves all where it is says nothing."""
+    if entry.generation != generation or entry.error != error:
+        return False
+    return entry.explanation == explanation or _says_nothing_new(entry.explanation, explanation)
+
+
+def _says_nothing_new(known: Explanation, new: Explanation) -> bool:
+    """Whether all stays where ``known`` has told how it came there, which is worth more."""
+    return new.is_satisfied and known.is_satisfied and not new.steps and known.wanted == new.wanted
+
+
+def rfc3339(seconds: float) -> str:
+    """Epoch seconds as the API writes times."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

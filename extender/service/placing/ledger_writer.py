@@ -1,0 +1,140 @@
+"""``LedgerWriter``: one compare-and-swap patch of a pod's ledger, and what is known where its answer does not come.
+
+The patch compares the whole annotation with the text that the decision knew, and the pod's UID (I1). Where no answer tells
+whether it has arrived, the pod is read; while it may still be under way, no answer proves that the ledger stays as it is
+(``proofs``), and nothing new is published by it (I2).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from extender.kube.api import (
+    PODS,
+    Api,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Obj,
+    OutcomeUnknown,
+    PatchType,
+)
+from extender.model.decode import pod_from
+from extender.model.errors import LedgerTooLarge
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod
+from extender.model.reasons import ConflictReason
+from extender.node.bind_ledger import ledger_of
+from extender.node.verbs import slots_of
+from extender.service.placing.batch import Batch
+from extender.service.placing.ledger_confirmations import Proofs
+from extender.service.placing.ledger_patch import covers, ledger_patch, merged, written_text
+from extender.service.placing.write_refusals import WriteRefusals
+from extender.service.watching.caches import Caches
+from extender.service.watching.own_writes import OwnWrites
+from extender.service.watching.pods_behind import PodsBehind
+from extender.telemetry.metrics import Metrics
+from extender.telemetry.tracing import span
+
+
+class LedgerWriter:
+    """Writes ledgers of one committer, as many at once as ``slots`` allows."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        clock: Callable[[], float],
+        slots: asyncio.Semaphore,
+        refusals: WriteRefusals,
+        metrics: Metrics,
+    ) -> None:
+        self._api = api
+        self._caches = caches
+        self._clock = clock
+        self._slots = slots
+        self.proofs = Proofs(clock)
+        self.own_writes = OwnWrites()
+        self.pods_behind = PodsBehind(caches, clock)
+        self._refusals = refusals
+        self._metrics = metrics
+        caches.pods.add_event_handler(self._pod_changed)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        """What is remembered of a pod ends with it."""
+        if old is not None and (new is None or new.uid != old.uid):
+            self.own_writes.forget(old.uid)
+            self.proofs.forget(old.uid)
+        self.pods_behind.told(old, new)
+
+    async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
+        """One compare-and-swap patch of a pod: vpod key -> its new share. What goes wrong is in ``batch`` afterwards."""
+        pod = self._caches.pods.latest(pod_key)
+        if pod is None or not pod.node or not self._caches.state.counts(pod):
+            batch.fall_short(change, "pod is gone")
+            return
+        state = self._caches.state
+        slots, pool = slots_of(state, pod), state.pools.get(pod.pool)
+        ledger = pod.ledger if pool is None else ledger_of(pool, pod, slots, state.strays(pod.pool, pod.name))
+        try:
+            patch = ledger_patch(pod, merged(ledger, change), slots)
+        except (LedgerTooLarge, OverflowError) as error:
+            if isinstance(error, LedgerTooLarge):
+                self._metrics.refused(str(ConflictReason.LEDGER_TOO_LARGE))
+            # What is only asked for again as it is must not fail with what grows: it may be what has to go first.
+            asked = {key: share for key, share in change.items() if ledger.get(key) == share}
+            batch.fall_short({key: share for key, share in change.items() if key not in asked}, str(error))
+            if not asked:
+                return
+            change, patch = asked, ledger_patch(pod, ledger, slots)
+        text = written_text(patch)
+        try:
+            with (
+                span("write_ledger", pod=pod_key, vpods=len(change)),
+                self.own_writes.sending(pod.uid, text),
+            ):
+                async with self._slots:
+                    sent_at = self._clock()
+                    reply = await self._api.patch(
+                        PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
+                    )
+                self._answered(reply, sent_at)
+            if text != pod.ledger_text:
+                self.proofs.changed(pod.uid, sent_at)
+        except ApiError as error:
+            await self._failed(pod, batch, change, error)
+            if isinstance(error, OutcomeUnknown) and text != pod.ledger_text:
+                # It may be under way still: where the text is as it was, no answer proves that it will stay so.
+                self.proofs.late(pod.uid, pod.ledger_text)
+
+    async def _failed(
+        self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
+    ) -> None:
+        """Find out what is there now."""
+        known: AdapterPod | None = None
+        if isinstance(error, Forbidden):
+            vpods = [self._caches.vpods.latest(key) for key in change]
+            batch.refused.update(dict.fromkeys(change, self._refusals.ledger(pod, vpods, error)))
+        if isinstance(error, (Invalid, Conflict)):
+            self._metrics.ledger_conflicts.inc()
+        if isinstance(error, (Invalid, Conflict, OutcomeUnknown)):
+            # Our own write may have arrived, or somebody else's did.
+            try:
+                sent_at = self._clock()
+                known = self._answered(await self._api.get(PODS, pod.namespace, pod.name), sent_at)
+                self.pods_behind.read(pod.key, known)
+            except NotFound:
+                self.pods_behind.read(pod.key, None)
+            except ApiError:
+                if isinstance(error, OutcomeUnknown):
+                    batch.unknown.update(change)
+        if known is None or known.uid != pod.uid or not covers(known.ledger, change):
+            batch.fall_short(change, str(error))
+
+    def _answered(self, reply: Obj, sent_at: float) -> AdapterPod:
+        pod = pod_from(reply)
+        self._caches.pods.written(pod)
+        self.proofs.note(pod.uid, sent_at)
+        return pod

@@ -1,0 +1,371 @@
+"""``Placer``: the leader's loop that keeps every vpod placed (DESIGN 4, first paragraph).
+
+One queue and one task a pool. A task takes a batch, decides each vpod on the state as the vpods before it have left
+it (a decision is reserved at once), and has the committer write the batch. ``Activation`` says which events bring a
+vpod into the queue.
+
+Two others decide through here, in between two batches of a pool, so that decisions of one pool never cross: the
+evictor (``move``), and callers that keep their own status (``schedule``).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
+
+from extender.engine.placing.explain import Explanation
+from extender.engine.placing.plan import Decision, place, release_all
+from extender.engine.rebalance.relocation import relocate
+from extender.engine.state.pool_state import PoolState
+from extender.model.bucket import WHOLE, Bucket
+from extender.model.errors import VReplicaError
+from extender.model.moves import Move
+from extender.model.objects import VPod
+from extender.model.reasons import ConflictReason
+from extender.service.placing.activation import Activation
+from extender.service.placing.batch import Committed
+from extender.service.placing.committer import Committer
+from extender.service.placing.decision_history import ASKED, EVICTOR, DecisionHistory
+from extender.service.placing.queue import VPodQueues
+from extender.service.placing.vpod_events import Narrator, has_grown
+from extender.service.placing.vpod_status import SCHEDULED
+from extender.service.watching.caches import Caches
+from extender.service.watching.external_vpods import Callers
+from extender.telemetry.metrics import Metrics
+from extender.telemetry.tracing import span
+from extender.whatif.recording.entries import Cause
+
+log: Final = logging.getLogger(__name__)
+
+BATCH_VPODS_MAX: Final = 256
+CALLERS_VPODS_MAX: Final = 100_000
+"""vpods whose callers keep their status: beyond, a new one is refused until others are released."""
+PLACER: Final = "placer"
+"""Owners of reservations that placing makes are pairs of this and a number."""
+
+
+class NotCommitted(VReplicaError):
+    """A caller's vpod was decided but not all of it could be written; asking again goes on from what was."""
+
+
+class ScaleTrigger(Protocol):
+    """Told when a pool has vreplicas without a place."""
+
+    def trigger(self, pool: str) -> None:
+        """Look at the pool's size now."""
+        ...
+
+
+class OnDecided(Protocol):
+    """Told of every decision, right after it was made and before it is reserved."""
+
+    def __call__(self, cause: Cause, decision: Decision, asked: Sequence[Move] = (), /) -> None:
+        """``asked``: the moves that it carries out."""
+        ...
+
+
+def _tell_nobody(_cause: Cause, _decision: Decision, _asked: Sequence[Move] = (), /) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Reporting:
+    """Who is told of decisions."""
+
+    narrator: Narrator
+    history: DecisionHistory
+    metrics: Metrics
+
+
+class Placer:
+    """Decides the vpods of all pools while we lead."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        committer: Committer,
+        autoscaler: ScaleTrigger,
+        *,
+        reporting: Reporting,
+        clock: Callable[[], float],
+    ) -> None:
+        self._caches = caches
+        self._committer = committer
+        self._autoscaler = autoscaler
+        self._narrator = reporting.narrator
+        self.history = reporting.history
+        self._metrics = reporting.metrics
+        self._clock = clock
+        self.on_decided: OnDecided = _tell_nobody
+        self._batches = 0
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """One a pool, for as long as somebody decides there or waits for it."""
+        self.callers = Callers(caches, forgotten=self._forget_vpod)
+        self.queues = VPodQueues(clock)
+        self.activation = Activation(caches, self.queues)
+        caches.vpods.add_event_handler(self._vpod_changed)
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Place in a bucket's pools until cancelled. Starts with everything: the last leader may have stopped anywhere."""
+        self.queues.begin(bucket)
+        try:
+            for pool in [pool for pool in self._caches.state.pools if bucket.has(pool)]:
+                self.activation.add_all(pool)
+            await self._serve(bucket)
+        finally:
+            self.queues.end(bucket)
+            self.activation.forget(bucket)
+
+    async def _serve(self, bucket: Bucket) -> None:
+        """A task for each queue of a bucket's pools, until cancelled."""
+        running: set[str] = set()
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                for pool in [pool for pool in self.queues if pool not in running and bucket.has(pool)]:
+                    running.add(pool)
+                    tasks.create_task(self._run_pool(pool, running), name=f"placer {pool}")
+                self.queues.changed.clear()
+                await self.queues.changed.wait()
+
+    async def _run_pool(self, pool: str, running: set[str]) -> None:
+        """Until nothing refers to the pool any more: tenants may name as many that do not exist as they like.
+
+        ``running``: the pools that are served; this one is, until this ends.
+        """
+        queue = self.queues.of(pool)
+        while True:
+            keys = await queue.pop_batch(BATCH_VPODS_MAX)
+            try:
+                if keys:
+                    await self.place_batch(pool, keys)
+            except BaseException:
+                # We no longer lead, mostly. When we lead again these must not count as being decided still.
+                for key in keys:
+                    queue.retry(key)
+                raise
+            known = self._caches.state.pools.get(pool)
+            if queue.empty and (known is None or known.forgettable) and not self._lock(pool).locked():
+                self.queues.forget(pool)
+                running.discard(pool)
+                return
+
+    async def place_batch(self, pool: str, keys: list[str]) -> None:
+        """Decide and write these vpods of a pool."""
+        async with self._lock(pool):
+            with span("place_batch", pool=pool, vpods=len(keys)):
+                await self._place(pool, keys)
+
+    async def _place(self, pool: str, keys: list[str]) -> None:
+        started = self._clock()
+        unscheduled = {key for key in keys if not self._is_scheduled(pool, key)}
+        kept = dict.fromkeys(key for key in keys if self.callers.speak_by_ledgers(pool, key))
+        decisions, committed = await self._carry_out(
+            pool, (self._decide(pool, key) for key in keys if key not in kept)
+        )
+        for decision in decisions:
+            self._settle(decision, committed, started, newly=decision.vpod in unscheduled)
+        for key in kept:
+            self.queues.of(pool).done(key)
+        self.callers.forget_given_back()
+
+    async def _carry_out(
+        self, pool: str, decided: Iterable[Decision | None]
+    ) -> tuple[list[Decision], Committed]:
+        """Reserve each decision before the next one is made, then write all of them."""
+        self._batches += 1
+        owner = (PLACER, self._batches)
+        started = self._clock()
+        decisions = []
+        for decision in decided:
+            if decision is not None:
+                self._committer.reserve(owner, decision)
+                decisions.append(decision)
+        self._metrics.scheduling_algorithm_duration.observe(self._clock() - started)
+        return decisions, await self._committer.commit(owner, pool, decisions)
+
+    def _decide(self, pool_key: str, key: str) -> Decision:
+        pool = self._caches.state.pool(pool_key)
+        vpod = pool.vpods.get(key)
+        if vpod is None:
+            decision = release_all(pool, key)
+        else:
+            decision = place(pool, vpod, allowed=self._caches.state.selects(pool_key, vpod))
+        self.on_decided(Cause.PLACE if vpod is not None else Cause.GONE, decision)
+        return decision
+
+    def _relocate(self, pool: PoolState, vpod: VPod, moves: Sequence[Move]) -> Decision | None:
+        decision = relocate(pool, vpod, moves)
+        if decision is not None:
+            self.on_decided(Cause.MOVE, decision, moves)
+        return decision
+
+    # -- the others ---------------------------------------------------------------------------------------------
+
+    async def move(self, pool: str, moves: Sequence[Move]) -> list[Move]:
+        """Carry out an evictor's moves, as far as they are still possible; those that were written."""
+        state = self._caches.state.pool(pool)
+        async with self._lock(pool):
+            by_vpod: dict[str, list[Move]] = {}
+            for move in moves:
+                by_vpod.setdefault(move.vpod, []).append(move)
+            decisions, committed = await self._carry_out(
+                pool,
+                (
+                    self._relocate(state, vpod, group)
+                    for key, group in by_vpod.items()
+                    if (vpod := state.vpods.get(key)) is not None and key not in self.callers
+                ),
+            )
+            done: list[Move] = []
+            for decision in decisions:
+                key = decision.vpod
+                if key in committed.failed:
+                    log.info(
+                        "move of vpod %s was not finished: %s",
+                        key,
+                        committed.failed[key],
+                        extra={"vpod": key, "pool": pool},
+                    )
+                    # Placing goes on from what was written: what is on the new pod and not published it takes back.
+                    self.queues.of(pool).add(key)
+                if (told := committed.told.get(key)) is not None:
+                    done += decision.moves
+                    if key in state.vpods:
+                        self.history.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
+                    self._narrator.moved(state, told)
+        return done
+
+    async def schedule(self, vpod: VPod) -> Decision:
+        """Decide for a vpod whose caller keeps its status, and write the ledgers; its target is what they cover.
+
+        The vpod counts for its pool from now on; one that wants nothing and publishes nothing is forgotten. Raises
+        NotCommitted: with nothing written, or a part that the next call finds.
+        """
+        since = self._committer.leadership.leads_since(vpod.pool)
+        async with self._lock(vpod.pool):
+            self._know(vpod, since)
+            pool = self._caches.state.pool(vpod.pool)
+            allowed = self._caches.state.selects(vpod.pool, vpod)
+            # Its caller has to publish a move, so what stands on a pod to be emptied moves when the caller asks.
+            decided = place(pool, vpod, allowed=allowed, leave_closed=True)
+            self.on_decided(Cause.SCHEDULE, decided)
+            (decision,), committed = await self._carry_out(vpod.pool, [decided])
+            if (why := committed.failed.get(vpod.key)) is not None:
+                raise NotCommitted(f"vpod {vpod.key} was not written: {why}")
+            covered = self._committer.covered(decision, vpod)
+            self._count_refusal(decision.explanation)
+            if decision.left:
+                self._autoscaler.trigger(vpod.pool)
+            self.history.note(vpod.key, decision.explanation, why=ASKED)
+            self._narrator.moved(pool, decision)
+            self.callers.note_answer(vpod, covered)
+            left = max(0, decision.explanation.wanted - sum(covered.values()))
+            return decision._replace(target=covered, left=left)
+
+    def _know(self, vpod: VPod, since: float) -> None:
+        """``since``: as which leader it was asked of us; in between the caller may have asked another one."""
+        if (
+            not self._committer.leadership.leads(vpod.pool)
+            or self._committer.leadership.leads_since(vpod.pool) != since
+        ):
+            raise NotCommitted(f"vpod {vpod.key} was not decided: this replica no longer leads")
+        if vpod.key not in self.callers and len(self.callers) >= CALLERS_VPODS_MAX:
+            raise NotCommitted(f"vpod {vpod.key} is refused: {CALLERS_VPODS_MAX} vpods of callers are known")
+        known = self.callers.ask(vpod)
+        if known is not None and known.pool != vpod.pool:
+            self.queues.of(known.pool).add(vpod.key)
+        if not vpod.vreplicas and not vpod.placements:
+            # It publishes nothing anywhere: what other pools still hold was asked of a leader before us.
+            for pool in self.callers.others_holding(vpod):
+                self.queues.of(pool).add(vpod.key)
+
+    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        if old is not None and new is None:
+            self._forget_vpod(old.key)
+
+    def _forget_vpod(self, key: str) -> None:
+        self.history.forget(key)
+
+    def forget(self, bucket: Bucket) -> None:
+        """Another has led a bucket: what callers have asked of us says nothing now, nor what we may or may not have written.
+
+        Who leads finds in ledgers and statuses what has come of it, and places others where nothing has.
+        """
+        self.callers.forget(bucket)
+        for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
+            for owner, key in pool.owners():
+                if isinstance(owner, tuple) and owner[0] == PLACER:
+                    pool.release(owner, key)
+
+    def _lock(self, pool: str) -> asyncio.Lock:
+        return self._locks.setdefault(pool, asyncio.Lock())
+
+    # -- after a decision ---------------------------------------------------------------------------------------
+
+    def _is_scheduled(self, pool: str, key: str) -> bool:
+        vpod = self._caches.state.pool(pool).vpods.get(key)
+        return vpod is not None and any(c.type == SCHEDULED and c.status == "True" for c in vpod.conditions)
+
+    def _settle(self, decision: Decision, committed: Committed, started: float, *, newly: bool) -> None:
+        key, queue = decision.vpod, self.queues.of(decision.pool)
+        error = committed.failed.get(key)
+        pool = self._caches.state.pool(decision.pool)
+        self._note(pool, decision, error)
+        self._count_refusal(decision.explanation)
+        result = "error" if error else "scheduled" if decision.explanation.is_satisfied else "unschedulable"
+        self._metrics.schedule_attempt(result, self._clock() - started)
+        if error is not None:
+            log.info(
+                "vpod %s was not written and is decided again: %s",
+                key,
+                error,
+                extra={"vpod": key, "pool": decision.pool},
+            )
+            queue.retry(key)
+        elif not decision.explanation.is_satisfied:
+            queue.park(key)
+            self._autoscaler.trigger(decision.pool)
+        elif self._waits_for_bind(pool, decision):
+            queue.park(key)
+        else:
+            waited = queue.done(key, agrees=key in committed.told and _agrees(pool, decision))
+            if waited is not None and decision.target and (newly or has_grown(decision)):
+                self._metrics.placed(self._clock() - waited.since, waited.attempts)
+        if (told := committed.told.get(key)) is not None:
+            self._narrator.decided(pool, told, newly=newly)
+
+    def _note(self, pool: PoolState, decision: Decision, error: str | None) -> None:
+        """For ``explain``: what was decided, and what made us decide."""
+        key, explanation = decision.vpod, decision.explanation
+        vpod = pool.vpods.get(key)
+        if vpod is None:
+            self.history.forget(key)
+            return
+        why = self.history.why(key, vpod, explanation)
+        self.history.note(key, explanation, why=why, generation=decision.of[1], error=error or "")
+
+    def _waits_for_bind(self, pool: PoolState, decision: Decision) -> bool:
+        """Whether a part is not published yet because it is on its way with a pod; its confirmation activates us."""
+        vpod = pool.vpods.get(decision.vpod)
+        return vpod is not None and sum(vpod.placements.values()) < decision.scheduled
+
+    def _count_refusal(self, explanation: Explanation) -> None:
+        if explanation.reason is ConflictReason.LEDGER_TOO_LARGE:
+            self._metrics.refused(str(explanation.reason))
+
+
+def _agrees(pool: PoolState, decision: Decision) -> bool:
+    """Whether a vpod publishes what was decided, and the ledgers of all pods that are bound have just that."""
+    key = decision.vpod
+    vpod = pool.vpods.get(key)
+    if vpod is None or vpod.placements != decision.target:
+        return False
+    for name, claim in pool.claims_of(key).items():
+        state = pool.pods[name]
+        if claim.ledger != claim.status and state.bound and state.pod is not None and not state.pod.assumed:
+            return False
+    return True

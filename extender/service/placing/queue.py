@@ -1,0 +1,295 @@
+"""``VPodQueue``: the vpods of one pool that wait to be placed, in kube-scheduler's three parts.
+
+- *active*: to be decided now, first come first served;
+- *backoff*: a write failed; back in active after 1 s, doubling to 10 s per vpod;
+- *parked*: placed as far as there is room. Events that may help (``activate``) bring all of them back at once.
+
+How long a vpod waits is counted from when it first comes in until it is ``done``, over all attempts (``Wait``).
+
+A key is in at most one part, and never handed out twice before ``done``: what happens to it meanwhile is remembered
+and puts it back, as far as it matters to how its flight ends (``Meanwhile``). Everything is synchronous except
+``pop_batch``, which waits.
+"""
+
+import asyncio
+import heapq
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from itertools import islice
+from typing import Final
+
+from extender.kube.timers import TIMER_RESOLUTION_S
+from extender.model.bucket import Bucket
+
+ACTIVE, BACKOFF, UNSCHEDULABLE = "active", "backoff", "unschedulable"
+BACKOFF_INITIAL_S: Final = 1.0
+BACKOFF_MAX_S: Final = 10.0
+
+
+class Meanwhile(IntEnum):
+    """The most that has happened to a key in flight."""
+
+    NOTHING = 0
+    DIVERGED = 1
+    """One of its ledgers, or what it publishes, has changed: nothing where all is as decided in the end."""
+    CHANGED = 2
+
+
+class QueueEvent(StrEnum):
+    """What puts a vpod into a part of its queue, in kube-scheduler's words where it has them."""
+
+    VPOD_UPDATE = "VPodUpdate"
+    """It has changed itself, or something made somebody look at it."""
+    DIVERGED = "Diverged"
+    """It publishes other than its ledgers say."""
+    CLUSTER_EVENT = "ClusterEvent"
+    """Something has changed that may give room."""
+    BACKOFF_COMPLETE = "BackoffComplete"
+    SCHEDULE_ATTEMPT_FAILURE = "ScheduleAttemptFailure"
+
+
+@dataclass(slots=True)
+class Wait:
+    """How long a vpod waits to be placed: since when (the event loop's time, seconds), and how often it was decided."""
+
+    since: float
+    attempts: int = 0
+
+
+Incoming = Counter[tuple[QueueEvent, str]]
+"""(event, part of the queue) -> vpods that came into it."""
+
+
+class VPodQueue:
+    """Keys of vpods. ``clock`` is the event loop's time, in seconds."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        backoff_initial_s: float = BACKOFF_INITIAL_S,
+        backoff_max_s: float = BACKOFF_MAX_S,
+        incoming: Incoming | None = None,
+    ) -> None:
+        self._clock = clock
+        self._incoming: Incoming = Counter() if incoming is None else incoming
+        self._waits: dict[str, Wait] = {}
+        """Of all that is not done, those that wait the longest first."""
+        self._backoff_initial_s = backoff_initial_s
+        self._backoff_max_s = backoff_max_s
+        self._active: dict[str, None] = {}
+        self._backoff: list[tuple[float, str]] = []
+        self._backing_off: dict[str, float] = {}
+        self._parked: dict[str, None] = {}
+        self._in_flight: dict[str, Meanwhile] = {}
+        self._activated = False
+        """Whether something that may give room has come since the batch in flight was taken."""
+        self._attempts: dict[str, int] = {}
+        self._wake = asyncio.Event()
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of vpods by part, as kube-scheduler's pending_pods metric has it."""
+        return {
+            ACTIVE: len(self._active),
+            BACKOFF: len(self._backing_off),
+            UNSCHEDULABLE: len(self._parked),
+        }
+
+    @property
+    def oldest(self) -> float | None:
+        """The event loop's time since when the vpod waits that waits the longest; None for none."""
+        return next((wait.since for wait in self._waits.values()), None)
+
+    @property
+    def parked(self) -> Iterable[str]:
+        """Keys of the vpods that wait for an event that may help."""
+        return self._parked.keys()
+
+    @property
+    def empty(self) -> bool:
+        """Whether it has no vpod in any part, nor in flight."""
+        return not (self._active or self._backing_off or self._parked or self._in_flight)
+
+    def add(self, key: str, event: QueueEvent = QueueEvent.VPOD_UPDATE) -> None:
+        """Decide this vpod now: it has changed itself."""
+        if key in self._active:
+            return
+        if key in self._in_flight:
+            self._in_flight[key] = Meanwhile.CHANGED
+            return
+        self._parked.pop(key, None)
+        self._backing_off.pop(key, None)
+        self._active[key] = None
+        if key not in self._waits:
+            self._waits[key] = Wait(self._clock())
+        self._incoming[event, ACTIVE] += 1
+        self._wake.set()
+
+    def diverged(self, key: str) -> None:
+        """Decide this vpod now: it publishes other than its ledgers say. One in flight is being written, mostly."""
+        if key in self._in_flight:
+            if self._in_flight[key] is Meanwhile.NOTHING:
+                self._in_flight[key] = Meanwhile.DIVERGED
+        else:
+            self.add(key, QueueEvent.DIVERGED)
+
+    def activate(self) -> None:
+        """Something changed that may give room: bring back all that is parked."""
+        self._activated = True
+        if self._parked:
+            self._incoming[QueueEvent.CLUSTER_EVENT, ACTIVE] += len(self._parked)
+            self._active.update(self._parked)
+            self._parked.clear()
+            self._wake.set()
+
+    def done(self, key: str, *, agrees: bool = False) -> Wait | None:
+        """Placed and written; ``agrees``: and now its ledgers, and what it publishes, are as decided. How long it has waited."""
+        self._attempts.pop(key, None)
+        waited = self._waits.pop(key, None)
+        self._finish(key, Meanwhile.CHANGED if agrees else Meanwhile.DIVERGED)
+        return waited
+
+    def park(self, key: str) -> None:
+        """Not all of it has a place: wait for an event that may help."""
+        self._attempts.pop(key, None)
+        if not self._finish(key, Meanwhile.NOTHING if self._activated else Meanwhile.DIVERGED):
+            self._parked.setdefault(key)
+            self._incoming[QueueEvent.SCHEDULE_ATTEMPT_FAILURE, UNSCHEDULABLE] += 1
+
+    def retry(self, key: str) -> None:
+        """A write failed: again after a while."""
+        self._in_flight.pop(key, None)
+        attempts = self._attempts[key] = self._attempts.get(key, 0) + 1
+        delay = min(self._backoff_initial_s * 2 ** min(attempts - 1, 30), self._backoff_max_s)
+        self._active.pop(key, None)
+        self._parked.pop(key, None)
+        self._backing_off[key] = self._clock() + delay
+        heapq.heappush(self._backoff, (self._backing_off[key], key))
+        self._incoming[QueueEvent.SCHEDULE_ATTEMPT_FAILURE, BACKOFF] += 1
+        self._wake.set()
+
+    def forget(self, key: str) -> None:
+        """The vpod is gone from this pool."""
+        for part in (self._active, self._parked, self._backing_off, self._attempts, self._waits):
+            part.pop(key, None)
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Have who waits for a batch look whether anything is left to wait for."""
+        self._wake.set()
+
+    async def pop_batch(self, keys_max: int) -> list[str]:
+        """Wait until something is active; up to ``keys_max`` keys, now in flight. None of them: the last one was forgotten.
+
+        For one consumer, which ends every key of a batch before the next call. What is still in flight belongs to a
+        batch that was cancelled: it is decided again, first of all.
+        """
+        if self._in_flight:
+            self._active = {**dict.fromkeys(self._in_flight), **self._active}
+            self._in_flight.clear()
+        while True:
+            self._flush_backoff()
+            if self._active:
+                batch = list(islice(self._active, keys_max))
+                self._activated = False
+                for key in batch:
+                    del self._active[key]
+                    self._in_flight[key] = Meanwhile.NOTHING
+                    if (wait := self._waits.get(key)) is not None:
+                        wait.attempts += 1
+                return batch
+            self._wake.clear()
+            delay = max(0.0, self._backoff[0][0] - self._clock()) if self._backoff else None
+            try:
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+            if self.empty:
+                return []
+
+    def _finish(self, key: str, at_least: Meanwhile) -> bool:
+        """End a flight; True if so much has happened meanwhile that the key went straight back to active."""
+        meanwhile = self._in_flight.pop(key, None)
+        again = meanwhile is not None and meanwhile >= at_least
+        if again:
+            self.add(key)
+        return again
+
+    def _flush_backoff(self) -> None:
+        now = self._clock() + TIMER_RESOLUTION_S
+        while self._backoff and self._backoff[0][0] <= now:
+            due, key = heapq.heappop(self._backoff)
+            if self._backing_off.get(key) == due:
+                del self._backing_off[key]
+                self._active.setdefault(key)
+                self._incoming[QueueEvent.BACKOFF_COMPLETE, ACTIVE] += 1
+
+
+class VPodQueues:
+    """The queues of the pools that are led here, each made on first use. ``changed`` is set whenever there is a new one.
+
+    Only who leads a bucket has queues for its pools (``begin``, ``end``): it begins with all that there is, so what has come
+    before says nothing to it, and who only follows would fill them for ever.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._led: list[Bucket] = []
+        self._queues: dict[str, VPodQueue] = {}
+        self.incoming: Incoming = Counter()
+        """Of all pools together."""
+        self.changed = asyncio.Event()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._queues))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def values(self) -> list[VPodQueue]:
+        """All of them."""
+        return list(self._queues.values())
+
+    def begin(self, bucket: Bucket) -> None:
+        """Its pools are led here from now on."""
+        self._led.append(bucket)
+
+    def end(self, bucket: Bucket) -> None:
+        """... and are no longer: what waits is decided by who leads next."""
+        self._led.remove(bucket)
+        for pool in [pool for pool in self._queues if bucket.has(pool)]:
+            del self._queues[pool]
+
+    def serves(self, pool: str) -> bool:
+        """Whether a pool is led here: what is put into the queue of another one is lost."""
+        return any(bucket.has(pool) for bucket in self._led)
+
+    def of(self, pool: str) -> VPodQueue:
+        """The queue of a pool; an empty one, which nobody keeps, where it is not led here."""
+        queue = self._queues.get(pool)
+        if queue is None and self.serves(pool):
+            queue = self._queues[pool] = VPodQueue(self._clock, incoming=self.incoming)
+            self.changed.set()
+        return queue if queue is not None else VPodQueue(self._clock)
+
+    def look_again(self, pools: Container[str]) -> None:
+        """Wake who serves a pool that is not among ``pools``: nothing refers to it, so no event will."""
+        for pool, queue in self._queues.items():
+            if pool not in pools:
+                queue.wake()
+
+    def forget(self, pool: str) -> None:
+        """Nobody serves it any more; the next use makes it anew."""
+        self._queues.pop(pool, None)
+
+    def sizes(self, of: Callable[[str], bool] = lambda _pool: True) -> dict[str, int]:
+        """Vpods by queue part, over all pools, or those that ``of`` names."""
+        sizes = {ACTIVE: 0, BACKOFF: 0, UNSCHEDULABLE: 0}
+        for queue in [queue for pool, queue in self._queues.items() if of(pool)]:
+            for part, size in queue.sizes.items():
+                sizes[part] += size
+        return sizes

@@ -1,0 +1,116 @@
+"""``StatusDoubts``: vpods of which nobody here knows what their status says.
+
+A write of a status whose answer did not come may have arrived, or may still. One that was refused as a Conflict says that
+there is a newer version, which may publish anything: perhaps an earlier write of our own. Until that is seen, what the
+write has decided stays reserved, and no ledger is lowered below what it may have published (I2).
+
+A newer version of the vpod ends the doubt: the write was for the older one, so it has arrived already or never will. That none
+comes proves nothing: the watch may be silent for minutes (seed 161002421). Then the vpods are listed again, from when on a list
+tells: after a Conflict at once, else once no request lives that long.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple
+
+from extender.model.objects import VPod
+from extender.service.watching.caches import Caches
+
+PATIENCE_S: Final = 2.0
+"""How long the watch has to bring the version that a Conflict speaks of."""
+LIST_PERIOD_S: Final = 10.0
+"""A kind is not listed more often."""
+
+ListAgain = Callable[[str], Awaitable[bool]]
+"""Source of vpods ("" for VPods) -> whether a list of it, begun after the call, is in the caches."""
+
+
+class _Doubt(NamedTuple):
+    owner: object
+    pool: str
+    version: str
+    source: str
+    list_tells_at: float
+    """A list that is begun from then on shows what has become of the write."""
+    look_at: float
+    """Not before then is a list worth its price."""
+
+
+async def _unlisted(_source: str) -> bool:
+    return True
+
+
+class StatusDoubts:
+    """By vpod key. ``clock``: the event loop's time, seconds; ``lasts_s``: no request lives longer."""
+
+    def __init__(self, caches: Caches, clock: Callable[[], float], *, lasts_s: float) -> None:
+        self.list_again: ListAgain = _unlisted
+        """How to have a kind listed; replaced by who can."""
+        self._lasts_s = lasts_s
+        self._caches = caches
+        self._clock = clock
+        self._doubts: dict[str, _Doubt] = {}
+        self._lists: dict[str, asyncio.Task[None]] = {}
+        """By source, those under way."""
+        self._listed_at: dict[str, float] = {}
+        caches.vpods.add_event_handler(self._vpod_changed)
+
+    def note(self, owner: object, pool: str, vpod: VPod, *, conflict: bool) -> None:
+        """A write for this version of the vpod, which ``owner`` has reserved for, may or may not have arrived.
+
+        ``conflict``: it has not; something else has.
+        """
+        latest = self._caches.vpods.latest(vpod.key)
+        if latest is None or latest.resource_version != vpod.resource_version:
+            # A newer version has come while it was under way: there is no doubt any more (seed 200003442).
+            self._caches.state.release(owner, pool, vpod.key)
+            return
+        now = self._clock()
+        tells_at = now if conflict else now + self._lasts_s
+        known = self._doubts.get(vpod.key)
+        look_at = now + PATIENCE_S if conflict else tells_at
+        if known is not None and known.version == vpod.resource_version:
+            # The same again: that it goes on for long is what makes it worth a list.
+            look_at = min(look_at, known.look_at)
+            tells_at = max(tells_at, known.list_tells_at)
+        self._doubts[vpod.key] = _Doubt(
+            owner, pool, vpod.resource_version, vpod.source, tells_at, max(look_at, tells_at)
+        )
+
+    def hold(self, vpod_key: str) -> bool:
+        """Whether there is doubt about a vpod's status."""
+        doubt = self._doubts.get(vpod_key)
+        if doubt is not None and doubt.look_at <= self._clock():
+            self._look(doubt.source)
+        return doubt is not None
+
+    def _look(self, source: str) -> None:
+        if source in self._lists:
+            return
+        if self._clock() - self._listed_at.get(source, float("-inf")) < LIST_PERIOD_S:
+            return
+        self._lists[source] = asyncio.create_task(self._list(source), name="list vpods in doubt")
+
+    async def _list(self, source: str) -> None:
+        began = self._clock()
+        self._listed_at = {known: at for known, at in self._listed_at.items() if began - at < LIST_PERIOD_S}
+        self._listed_at[source] = began
+        try:
+            listed = await self.list_again(source)
+        finally:
+            del self._lists[source]
+        if not listed:
+            return
+        for key, doubt in list(self._doubts.items()):
+            if doubt.source == source and doubt.list_tells_at <= began:
+                self._end(key, doubt)
+
+    def _vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
+        key = new.key if new is not None else old.key if old is not None else ""
+        doubt = self._doubts.get(key)
+        if doubt is not None and (new is None or new.resource_version != doubt.version):
+            self._end(key, doubt)
+
+    def _end(self, key: str, doubt: _Doubt) -> None:
+        del self._doubts[key]
+        self._caches.state.release(doubt.owner, doubt.pool, key)

@@ -1,0 +1,294 @@
+"""``Leadership``: which pools this replica may act for, and what is known of who did before it.
+
+One Lease for all pools, or one for each bucket of them (``leaderElection.buckets``, ``model.bucket``): then replicas share the
+pools. Everything about leading is asked for a pool. Whoever acts asks ``leads`` right before.
+
+**Replicas that count otherwise.** While a new number is rolled out, some replicas split the pools in one way and some in
+another. All compete for the first bucket's Lease, whatever the number; it says how its holder counts. The others' Leases
+are led by only while it says the same, as read less than a renew deadline ago. Who takes it from somebody who counted
+otherwise says 0 on it, by which nobody leads, and waits for a lease's duration before it leads and says its own number. So no pool
+has two leaders.
+
+**Sharing.** Every replica competes for every bucket, so the first one has them all. One that carries less than another asks for
+a bucket of it (an annotation on its Lease); the holder stops its loops, gives the Lease up, and leaves it to who has
+asked. While a bucket changes hands nobody decides for its pools, some seconds; nothing is moved by it.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Final
+
+from extender.config.model import Config, LeaderElectionConfig, Mode
+from extender.kube.api import Api, ApiError
+from extender.kube.leader import LeaderElector
+from extender.kube.lease import LeaseConfig
+from extender.kube.seen_lease import Candidacy
+from extender.model.bucket import WHOLE, Bucket, bucket_of, bucket_to_ask_for, may_give, weights_of
+from extender.service.placing.ledger_confirmations import UNDER_WAY_S
+from extender.service.watching.caches import Caches
+
+log: Final = logging.getLogger(__name__)
+
+SHARE_PERIOD_S: Final = 5.0
+"""Not more than one bucket is asked for in this time."""
+SHARE_AFTER_S: Final = 15.0
+"""... and none sooner after the start: while replicas are replaced, shares change with each."""
+
+Lead = Callable[[Bucket], Awaitable[None]]
+
+
+class Leadership:
+    """Of one replica. In shadow mode it leads nothing, whatever it holds. ``now``: epoch seconds."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        config: Config,
+        *,
+        identity: str,
+        now: Callable[[], float],
+        rng: random.Random,
+    ) -> None:
+        election = config.leader_election
+        self.identity = identity
+        self.first_version: Callable[[], str] = lambda: ""
+        """resourceVersion of what this replica has read first of all."""
+        self.another_has_led: Callable[[Bucket], None] = lambda _bucket: None
+        """Told when another has led a bucket since we did, or may have: as soon as that is seen, at the latest before we do again."""
+        self._caches = caches
+        self._never = config.mode is Mode.SHADOW
+        self._total = election.buckets if election.leader_elect else 1
+        self._now = now
+        self._lease_name = election.resource_name
+        self._renew_deadline_s = election.renew_deadline_s
+        self._always = False
+        self._touched: dict[int, bool] = {}
+        """Bucket -> whether something was placed there when we led it first."""
+        self._acting: set[int] = set()
+        """Buckets whose loops run, with all that was written before in the caches."""
+        self._left: set[int] = set()
+        """Buckets that we have led, and nobody else since, as far as we know."""
+        self.electors: list[LeaderElector] = []
+        if election.leader_elect:
+            self.electors = [
+                self.elector(api, election, Bucket(index, self._total), now=now, rng=rng)
+                for index in range(self._total)
+            ]
+
+    def elector(
+        self,
+        api: Api,
+        config: LeaderElectionConfig,
+        bucket: Bucket,
+        *,
+        now: Callable[[], float],
+        rng: random.Random,
+    ) -> LeaderElector:
+        """Of one bucket."""
+        lease = LeaseConfig(
+            namespace=config.resource_namespace,
+            name=bucket.lease_name(config.resource_name),
+            duration_s=config.lease_duration_s,
+            renew_deadline_s=config.renew_deadline_s,
+            retry_period_s=config.retry_period_s,
+        )
+        return LeaderElector(
+            api,
+            lease,
+            identity=self.identity,
+            now=now,
+            rng=rng,
+            candidacy=Candidacy(
+                untouched=lambda: not self._is_touched(bucket),
+                began=self._began,
+                may=self._others_count_alike if bucket.index else lambda: True,
+                gives=partial(self._gives, bucket.index),
+                others=partial(self._another_has_led, bucket),
+                buckets=1 if bucket.index else bucket.total,
+            ),
+        )
+
+    # -- what others ask ------------------------------------------------------------------------------------------
+
+    def leads(self, pool: str) -> bool:
+        """Whether this replica may act for a pool as its leader, now."""
+        if self._never:
+            return False
+        if not self.electors:
+            return self._always
+        return self._leads_bucket(self._index(pool))
+
+    def acts(self, pool: str) -> bool:
+        """... and whether it knows by now what was written before it led: only then may it decide for others."""
+        return self.leads(pool) and self._index(pool) in self._acting
+
+    def leading(self) -> bool:
+        """Whether it leads any pool that there could be."""
+        return bool(self.buckets_led())
+
+    def buckets_led(self) -> list[Bucket]:
+        """Those that it may act for, now."""
+        if self._never:
+            return []
+        if not self.electors:
+            return [WHOLE] if self._always else []
+        return [Bucket(index, self._total) for index in range(self._total) if self._leads_bucket(index)]
+
+    def has_begun(self) -> bool:
+        """Whether it has begun to act for any pool, with all that was written before in the caches."""
+        return self._always or bool(self._touched)
+
+    def leads_since(self, pool: str) -> float:
+        """The event loop's time at which leading it has begun, seconds."""
+        return self.electors[self._index(pool)].acts_since if self.electors else float("-inf")
+
+    def leader(self, pool: str) -> str:
+        """Who leads a pool, as far as we know; "" for nobody."""
+        return self.electors[self._index(pool)].leader_identity if self.electors else self.identity
+
+    def no_predecessor_writes(self, pool: str) -> bool:
+        """Whether what another leader has sent has arrived by now, or never will: only then may ledgers be lowered."""
+        if not self.electors:
+            return True
+        elector = self.electors[self._index(pool)]
+        if self.founded(pool) and elector.transitions == 1:
+            return True
+        return asyncio.get_running_loop().time() >= elector.acts_since + UNDER_WAY_S
+
+    def founded(self, pool: str) -> bool:
+        """Whether no other process has ever led it, so that nobody but us can have sent what we do not know.
+
+        Without an election we are the only one by configuration; of a process before us nothing is known either way.
+        In shadow mode nothing is bound anyway.
+        """
+        if self._never:
+            return True
+        if not self.leads(pool):
+            return False
+        if not self.electors:
+            return True
+        # Of a later bucket's pools the Lease cannot tell: another number of buckets has had another one for them.
+        index = self._index(pool)
+        return not index and self.electors[0].founded and not self._touched.get(0, True)
+
+    def lease_name(self, bucket: Bucket) -> str:
+        """Of a bucket's Lease."""
+        return bucket.lease_name(self._lease_name)
+
+    def describe(self) -> list[dict[str, object]]:
+        """What ``/state.json`` says of each bucket's Lease."""
+        return [
+            {
+                "lease": elector.lease_name,
+                "leader": elector.leader_identity,
+                "leading": self._leads_bucket(index),
+            }
+            for index, elector in enumerate(self.electors)
+        ]
+
+    # -- leading --------------------------------------------------------------------------------------------------
+
+    def run(self, lead: Lead) -> Coroutine[None, None, None]:
+        """Compete, and run ``lead`` for each bucket while it is led, until cancelled. Raises what ``lead`` raises, LeadStuck.
+
+        Without an election it leads from now on.
+        """
+        self._always = not self.electors
+        return self._run(lead)
+
+    async def _run(self, lead: Lead) -> None:
+        if not self.electors:
+            await lead(WHOLE)
+            return
+        if self._total == 1:
+            await self.electors[0].run(partial(self._lead, WHOLE, lead))
+            return
+        async with asyncio.TaskGroup() as tasks:
+            for index, elector in enumerate(self.electors):
+                bucket = Bucket(index, self._total)
+                tasks.create_task(elector.run(partial(self._lead, bucket, lead)), name=f"bucket {index}")
+            tasks.create_task(self._share(), name="bucket sharing")
+
+    async def _lead(self, bucket: Bucket, lead: Lead) -> None:
+        elector = self.electors[bucket.index]
+        if (wait_s := elector.acts_since - asyncio.get_running_loop().time()) > 0.0:
+            await asyncio.sleep(wait_s)
+        await lead(bucket)
+
+    def _began(self) -> str:
+        return self.first_version()
+
+    def began(self, bucket: Bucket) -> None:
+        """Leading it begins, with caches that have all that was written before."""
+        self._acting.add(bucket.index)
+        if bucket.index not in self._touched:
+            self._touched[bucket.index] = self._is_touched(bucket)
+
+    def ended(self, bucket: Bucket) -> None:
+        """Its loops are to end."""
+        self._acting.discard(bucket.index)
+        self._left.add(bucket.index)
+
+    def _another_has_led(self, bucket: Bucket) -> None:
+        if bucket.index in self._left:
+            self._left.discard(bucket.index)
+            self.another_has_led(bucket)
+
+    def _leads_bucket(self, index: int) -> bool:
+        elector = self.electors[index]
+        return elector.still_leading() and asyncio.get_running_loop().time() >= elector.acts_since
+
+    def _index(self, pool: str) -> int:
+        return bucket_of(pool, self._total) if self._total > 1 else 0
+
+    def _is_touched(self, bucket: Bucket) -> bool:
+        """Whether something is placed in the pools of a bucket."""
+        vpods, pods = self._caches.vpods.list(), self._caches.pods.list()
+        return any(vpod.placements and bucket.has(vpod.pool) for vpod in vpods) or any(
+            pod.ledger and bucket.has(pod.pool) for pod in pods
+        )
+
+    def _others_count_alike(self) -> bool:
+        """Whether who holds the first bucket's Lease splits the pools as we do; no longer than we would lead by that one.
+
+        So loops have ended, too, before somebody who counts otherwise begins.
+        """
+        first = self.electors[0]
+        now = (asyncio.get_running_loop().time(), self._now())
+        fresh = all(at < read + self._renew_deadline_s for at, read in zip(now, first.read_at, strict=True))
+        return fresh and first.buckets_said == self._total
+
+    # -- sharing --------------------------------------------------------------------------------------------------
+
+    def _holders(self) -> list[str]:
+        return [
+            self.identity if elector.is_leader else _other(elector.leader_identity, self.identity)
+            for elector in self.electors
+        ]
+
+    def _weights(self) -> list[int]:
+        return weights_of([pool.key for pool in self._caches.pools.list()], self._total)
+
+    def _gives(self, index: int, to: str) -> bool:
+        return self._total > 1 and may_give(self._holders(), self._weights(), index, to)
+
+    async def _share(self) -> None:
+        await asyncio.sleep(SHARE_AFTER_S)
+        while True:
+            await asyncio.sleep(SHARE_PERIOD_S)
+            index = bucket_to_ask_for(self._holders(), self._weights(), self.identity)
+            if index is None or not self._others_count_alike():
+                continue
+            try:
+                await self.electors[index].ask()
+            except ApiError as error:
+                log.info("bucket %d was not asked for, trying again: %s", index, error)
+
+
+def _other(holder: str, me: str) -> str:
+    """A holder that is not us; our own name on a Lease that we do not lead by counts for nobody."""
+    return "" if holder == me else holder

@@ -1,0 +1,351 @@
+"""``PoolStatusWriter``: what a pool looks like, in its AdapterPool's status and at ``/state.json``. The leader's.
+
+A write reads the stored status first, and asks for that very version: transition times go on from what is stored, so a
+failover neither writes nor changes one, and conditions that others have put there stay. Once a status is known to be
+stored, nothing is read or written until our numbers change, or the object does (then somebody may have overwritten it).
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from extender.engine.scaling.size import ScalePlan, anyone, plan_scale
+from extender.engine.state.availability import AVAILABLE, Served, pool_availability, told_change
+from extender.engine.state.collector import why_unschedulable
+from extender.engine.state.pool_state import PoolState
+from extender.kube.api import ADAPTERPOOLS, Api, ApiError, NotFound, Obj, PatchType
+from extender.kube.events import EventRecorder, ObjectReference
+from extender.kube.fenced import PoolApi
+from extender.model.bucket import WHOLE, Bucket
+from extender.model.counted import counted, counted_are
+from extender.model.decode import Json, mapping, mappings, text
+from extender.model.names import API_VERSION
+from extender.model.objects import AdapterPool, VPod
+from extender.service.placing.vpod_status import timestamp
+from extender.service.watching.caches import Caches
+from extender.service.watching.status_write import PoolCondition
+
+log: Final = logging.getLogger(__name__)
+
+PERIOD_S: Final = 1.0
+"""Not more than one write a pool in this time; most passes find nothing to write."""
+SHARE_OF_TIME: Final = 0.05
+"""A large pool that changes all the time is looked at less often: looking takes no more of the time than that."""
+
+
+def pool_numbers(state: PoolState) -> dict[str, int]:
+    """The counts of AdapterPool.status: pods, slots, vreplicas and vpods.
+
+    Used, free and closed slots are all slots (``SlotCounts``).
+    """
+    published = sum(sum(vpod.placements.values()) for vpod in state.vpods.values())
+    unserved = sum(state.unserved.values())
+    slots = state.slot_counts()
+    return {
+        "pods": sum(1 for pod in state.members() if pod.pod is not None),
+        "schedulablePods": state.schedulable_count(),
+        "slots": slots.total,
+        "usedSlots": slots.used,
+        "freeSlots": slots.free,
+        "closedSlots": slots.closed,
+        "pendingVReplicas": sum(
+            state.vpods[key].vreplicas - state.placed_vreplicas(key) for key in state.unplaced
+        ),
+        "readyVReplicas": published - unserved,
+        "unservedVReplicas": unserved,
+        "unavailableVPods": len(state.unserved),
+        "vpods": len(state.vpods),
+    }
+
+
+def pool_conditions(
+    state: PoolState, allows: Callable[[VPod], bool] = anyone, *, foreign: int | None = None
+) -> list[PoolCondition]:
+    """(type, whether it holds, reason, message) of the pool's conditions.
+
+    ``foreign``: the replicas that somebody else has asked for, while that number stands.
+    """
+    over = sorted(pod.name for pod in state.overcommitted())
+    plan = plan_scale(state, allows)
+    return [
+        ("Ready", *readiness(state)),
+        available(state),
+        _overcommitted(over),
+        _scaling_limited(plan, foreign) if plan is not None else _WITHIN_LIMITS,
+    ]
+
+
+def available(state: PoolState) -> PoolCondition:
+    """Whether all vreplicas of the pool are served; the counts and pods, where not."""
+    condition = pool_availability(state).condition()
+    return (condition.type, condition.status == "True", condition.reason, condition.message[:1024])
+
+
+def _overcommitted(over: Sequence[str]) -> PoolCondition:
+    if not over:
+        return ("Overcommitted", False, "WithinSlots", "no ledger is over its pod's slots")
+    note = f"ledgers are over their pods' slots, and are trimmed: {', '.join(over)}"
+    return ("Overcommitted", True, "LedgerOverSlots", note[:1024])
+
+
+_WITHIN_LIMITS: Final[PoolCondition] = (
+    "ScalingLimited",
+    False,
+    "WithinLimits",
+    "the pool may have the pods that it needs",
+)
+
+
+def _scaling_limited(plan: ScalePlan, foreign: int | None) -> PoolCondition:
+    if plan.limited:
+        note = f"{counted_are(plan.unlimited, 'pod')} needed, and maxPods allows {plan.wanted}"
+        return ("ScalingLimited", True, "MaxPods", note)
+    if foreign is not None and foreign != plan.wanted:
+        note = (
+            f"somebody else asks for {counted(foreign, 'replica')}, {counted_are(plan.wanted, 'pod')} needed"
+        )
+        return ("ScalingLimited", True, "ForeignReplicas", note)
+    return _WITHIN_LIMITS
+
+
+def readiness(state: PoolState) -> tuple[bool, str, str]:
+    """Whether vpods are placed in the pool as it asks for, reason and message."""
+    if state.taken_by:
+        return (
+            False,
+            "StatefulSetTaken",
+            f"AdapterPool {state.taken_by} has the StatefulSet that spec.statefulSet names; this one never scales it",
+        )
+    if state.stateful_set is None:
+        return (
+            False,
+            "StatefulSetNotFound",
+            "the StatefulSet that spec.statefulSet names does not exist in this namespace",
+        )
+    if state.pool is not None and state.profile.name != state.pool.profile:
+        return False, "ProfileUnknown", f"there is no such profile: vpods are placed by {state.profile.name}"
+    pods, taking = len(state.stateful_set.ordinals), state.schedulable_count()
+    if pods and not taking:
+        return (
+            False,
+            "NoPodTakesVReplicas",
+            f"none of {counted(pods, 'pod')} takes vreplicas: {_why_none(state)}",
+        )
+    return (
+        True,
+        "StatefulSetFound",
+        f"{taking} of {counted(pods, 'pod')} {'takes' if pods == 1 else 'take'} vreplicas, {counted_are(state.free_slots(), 'slot')} free",
+    )
+
+
+def _why_none(state: PoolState) -> str:
+    """Reasons with how many pods have each, the commonest first."""
+    reasons = Counter(why_unschedulable(state, pod) or "closed" for pod in state.members())
+    missing = len(state.stateful_set.ordinals) - reasons.total() if state.stateful_set is not None else 0
+    if missing > 0:
+        reasons["does not exist"] += missing
+    return ", ".join(
+        f"{count} {why}" for why, count in sorted(reasons.items(), key=lambda one: (-one[1], one[0]))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What was made of a pool as it was at ``revision``, with that many ``foreign`` replicas."""
+
+    state: PoolState
+    revision: tuple[int, int]
+    foreign: int | None
+    numbers: dict[str, int]
+    conditions: list[PoolCondition]
+    look_again_at: float
+    """The event loop's time, seconds; not before, whatever changes."""
+
+    def holds(self, state: PoolState, revision: tuple[int, int], foreign: int | None, now: float) -> bool:
+        """Whether nothing has changed since, or it is too early to look again."""
+        same = (self.revision, self.foreign) == (revision, foreign)
+        return self.state is state and (same or now < self.look_again_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the API server is known to have: our ``plain`` status, in these versions of the object."""
+
+    uid: str
+    versions: frozenset[str]
+    plain: Obj
+
+
+class PoolStatusWriter:
+    """Writes what has changed, until cancelled."""
+
+    def __init__(
+        self,
+        api: Api,
+        caches: Caches,
+        *,
+        fenced: PoolApi,
+        now: Callable[[], float],
+        more_conditions: Callable[[AdapterPool], Sequence[PoolCondition]] = lambda _pool: (),
+        foreign: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self.recorder: EventRecorder | None = None
+        """Where it is told that vreplicas are served no longer, and again; None: nowhere."""
+        self._foreign = foreign
+        self._api = api
+        self._fenced = fenced
+        self._caches = caches
+        self._now = now
+        self._more_conditions = more_conditions
+        self._told: dict[str, _Told] = {}
+        """By pool key."""
+        self._seen: dict[str, _Seen] = {}
+        """By pool key."""
+
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Look at all pools of a bucket each period."""
+        # Who led in between has written what we do not know of.
+        self._forget_but(bucket, frozenset())
+        try:
+            while True:
+                pools = [pool for pool in self._caches.pools.list() if bucket.has(pool.key)]
+                for pool in pools:
+                    await self._write(pool)
+                self._forget_but(bucket, {pool.key for pool in pools})
+                await asyncio.sleep(PERIOD_S)
+        finally:
+            self._forget_but(bucket, frozenset())
+
+    def _forget_but(self, bucket: Bucket, pools: Collection[str]) -> None:
+        for known in (self._told, self._seen):
+            for gone in [key for key in known if bucket.has(key) and key not in pools]:
+                del known[gone]
+
+    async def _write(self, pool: AdapterPool) -> None:
+        state = self._caches.state.pools.get(pool.key)
+        if state is None:
+            return
+        seen = self._look(state, self._foreign().get(pool.key))
+        conditions = [*seen.conditions, *self._more_conditions(pool)]
+        plain: Obj = {
+            "observedGeneration": pool.generation,
+            **seen.numbers,
+            "conditions": [list(condition) for condition in conditions],
+        }
+        told = self._told.get(pool.key)
+        if (
+            told is not None
+            and (told.uid, told.plain) == (pool.uid, plain)
+            and pool.resource_version in told.versions
+        ):
+            return
+        try:
+            version = await self._publish(pool, plain)
+        except NotFound:
+            self._told.pop(pool.key, None)
+        except ApiError as error:
+            log.info("status of pool %s was not written: %s", pool.key, error, extra={"pool": pool.key})
+        else:
+            self._told[pool.key] = _Told(pool.uid, frozenset({version, pool.resource_version}), plain)
+
+    def _look(self, state: PoolState, foreign: int | None) -> _Seen:
+        """The pool as it is; looked at once a change, not once a period: with thousands of vpods that takes its time."""
+        revision = self._caches.state.revision_of(state)
+        seen, clock = self._seen.get(state.key), asyncio.get_running_loop().time
+        began = clock()
+        if seen is not None and seen.holds(state, revision, foreign, began):
+            return seen
+        allows = partial(self._caches.state.selects, state.key)
+        conditions = pool_conditions(state, allows, foreign=foreign)
+        numbers = pool_numbers(state)
+        look_again_at = clock() + (clock() - began) / SHARE_OF_TIME
+        seen = self._seen[state.key] = _Seen(state, revision, foreign, numbers, conditions, look_again_at)
+        return seen
+
+    async def _publish(self, pool: AdapterPool, plain: Obj) -> str:
+        """Make the stored status say ``plain``; the version of the object that does.
+
+        A merge patch replaces the list of conditions: others' are put back, as they are in the version that it asks for.
+        """
+        stored = await self._api.get(ADAPTERPOOLS, pool.namespace, pool.name)
+        metadata, known = mapping(stored, "metadata"), list(mappings(stored, "status", "conditions"))
+        if text(metadata, "uid") != pool.uid:
+            raise NotFound(404, "NotFound", "the pool has been deleted and created again")
+        ours = [self._condition(pool, known, *condition) for condition in plain["conditions"]]
+        kinds = {condition["type"] for condition in ours}
+        conditions = [*ours, *(dict(item) for item in known if item.get("type") not in kinds)]
+        status: Obj = {**plain, "conditions": conditions}
+        version = text(metadata, "resourceVersion")
+        if _says(mapping(stored, "status"), status):
+            return version
+        written = await self._fenced(pool.key).patch(
+            ADAPTERPOOLS,
+            pool.namespace,
+            pool.name,
+            {"metadata": {"uid": pool.uid, "resourceVersion": version}, "status": status},
+            patch_type=PatchType.MERGE,
+            subresource="status",
+        )
+        self._tell(pool, mapping(stored, "status"), status)
+        return text(mapping(written, "metadata"), "resourceVersion")
+
+    def _tell(self, pool: AdapterPool, before: Json, after: Json) -> None:
+        """Tell each time that vreplicas are lost, and once that all are served again: what is stored says what was told."""
+        new = _available_of(after)
+        change = told_change(_served(before), _served(after))
+        if self.recorder is None or change is None:
+            return
+        self.recorder.event(
+            ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
+            reason=change,
+            note=text(new, "message"),
+        )
+
+    def _condition(self, pool: AdapterPool, known: Sequence[Json], *condition: Any) -> Obj:
+        kind, holds, reason, message = condition
+        status = "True" if holds else "False"
+        since = next(
+            (
+                text(item, "lastTransitionTime")
+                for item in known
+                if (item.get("type"), item.get("status")) == (kind, status)
+            ),
+            "",
+        )
+        return {
+            "type": kind,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "observedGeneration": pool.generation,
+            "lastTransitionTime": since or timestamp(self._now()),
+        }
+
+
+def _says(stored: Json, status: Obj) -> bool:
+    """Whether the stored status is ``status`` already, in whatever order its conditions are."""
+    return all(
+        _by_type(stored) == _by_type(status) if name == "conditions" else stored.get(name) == value
+        for name, value in status.items()
+    )
+
+
+def _available_of(status: Json) -> Json:
+    return next((item for item in mappings(status, "conditions") if item.get("type") == AVAILABLE), {})
+
+
+def _served(status: Json) -> Served:
+    """As a pool's status says; a count that it does not say is 0."""
+    ready, unserved = (
+        count if type(count := status.get(name)) is int else 0
+        for name in ("readyVReplicas", "unservedVReplicas")
+    )
+    return Served(text(_available_of(status), "reason"), ready, unserved)
+
+
+def _by_type(status: Json) -> dict[str, Json]:
+    return {text(condition, "type"): condition for condition in mappings(status, "conditions")}

@@ -1,0 +1,285 @@
+"""``Reconciler``: puts right what no event will (DESIGN 4, last paragraph). The leader's, each period and on events.
+
+- a pod that slipped past the webhook, or was bound by another scheduler: it has no slots annotation and no ledger;
+  it gets both, with what vpods already publish there;
+- a ledger that cannot be read, or that somebody has taken away: rewritten from the statuses;
+- a slots annotation that is not what the pod requests (which nobody can change): written again from the request;
+- a ledger that another has written, or that differs as we begin to lead: told (``ForeignWrites``), and decided again;
+- a ledger and a status that differ, a claim of a vpod that is gone: the vpod is decided again;
+- a reservation that no write confirmed: dropped.
+
+Every repair is counted and told in an event. A drain mark whose value is no bool is only told: what was meant nobody knows.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from extender.engine.state.availability import is_outdated
+from extender.engine.state.pool_state import PoolState
+from extender.kube.api import PODS, ApiError, PatchType
+from extender.kube.fenced import PoolApi
+from extender.model.bucket import WHOLE, Bucket
+from extender.model.decode import pod_from
+from extender.model.errors import LedgerTooLarge
+from extender.model.event_reasons import EventReason
+from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
+from extender.model.objects import AdapterPod, AdapterPool, StatefulSet, VPod
+from extender.node.bind_ledger import ledger_of
+from extender.node.verbs import slots_of
+from extender.service.placing.ledger_patch import ledger_patch, written_text
+from extender.service.placing.queue import VPodQueues
+from extender.service.placing.vpod_status import SCHEDULED
+from extender.service.watching.caches import Caches
+from extender.service.watching.foreign_writes import ForeignWrites
+from extender.telemetry.metrics import Metrics
+
+log: Final = logging.getLogger(__name__)
+
+PERIOD_S: Final = 60.0
+EXPIRY_PERIOD_S: Final = 5.0
+SETTLE_S: Final = 0.2
+"""How long after an event: several come together."""
+SLICE_VPODS: Final = 1_000
+"""Looked at at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
+
+
+class Reconciler:
+    """Repairs until cancelled."""
+
+    def __init__(  # noqa: PLR0913 (each is a different collaborator)
+        self,
+        fenced: PoolApi,
+        caches: Caches,
+        queues: VPodQueues,
+        *,
+        foreign: ForeignWrites,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        on_expiry: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        """``on_expiry``: what else is to be forgotten in time, on every replica."""
+        self._fenced = fenced
+        self._caches = caches
+        self._queues = queues
+        self._metrics = metrics
+        self._clock = clock
+        self._running: dict[Bucket, asyncio.Event] = {}
+        """Buckets whose pools are reconciled -> what wakes that one."""
+        self._foreign = foreign
+        self._on_expiry = on_expiry
+        self._broken: dict[str, AdapterPod] = {}
+        """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
+        self._no_bools: dict[str, tuple[str, ...]] = {}
+        """UID -> what was told of a pod's drain marks that are no bools."""
+        caches.pods.add_event_handler(self._pod_changed)
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.stateful_sets.add_event_handler(self._stateful_set_changed)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._no_bools.pop(old.uid, None)
+            return
+        broken = self._needs_repair(new)
+        if not broken and new.uid not in self._broken and not self._has_new_no_bools(new):
+            return
+        for bucket, wake in self._running.items():
+            if bucket.has(new.pool):
+                # Also where it is put right now, perhaps by the placer while our own repair fails: that is to be told.
+                wake.set()
+                if broken:
+                    self._broken[new.uid] = new
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        """Its spec, that is: its status we write ourselves."""
+        if old is None or new is None or old.generation != new.generation:
+            self._wake_all()
+
+    def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        if (
+            old is None
+            or new is None
+            or (old.ordinals, old.template_pool) != (new.ordinals, new.template_pool)
+        ):
+            self._wake_all()
+
+    def _wake_all(self) -> None:
+        for wake in self._running.values():
+            wake.set()
+
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Reconcile a bucket's pools on events and each period, until cancelled."""
+        wake = self._running[bucket] = asyncio.Event()
+        try:
+            await self._foreign.begin(bucket)
+            while True:
+                wake.clear()
+                await self.reconcile(bucket)
+                try:
+                    async with asyncio.timeout(PERIOD_S):
+                        await wake.wait()
+                except TimeoutError:
+                    continue
+                await asyncio.sleep(SETTLE_S)
+        finally:
+            del self._running[bucket]
+            self._foreign.end(bucket)
+            for uid in [uid for uid, pod in self._broken.items() if bucket.has(pod.pool)]:
+                del self._broken[uid]
+            for pod in self._caches.pods.list():
+                if bucket.has(pod.pool):
+                    self._no_bools.pop(pod.uid, None)
+
+    async def run_expiry(self) -> None:
+        """Drop reservations in time until cancelled, on every replica: one that led may have left some behind (I5).
+
+        And what was remembered of pods, vpods and pools that are gone.
+        """
+        while True:
+            await asyncio.sleep(EXPIRY_PERIOD_S)
+            self.expire_reservations()
+            self._queues.look_again(self._caches.state.pools)
+            for forget in self._on_expiry:
+                forget()
+
+    def expire_reservations(self) -> None:
+        """Drop what no write has confirmed in time; its vpods are decided again."""
+        for pool, key in self._caches.state.expire(self._clock()):
+            self._metrics.repairs.labels("ReservationExpired").inc()
+            self._queues.of(pool).add(key)
+
+    async def reconcile(self, bucket: Bucket = WHOLE) -> None:
+        """One pass over all of a bucket's pools."""
+        self.expire_reservations()
+        await self._requeue_differences(bucket)
+        for pod in self._caches.pods.list():
+            if bucket.has(pod.pool) and self._has_new_no_bools(pod):
+                self._tell_no_bools(pod)
+        for pod in list(self._caches.pods.list()):
+            if bucket.has(pod.pool) and self._needs_repair(pod):
+                self._broken[pod.uid] = pod
+                await self._repair_pod(pod)
+        self._tell_repaired(bucket)
+
+    def _has_new_no_bools(self, pod: AdapterPod) -> bool:
+        return pod.no_bools != self._no_bools.get(pod.uid, ())
+
+    def _tell_no_bools(self, pod: AdapterPod) -> None:
+        """Who has annotated it believes that it is drained: told once a value, by each leader."""
+        if not pod.no_bools:
+            del self._no_bools[pod.uid]
+            return
+        self._no_bools[pod.uid] = pod.no_bools
+        note = f"annotation {'; '.join(pod.no_bools)}: the pod is not drained"
+        self._foreign.warn(pod, EventReason.ANNOTATION_UNREADABLE, note)
+
+    async def _requeue_differences(self, bucket: Bucket) -> None:
+        """In slices, between which claims may change: what is different from then on, an event tells."""
+        for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
+            for count, (key, claims) in enumerate(list(pool.placements.items()), 1):
+                if count % SLICE_VPODS == 0:
+                    await asyncio.sleep(0)
+                apart = any(
+                    claim.reserved is None and claim.ledger != claim.status
+                    for name, claim in claims.items()
+                    if pool.pods[name].bound
+                )
+                if apart or key not in pool.vpods:
+                    self._queues.of(pool.key).add(key)
+            for key in list(pool.unplaced):
+                self._queues.of(pool.key).add(key)
+            for key in [key for key, vpod in pool.vpods.items() if _says_otherwise(pool, vpod)]:
+                self._queues.of(pool.key).add(key)
+
+    async def _repair_pod(self, pod: AdapterPod) -> None:
+        pool = self._caches.state.pools.get(pod.pool)
+        if (
+            pool is None
+            or pool.pool is None
+            or pool.stateful_set is None
+            or not pool.counts(pod)
+            or not self._is_there(pod)
+        ):
+            return
+        state = self._caches.state
+        slots = slots_of(state, pod)
+        ledger = ledger_of(pool, pod, slots, state.strays(pool.key, pod.name))
+        stamped = pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
+        try:
+            patch = ledger_patch(stamped, ledger, pod.slots_request or slots)
+            with self._foreign.own.sending(pod.uid, written_text(patch)):
+                reply = await self._fenced(pod.pool).patch(
+                    PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
+                )
+                self._caches.pods.written(pod_from(reply))
+        except (ApiError, LedgerTooLarge, OverflowError) as error:
+            log.warning(
+                "pod %s was not repaired, trying again: %s",
+                pod.key,
+                error,
+                extra={"pod": pod.key, "pool": pod.pool},
+            )
+
+    def _tell_repaired(self, bucket: Bucket) -> None:
+        for uid, pod in [item for item in self._broken.items() if bucket.has(item[1].pool)]:
+            known = self._caches.pods.get(pod.key)
+            if known is None or known.uid != uid:
+                del self._broken[uid]
+            elif not self._needs_repair(known):
+                del self._broken[uid]
+                self._tell(pod, len(known.ledger))
+
+    def _tell(self, pod: AdapterPod, vpods: int) -> None:
+        kind, why = self._what_was_wrong(pod)
+        self._foreign.tell(pod, kind, f"annotations written again with {vpods} vpods' placements; {why}")
+
+    def _is_there(self, pod: AdapterPod) -> bool:
+        known = self._caches.pods.latest(pod.key)
+        return known is not None and known.uid == pod.uid
+
+    def _needs_repair(self, pod: AdapterPod) -> bool:
+        """Whether a bound pod's annotations are not as our bind writes them."""
+        if not pod.node or pod.assumed or pod.finished or pod.deleting or not self._caches.state.counts(pod):
+            return False
+        return (
+            pod.slots is None or pod.ledger_text is None or bool(pod.ledger_error) or self._slots_differ(pod)
+        )
+
+    def _slots_differ(self, pod: AdapterPod) -> bool:
+        """Whether the slots annotation says neither what the webhook had the pod request nor that the pool has a pod less."""
+        if not pod.slots_request or pod.slots == pod.slots_request:
+            return False
+        pool = self._caches.state.pools.get(pod.pool)
+        per_pod = pool.pool.slots_per_pod if pool is not None and pool.pool is not None else None
+        return pod.slots is None or pod.slots > pod.slots_request or pod.slots != per_pod
+
+    def _what_was_wrong(self, pod: AdapterPod) -> tuple[EventReason, str]:
+        """(kind, in words). What requests slots has passed through the webhook: nobody can add that later."""
+        if pod.ledger_error:
+            return EventReason.LEDGER_UNREADABLE, pod.ledger_error
+        if self._slots_differ(pod):
+            said = "is missing" if pod.slots is None else f"said {pod.slots}"
+            return (
+                EventReason.SLOTS_MISMATCH,
+                f"annotation {SLOTS_ANNOTATION} {said}, and the pod requests {pod.slots_request}",
+            )
+        if pod.slots_request and pod.ledger_text is None:
+            return (
+                EventReason.FOREIGN_WRITE,
+                f"annotation {PLACEMENTS_ANNOTATION} was taken away by another writer",
+            )
+        return (
+            EventReason.WEBHOOK_BYPASSED,
+            f"the pod was bound by {pod.scheduler_name} without passing through the webhook",
+        )
+
+
+def _says_otherwise(pool: PoolState, vpod: VPod) -> bool:
+    """Whether its conditions do not agree with its placements and their pods: somebody else has written one of them."""
+    if is_outdated(pool, vpod):
+        return True
+    scheduled = next((item.status == "True" for item in vpod.conditions if item.type == SCHEDULED), None)
+    return scheduled is not None and scheduled is not (sum(vpod.placements.values()) >= vpod.vreplicas)

@@ -1,0 +1,152 @@
+"""``Rescheduler``: gives up pods that were not Ready for rescheduleAfterSeconds, and takes them back.
+
+A pod, its node or its pool changes: which ordinals are absent, and since when, is looked at again (``Absences``), and
+once more when the next of them is due. Nothing is polled. Every replica sees who is absent (``watch``) and counts by its own
+clock, so that who leads next goes on from there; only the leader gives up (``run``). What is given up goes into ``PoolState.set_abandoned``:
+placing moves what such a pod holds as far as there is room, the evictor the rest when there is. Both give the reason
+``Reschedule``.
+A pool whose rescheduleAfterSeconds is null gives up nothing: its ordinals come back with what they had.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from extender.engine.rebalance.absence import Absences
+from extender.engine.state.pool_state import PoolState
+from extender.kube.events import EventRecorder, ObjectReference
+from extender.model.bucket import WHOLE, Bucket
+from extender.model.event_reasons import EventReason
+from extender.model.names import API_VERSION
+from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet
+from extender.service.watching.caches import Caches
+
+log: Final = logging.getLogger(__name__)
+
+SETTLE_S: Final = 0.1
+"""How long after an event: a failing node takes many pods with it."""
+NAMED_PODS_MAX: Final = 10
+"""Of an event's note."""
+
+
+class Rescheduler:
+    """Watches over all pools. ``activate``: decide a pool's vpods again. Times are the event loop's, in seconds."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        *,
+        activate: Callable[[str], None],
+        recorder: EventRecorder,
+    ) -> None:
+        self._caches = caches
+        self._activate = activate
+        self._recorder = recorder
+        self._absences: dict[str, Absences] = {}
+        self._wake = asyncio.Event()
+        caches.pods.add_event_handler(self._pod_changed)
+        caches.nodes.add_event_handler(self._node_changed)
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.stateful_sets.add_event_handler(self._stateful_set_changed)
+
+    # -- what may change it ---------------------------------------------------------------------------------------
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is None or new is None or _presence(old) != _presence(new):
+            self._wake.set()
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or old.ready != new.ready:
+            self._wake.set()
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        if (
+            old is None
+            or new is None
+            or (old.reschedule_after_s, old.stateful_set) != (new.reschedule_after_s, new.stateful_set)
+        ):
+            self._wake.set()
+
+    def _stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        if (
+            old is None
+            or new is None
+            or (old.ordinals, old.template_pool) != (new.ordinals, new.template_pool)
+        ):
+            self._wake.set()
+
+    # -- the loops ------------------------------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """See who is absent in all pools, whoever leads them, until cancelled."""
+        while True:
+            self._wake.clear()
+            self._note()
+            await self._wake.wait()
+            await asyncio.sleep(SETTLE_S)
+
+    def _note(self) -> None:
+        pools, now = self._caches.state.pools, _now()
+        for key in self._absences.keys() - pools.keys():
+            del self._absences[key]
+        for key, state in pools.items():
+            self._absences.setdefault(key, Absences()).note(state, now)
+
+    async def run(self, bucket: Bucket = WHOLE) -> None:
+        """Give up and take back in a bucket's pools until cancelled; then nothing is given up: that is the leader's."""
+        try:
+            while True:
+                self._wake.clear()
+                due = self.look(bucket)
+                try:
+                    async with asyncio.timeout_at(due):
+                        await self._wake.wait()
+                except TimeoutError:
+                    pass
+                else:
+                    await asyncio.sleep(SETTLE_S)
+        finally:
+            for key, state in self._caches.state.pools.items():
+                if bucket.has(key):
+                    state.set_abandoned(frozenset())
+
+    def look(self, bucket: Bucket = WHOLE) -> float | None:
+        """Bring its pools up to date; the time at which to look again, None: not before something changes."""
+        pools = [state for key, state in self._caches.state.pools.items() if bucket.has(key)]
+        return min((at for state in pools if (at := self._look_at(state)) is not None), default=None)
+
+    def _look_at(self, state: PoolState) -> float | None:
+        absences = self._absences.setdefault(state.key, Absences())
+        abandoned, due = absences.look(state, _now())
+        if abandoned != state.abandoned:
+            lost, back = abandoned - state.abandoned, state.abandoned - abandoned
+            state.set_abandoned(abandoned)
+            self._tell(state, lost, back)
+            self._activate(state.key)
+        return due
+
+    def _tell(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
+        if back:
+            log.info("pool %s takes back %s", state.key, ", ".join(sorted(back)), extra={"pool": state.key})
+        pool = state.pool
+        if not lost or pool is None:
+            return
+        names = ", ".join(sorted(lost)[:NAMED_PODS_MAX]) + (", ..." if len(lost) > NAMED_PODS_MAX else "")
+        note = f"not Ready for {pool.reschedule_after_s} s, what they hold is placed elsewhere: {names}"
+        log.warning(
+            "pool %s: %s", state.key, note, extra={"pool": state.key, "reason": EventReason.PODS_ABANDONED}
+        )
+        self._recorder.event(
+            ObjectReference(API_VERSION, "AdapterPool", pool.namespace, pool.name, pool.uid),
+            reason=EventReason.PODS_ABANDONED,
+            note=note,
+        )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _presence(pod: AdapterPod) -> tuple[object, ...]:
+    return pod.uid, pod.pool, pod.ready, pod.ready_since, pod.node, pod.finished

@@ -1,0 +1,134 @@
+"""``ScaleCache``: the scale subresources of StatefulSets, read at most once a refresh period (Knative's ScaleCache).
+
+Same verbs and the same life of an entry as Knative's: a get within the period asks nobody, an update always writes and
+stores the reply, a failed update keeps the entry, reset forgets all. Two things are otherwise, on purpose:
+
+- an entry keeps its resourceVersion, and an update has it as its precondition. Knative loses it, so that its
+  update overwrites whatever a person or another controller has written meanwhile. A Conflict drops the entry;
+- what the watch of StatefulSets shows is not older than the entry: one of another version is dropped at once, so that a
+  change from outside is not hidden until the period ends.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from extender.kube.api import STATEFULSETS, Api, Conflict, NotFound, Obj
+from extender.model.decode import mapping, text
+from extender.model.objects import StatefulSet, object_key
+
+REFRESH_PERIOD_S: Final = 300.0
+"""Knative's default: what a refresh period of 0 means."""
+ENTRIES_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """An autoscaling/v1 Scale. Counts are pods: asked for (``replicas``) and there (``status_replicas``)."""
+
+    namespace: str
+    name: str
+    replicas: int
+    status_replicas: int = 0
+    uid: str = ""
+    resource_version: str = ""
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return object_key(self.namespace, self.name)
+
+
+class ScaleCache:
+    """Scales by StatefulSet. ``clock`` is in seconds; for one event loop."""
+
+    def __init__(
+        self, api: Api, *, clock: Callable[[], float], refresh_period_s: float = REFRESH_PERIOD_S
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._period_s = refresh_period_s or REFRESH_PERIOD_S
+        self._entries: OrderedDict[str, tuple[float, Scale]] = OrderedDict()
+
+    async def get_scale(self, namespace: str, name: str) -> Scale:
+        """The scale, not older than the refresh period. Raises NotFound and other ApiErrors of a read."""
+        key = object_key(namespace, name)
+        known = self._entries.get(key)
+        if known is not None and self._clock() < known[0]:
+            return known[1]
+        scale = _scale(
+            namespace, name, await self._api.get(STATEFULSETS, namespace, name, subresource="scale")
+        )
+        self._store(scale)
+        return scale
+
+    async def update_scale(self, scale: Scale, replicas: int, *, via: Api | None = None) -> Scale:
+        """Ask for ``replicas``, if the StatefulSet is still of the version in ``scale``; what is stored now.
+
+        ``via``: what to write through, where that is another. Raises Conflict where it is not, and other ApiErrors of a write.
+        """
+        try:
+            stored = await (via or self._api).update(
+                STATEFULSETS, scale.namespace, scale.name, _to_write(scale, replicas), subresource="scale"
+            )
+        except (Conflict, NotFound):
+            self.forget(scale.key)
+            raise
+        new = _scale(scale.namespace, scale.name, stored)
+        self._store(new)
+        return new
+
+    def reset(self) -> None:
+        """Forget everything: we have just become the leader."""
+        self._entries.clear()
+
+    def forget(self, key: str) -> None:
+        """Forget one StatefulSet's scale, by its key ``namespace/name``."""
+        self._entries.pop(key, None)
+
+    def stateful_set_changed(self, old: StatefulSet | None, new: StatefulSet | None) -> None:
+        """The watch has seen a StatefulSet: an entry of another version is out of date, or will soon be confirmed."""
+        changed = new or old
+        known = self._entries.get(changed.key) if changed is not None else None
+        if changed is None or known is None:
+            return
+        if new is None or new.resource_version != known[1].resource_version:
+            self.forget(changed.key)
+
+    def _store(self, scale: Scale) -> None:
+        self._entries.pop(scale.key, None)
+        self._entries[scale.key] = (self._clock() + self._period_s, scale)
+        while len(self._entries) > ENTRIES_MAX:
+            self._entries.popitem(last=False)
+
+
+def _scale(namespace: str, name: str, obj: Obj) -> Scale:
+    return Scale(
+        namespace=namespace,
+        name=name,
+        replicas=_count(obj, "spec"),
+        status_replicas=_count(obj, "status"),
+        uid=text(obj, "metadata", "uid"),
+        resource_version=text(obj, "metadata", "resourceVersion"),
+    )
+
+
+def _count(obj: Obj, part: str) -> int:
+    replicas = mapping(obj, part).get("replicas")
+    return replicas if isinstance(replicas, int) else 0
+
+
+def _to_write(scale: Scale, replicas: int) -> Obj:
+    """A Scale to write back: the version that was read is the precondition."""
+    return {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {
+            "name": scale.name,
+            "namespace": scale.namespace,
+            "uid": scale.uid,
+            "resourceVersion": scale.resource_version,
+        },
+        "spec": {"replicas": replicas},
+    }

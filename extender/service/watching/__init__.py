@@ -1,0 +1,1 @@
+"""What is seen: caches, informers, foreign kinds. Knows no other folder of the service."""

@@ -1,0 +1,94 @@
+"""``Caches``: what the service knows of the cluster, and the state derived from it.
+
+Two assume caches (adapter pods, vpods) hold what we write ourselves; nodes, namespaces, StatefulSets and pools are
+only read. Each change goes to ``State`` first and then to the listeners, in one synchronous step: nobody ever sees a
+cache and the state apart.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+from extender.engine.cache.caches import AdapterPodAssumeCache, VPodAssumeCache
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.engine.state.state import State
+from extender.model.decode import SLICE_OBJECTS
+from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+
+T = TypeVar("T", Node, Namespace, StatefulSet, AdapterPool)
+OnChange = Callable[[T | None, T | None], None]
+OnPod = Callable[[AdapterPod | None, AdapterPod | None], None]
+OnVPod = Callable[[VPod | None, VPod | None], None]
+
+
+class ReadCache(Generic[T]):
+    """The last known objects of a kind that we never write, by key."""
+
+    def __init__(self, on_change: OnChange[T]) -> None:
+        self._objects: dict[str, T] = {}
+        self._handlers: list[OnChange[T]] = [on_change]
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def add_event_handler(self, on_change: OnChange[T]) -> None:
+        """Call ``on_change(old, new)`` after every change, in the order in which handlers were added."""
+        self._handlers.append(on_change)
+
+    def get(self, key: str) -> T | None:
+        """The object, None if unknown."""
+        return self._objects.get(key)
+
+    def confirm(self, key: str, uid: str, resource_version: str) -> bool:  # noqa: ARG002 - as the assume caches have it
+        """Whether an event tells nothing new: none does about what somebody else writes."""
+        return False
+
+    def update(self, obj: T) -> None:
+        """An object came or changed."""
+        old = self._objects.get(obj.key)
+        self._objects[obj.key] = obj
+        self._tell(old, obj)
+
+    def delete(self, obj: T) -> None:
+        """An object went."""
+        old = self._objects.pop(obj.key, None)
+        if old is not None:
+            self._tell(old, None)
+
+    def replace(self, objects: list[T], resource_version: str) -> None:
+        """The whole list, after a relist."""
+        for _ in self.replacing(objects, resource_version):
+            pass
+
+    def replacing(self, objects: list[T], resource_version: str) -> Iterator[None]:  # noqa: ARG002 - same signature as the assume caches
+        """``replace`` in slices of ``SLICE_OBJECTS``, between which others may run."""
+        listed = {obj.key for obj in objects}
+        for key in [key for key in self._objects if key not in listed]:
+            self.delete(self._objects[key])
+        for count, obj in enumerate(objects, 1):
+            self.update(obj)
+            if count % SLICE_OBJECTS == 0:
+                yield
+
+    def list(self) -> list[T]:
+        """All objects."""
+        return list(self._objects.values())
+
+    def _tell(self, old: T | None, new: T | None) -> None:
+        for handler in self._handlers:
+            handler(old, new)
+
+
+class Caches:
+    """All caches with the ``State`` that they feed. ``profiles``: by name, those that pools may ask for."""
+
+    def __init__(self, profiles: Mapping[str, Profile] = BUILT_IN_PROFILES) -> None:
+        self.state = State(profiles)
+        self.pods = AdapterPodAssumeCache()
+        self.vpods = VPodAssumeCache()
+        self.pods.add_event_handler(self.state.pod_changed)
+        self.vpods.add_event_handler(self.state.vpod_changed)
+        self.nodes: ReadCache[Node] = ReadCache(self.state.node_changed)
+        self.namespaces: ReadCache[Namespace] = ReadCache(self.state.namespace_changed)
+        self.stateful_sets: ReadCache[StatefulSet] = ReadCache(self.state.stateful_set_changed)
+        self.pools: ReadCache[AdapterPool] = ReadCache(self.state.adapter_pool_changed)

@@ -1,0 +1,217 @@
+"""``ForeignKind``: the objects of one foreign kind, translated and given to the pool that each belongs to.
+
+The sink of the kind's reflector. An object is kept translated, once for each way in which pools read the kind (one,
+mostly), so that it can be given away again when pools or namespaces change. What cannot be read stays as it is known.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from extender.kube.api import Obj, WatchEvent, WatchEventType
+from extender.model.errors import InvalidObject
+from extender.model.foreign_kinds import Claimant, owner_of
+from extender.model.objects import Source, SourcePaths, VPod, object_key
+from extender.model.reading import labels_of, mapping, text
+from extender.model.translate import PlacementTranslator
+from extender.service.watching.caches import Caches
+
+log: Final = logging.getLogger(__name__)
+
+SLICE_OBJECTS: Final = 500
+"""Given away at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
+
+
+_Readings = Mapping[SourcePaths, VPod | InvalidObject]
+"""An object translated in each way in which pools read its kind, an error where it cannot be read so."""
+
+
+class _Known(NamedTuple):
+    """One object."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    read: _Readings
+    pool: str
+    """Key of the pool that has it, "" where none selects it."""
+    source: Source | None
+    """How that pool declares its kind."""
+    also: tuple[str, ...]
+    """Keys of the other pools that select it."""
+
+
+class ForeignKind:
+    """The objects of one kind; the sink of its reflector."""
+
+    def __init__(
+        self, source: str, claimants: Callable[[str, str], Sequence[Claimant]], caches: Caches
+    ) -> None:
+        self.source = source
+        self.conflicts: Counter[tuple[str, str]] = Counter()
+        """(pool that selects objects, pool that has them) -> number of objects."""
+        self._claimants = claimants
+        """(source, namespace) -> who declares the kind, by pool key."""
+        self._caches = caches
+        self._objects: dict[str, _Known] = {}
+        self._paths: frozenset[SourcePaths] = frozenset()
+        self._translators: dict[SourcePaths, PlacementTranslator] = {}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def read_by(self, sources: Iterable[Source]) -> bool:
+        """Read objects as these sources say from the next list on; True if that differs from now."""
+        translators = {source.paths: PlacementTranslator(source) for source in sources}
+        changed = translators.keys() != self._translators.keys()
+        self._translators = translators
+        return changed
+
+    # -- the reflector's sink ---------------------------------------------------------------------------------------
+
+    def listing(self) -> "_KindListing":
+        """See sink.ListingSink."""
+        return _KindListing(self)
+
+    def replace(self, objects: list[Obj], resource_version: str) -> None:  # noqa: ARG002 - versions are compared object by object
+        """See sink.Sink."""
+        for _ in self.replacing(objects):
+            pass
+
+    def replacing(self, objects: list[Obj]) -> Iterator[None]:
+        """Take a whole list in slices of ``SLICE_OBJECTS``, between which others may run."""
+        listed = {self._key(obj) for obj in objects}
+        for key in [key for key in self._objects if key not in listed]:
+            self._forget(key)
+        for count, obj in enumerate(objects, 1):
+            try:
+                self._take(obj)
+            except InvalidObject as error:
+                log.warning("listed object cannot be read, keeping what is known of it: %s", error)
+            if count % SLICE_OBJECTS == 0:
+                yield
+
+    def apply(self, event: WatchEvent) -> None:
+        """See sink.Sink. Raises InvalidObject, which the reflector reports."""
+        if event.type is WatchEventType.DELETED:
+            self._forget(self._key(event.object))
+        else:
+            self._take(event.object)
+
+    def _take(self, obj: Obj) -> None:
+        """Translate, and give to whom it belongs. Raises InvalidObject: then the vpod stays as it is known."""
+        metadata = mapping(obj, "metadata")
+        self._give(
+            self._key(obj),
+            text(metadata, "namespace"),
+            labels_of(mapping(metadata, "labels")),
+            {paths: _read(translator, obj) for paths, translator in self._translators.items()},
+        )
+
+    def _forget(self, key: str) -> None:
+        known = self._objects.pop(key, None)
+        if known is not None:
+            self._count(known, -1)
+            if (vpod := self._caches.vpods.get(key)) is not None:
+                self._caches.vpods.delete(vpod)
+
+    # -- whose it is ------------------------------------------------------------------------------------------------
+
+    def give_again(self, namespaces: Collection[str] | None) -> Iterator[None]:
+        """Pools (None), or the labels of namespaces, have changed: look again whose each object is.
+
+        In slices of ``SLICE_OBJECTS``, between which others may run and objects come and go.
+        """
+        for count, key in enumerate(list(self._objects), 1):
+            known = self._objects.get(key)
+            if known is not None and (namespaces is None or known.namespace in namespaces):
+                try:
+                    self._give(key, known.namespace, known.labels, known.read)
+                except InvalidObject as error:
+                    log.warning("object cannot be read by its pool: %s", error)
+            if count % SLICE_OBJECTS == 0:
+                yield
+
+    def _give(self, key: str, namespace: str, labels: Mapping[str, str], read: _Readings) -> None:
+        have = self._caches.vpods.latest(key)
+        before = self._objects.get(key)
+        has = before.pool if before is not None else ""
+        owner, also = owner_of(self._claimants(self.source, namespace), labels, _placed_on(have, read), has)
+        pool, source = (owner.pool.key, owner.source) if owner is not None else ("", None)
+        if before is not None:
+            self._count(before, -1)
+        self._objects[key] = known = _Known(namespace, labels, read, pool, source, also)
+        self._count(known, 1)
+        if source is None:
+            if have is not None:
+                self._caches.vpods.delete(have)
+            return
+        vpod = read.get(source.paths)
+        if isinstance(vpod, InvalidObject):
+            raise vpod
+        if vpod is None:
+            return  # declared with new paths: the list that is on its way reads them
+        vpod = replace(vpod, pool=pool)
+        if have is not None and have.resource_version == vpod.resource_version and have != vpod:
+            # The cache goes by versions, and this one has changed hands, or is read otherwise, without a new one.
+            self._caches.vpods.delete(have)
+        self._caches.vpods.update(vpod)
+
+    def _count(self, known: _Known, step: int) -> None:
+        for loser in known.also:
+            self.conflicts[loser, known.pool] += step
+            if not self.conflicts[loser, known.pool]:
+                del self.conflicts[loser, known.pool]
+
+    def forget_all(self) -> None:
+        """No pool declares the kind any more: its vpods leave their pools."""
+        for key in list(self._objects):
+            self._forget(key)
+
+    def written(self, reply: Obj, sent: VPod) -> VPod:
+        """The reply to a status write as a vpod of the pool that has the object now."""
+        known = self._objects.get(self._key(reply))
+        if known is None or known.source is None:
+            return sent
+        vpod = _read(PlacementTranslator(known.source), reply)
+        return replace(vpod, pool=known.pool) if isinstance(vpod, VPod) else sent
+
+    def declared(self, vpod: VPod) -> Source | None:
+        """How the pool of a vpod declares its kind; None where it has it no longer."""
+        known = self._objects.get(vpod.key)
+        return known.source if known is not None and known.pool == vpod.pool else None
+
+    def _key(self, obj: Obj) -> str:
+        metadata = mapping(obj, "metadata")
+        return f"{object_key(text(metadata, 'namespace'), text(metadata, 'name'))}@{self.source}"
+
+
+class _KindListing:
+    """A list that is being read. Objects are kept as they are: how they are read may change before it ends."""
+
+    def __init__(self, kind: ForeignKind) -> None:
+        self._kind = kind
+        self._objects: list[Obj] = []
+
+    def add(self, objects: list[Obj]) -> None:
+        """See sink.Listing."""
+        self._objects += objects
+
+    def end(self, _resource_version: str) -> Iterator[None]:
+        """See sink.Listing."""
+        return self._kind.replacing(self._objects)
+
+
+def _placed_on(have: VPod | None, read: _Readings) -> Iterator[str]:
+    """The pods that an object publishes placements on."""
+    for vpod in (have, *read.values()):
+        if isinstance(vpod, VPod):
+            yield from vpod.placements
+
+
+def _read(translator: PlacementTranslator, obj: Obj) -> VPod | InvalidObject:
+    try:
+        return translator.to_vpod(obj)
+    except InvalidObject as error:
+        return error

@@ -1,0 +1,157 @@
+"""``ForeignWrites``: tells of ledgers that somebody else has written. What it finds is put right by placing and reconciling.
+
+The admission policy keeps others from the ledger. What is left: it was not installed yet, somebody took it away for a
+while, or wrote to etcd. The wrong ledger cannot overcommit a pod (a pod over its slots takes nothing new, and is
+trimmed), and statuses say what is right; but a person has to learn of it. Two ways lead here, on the leader alone:
+
+- a ledger that changes on a bound pod by a text that is none of ours (``OwnWrites``): ``ForeignWrite``, at once;
+- what stands there when we begin to lead: an entry that no vpod accounts for, or less than is published, or more than
+  the pod's slots: ``LedgerDiffers``. A crash of the leader before us leaves such entries too, so it says what is there
+  and not who wrote it.
+
+Both are told once a pod and moment: a Warning event on the pod, the metric of repairs, and a line of the log.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from extender.engine.pods.claims import PodState
+from extender.engine.state.external_vpods import is_callers
+from extender.engine.state.pool_state import PoolState
+from extender.kube.events import EventRecorder, ObjectReference
+from extender.model.bucket import WHOLE, Bucket
+from extender.model.counted import counted
+from extender.model.event_reasons import EventReason
+from extender.model.ledger import Share, ledger_slots
+from extender.model.objects import AdapterPod
+from extender.service.watching.caches import Caches
+from extender.service.watching.own_writes import OwnWrites
+from extender.telemetry.metrics import Metrics
+
+log: Final = logging.getLogger(__name__)
+
+REMEDY: Final = (
+    "it is put right; only the scheduler service may write it: check that the ValidatingAdmissionPolicy vreplica-ledger "
+    "is installed and bound"
+)
+ENTRIES_TOLD_MAX: Final = 5
+SLICE_PODS: Final = 250
+"""Looked at at a stretch, some 10 ms: the extender's verbs have to answer meanwhile."""
+KEY_CHARS_TOLD_MAX: Final = 120
+
+
+class ForeignWrites:
+    """Listens to the pods, between ``begin`` and ``end``: while we lead, what changes and is not ours is another's."""
+
+    def __init__(
+        self,
+        caches: Caches,
+        own: OwnWrites,
+        *,
+        recorder: EventRecorder,
+        metrics: Metrics,
+    ) -> None:
+        self._caches = caches
+        self.own = own
+        """Where ledger writes are announced."""
+        self._led: list[Bucket] = []
+        self._recorder = recorder
+        self._metrics = metrics
+        caches.pods.add_event_handler(self._pod_changed)
+
+    def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
+        if old is None or new is None or not _same_bound_pod(old, new):
+            return
+        if not any(bucket.has(new.pool) for bucket in self._led) or not self._caches.state.counts(new):
+            return
+        if old.ledger_text != new.ledger_text and not self.own.is_ours(new.uid, new.ledger_text):
+            what = (
+                f"unreadable now ({new.ledger_error})"
+                if new.ledger_error
+                else _listed(_changes(old.ledger, new.ledger)) or "the same entries, written otherwise"
+            )
+            self.tell(
+                new,
+                EventReason.FOREIGN_WRITE,
+                f"another writer than the scheduler service changed the ledger: {what}; {REMEDY}",
+            )
+
+    async def begin(self, bucket: Bucket = WHOLE) -> None:
+        """We lead from now on: tell what stands in ledgers and should not, and at once what others write there."""
+        self._led.append(bucket)
+        for pool in [pool for key, pool in self._caches.state.pools.items() if bucket.has(key)]:
+            for count, state in enumerate(list(pool.pods.values()), 1):
+                if count % SLICE_PODS == 0:
+                    await asyncio.sleep(0)
+                pod = state.pod
+                if pod is None or not state.bound or pod.assumed or not pool.is_member(state):
+                    continue
+                if told := _listed(differences(pool, state, pod)):
+                    note = f"the ledger differs from what the vpods say: {told}; {REMEDY}"
+                    self.tell(pod, EventReason.LEDGER_DIFFERS, note)
+
+    def end(self, bucket: Bucket = WHOLE) -> None:
+        """Another leads, who tells."""
+        self._led.remove(bucket)
+
+    def tell(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
+        """Count a repair of a pod's annotations, and tell it in the log and in a Warning event on the pod."""
+        self._metrics.repairs.labels(kind).inc()
+        self.warn(pod, kind, note)
+
+    def warn(self, pod: AdapterPod, kind: EventReason, note: str) -> None:
+        """Tell it in the log and in a Warning event on the pod."""
+        log.warning(
+            "pod %s: %s: %s", pod.key, kind, note, extra={"pod": pod.key, "pool": pod.pool, "reason": kind}
+        )
+        self._recorder.event(
+            ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid),
+            reason=kind,
+            note=note,
+        )
+
+
+def differences(pool: PoolState, state: PodState, pod: AdapterPod) -> Iterator[str]:
+    """What of a bound pod's ledger no vpod accounts for, in a few words each; nothing where there is none to be read."""
+    if pod.ledger_text is None or pod.ledger_error:
+        return
+    if pod.slots is not None and (total := ledger_slots(pod.ledger)) > pod.slots:
+        yield f"{counted(total, 'slot')} in a pod of {pod.slots}"
+    for key, claim in state.claims.items():
+        vpod, there = pool.vpods.get(key), claim.ledger.vreplicas
+        if claim.reserved is not None:
+            continue
+        if vpod is None:
+            if there and not is_callers(pool, key):
+                yield f"{there} of {_short(key)}, which does not exist"
+        elif there < claim.published:
+            yield f"{there} of {_short(key)}, which publishes {claim.published}"
+        elif there > max(claim.published, vpod.vreplicas):
+            yield f"{there} of {_short(key)}, which wants {vpod.vreplicas}"
+
+
+def _same_bound_pod(old: AdapterPod, new: AdapterPod) -> bool:
+    """Whether only the leader may have written in between: a bind, by any replica, brings a ledger along."""
+    return old.uid == new.uid and bool(old.node) and not (old.assumed or new.assumed)
+
+
+def _changes(old: Mapping[str, Share], new: Mapping[str, Share]) -> Iterator[str]:
+    for key in sorted({*old, *new}):
+        before, after = old.get(key, Share(0)), new.get(key, Share(0))
+        if before != after:
+            yield f"{_short(key)} {before.vreplicas} -> {after.vreplicas}"
+
+
+def _listed(entries: Iterator[str]) -> str:
+    told = list(islice(entries, ENTRIES_TOLD_MAX))
+    more = sum(1 for _ in entries)
+    return ", ".join(told) + (f" and {more} more" if more else "")
+
+
+def _short(key: str) -> str:
+    """A key as it goes into a sentence. Whoever forges one chooses its text."""
+    shown = key if len(key) <= KEY_CHARS_TOLD_MAX else key[:KEY_CHARS_TOLD_MAX] + "..."
+    return ascii(shown)[1:-1]

@@ -1,0 +1,347 @@
+"""``Informers``: the reflectors that fill the caches, one a kind, and when they may be relied on.
+
+The order of the first lists matters. A bind gives a returning ordinal what vpods publish there, so the vpods' list must
+not be older than the pods': pods are listed first, and whenever their watch has a gap (a relist), vpods are listed
+again. Between two lists the pods' own watch shows every ledger that an ordinal had, which is kept for its next pod.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Generic, Protocol, TypeVar
+
+from extender.engine.cache.caches import VPodAssumeCache
+from extender.engine.state.ordinal_history import Succession
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    EVERYWHERE,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Api,
+    ApiError,
+    ListOptions,
+    Obj,
+    Resource,
+    WatchEvent,
+    WatchEventType,
+)
+from extender.kube.reflector import Reflector
+from extender.kube.troubles import Troubles
+from extender.model import decode
+from extender.model.errors import InvalidObject
+from extender.model.names import POOL_LABEL
+from extender.model.objects import VPod, object_key
+from extender.model.resource_versions import parse_version
+from extender.service.watching.caches import Caches
+from extender.service.watching.sources import ForeignSources
+
+REACH_TIMEOUT_S: Final = 2.0
+REACH_PERIOD_S: Final = 0.02
+log: Final = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Cache(Protocol[T]):
+    """What all our caches have in common."""
+
+    def get(self, key: str) -> T | None:
+        """The object under a key."""
+        ...
+
+    def confirm(self, key: str, uid: str, resource_version: str) -> bool:
+        """Whether an event of that version tells nothing that is not known."""
+        ...
+
+    def update(self, obj: T) -> None:
+        """An object came or changed."""
+        ...
+
+    def delete(self, obj: T) -> None:
+        """An object went."""
+        ...
+
+    def replacing(self, objects: list[T], resource_version: str) -> Iterator[None]:
+        """The whole list as of a version, in slices between which others may run."""
+        ...
+
+
+class CacheSink(Generic[T]):
+    """Decodes a reflector's objects into a cache. An object that cannot be read leaves what the cache had of it.
+
+    Nothing relies on a cache before its first list is in, so that one is taken in slices; a later one at one stretch,
+    for decisions are made meanwhile, and must not see some pods as of the list and others as of before.
+    """
+
+    def __init__(
+        self,
+        decode_object: Callable[[Obj], T],
+        cache: Cache[T],
+        *,
+        on_listed: Callable[[list[T]], None] = lambda _objects: None,
+        on_replaced: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._decode = decode_object
+        self._cache = cache
+        self._on_listed = on_listed
+        self._on_replaced = on_replaced
+        self._listed = False
+        """Whether a list is in the cache."""
+
+    def listing(self) -> "_CacheListing[T]":
+        """See sink.ListingSink."""
+        return _CacheListing(self._decode, self._take)
+
+    def replace(self, objects: list[Obj], resource_version: str) -> None:
+        """See sink.Sink."""
+        listing = self.listing()
+        listing.add(objects)
+        for _ in listing.end(resource_version):
+            pass
+
+    def _take(self, decoded: list[T], unread: list[str], resource_version: str) -> Iterator[None]:
+        decoded += [known for key in unread if (known := self._cache.get(key)) is not None]
+        self._on_listed(decoded)
+        slices = self._cache.replacing(decoded, resource_version)
+        for _ in slices:
+            if not self._listed:
+                yield
+        self._listed = True
+        self._on_replaced()
+
+    def apply(self, event: WatchEvent) -> None:
+        """See sink.Sink. Raises InvalidObject, which the reflector reports."""
+        if event.type is WatchEventType.DELETED:
+            self._cache.delete(self._last_of(event.object))
+        elif not self._is_known(event.object):
+            self._cache.update(self._decode(event.object))
+
+    def _is_known(self, obj: Obj) -> bool:
+        metadata = decode.mapping(obj, "metadata")
+        uid, version = decode.text(metadata, "uid"), decode.text(metadata, "resourceVersion")
+        return self._cache.confirm(_key(obj), uid, version)
+
+    def _last_of(self, gone: Obj) -> T:
+        """A deleted object, or what is known of it where its last form cannot be read: it is gone all the same."""
+        try:
+            return self._decode(gone)
+        except InvalidObject:
+            known = self._cache.get(_key(gone))
+            if known is None:
+                raise
+            return known
+
+
+class _CacheListing(Generic[T]):
+    """A list that is being read. ``take``: what could be read, the keys of the others, and the list's version."""
+
+    def __init__(
+        self, decode_object: Callable[[Obj], T], take: Callable[[list[T], list[str], str], Iterator[None]]
+    ) -> None:
+        self._decode = decode_object
+        self._take = take
+        self._decoded: list[T] = []
+        self._unread: list[str] = []
+
+    def add(self, objects: list[Obj]) -> None:
+        """See sink.Listing."""
+        for obj in objects:
+            try:
+                self._decoded.append(self._decode(obj))
+            except InvalidObject as error:
+                log.warning("listed object cannot be read, keeping what is known of it: %s", error)
+                self._unread.append(_key(obj))
+
+    def end(self, resource_version: str) -> Iterator[None]:
+        """See sink.Listing."""
+        return self._take(self._decoded, self._unread, resource_version)
+
+
+class CaughtUp:
+    """How often all that was written has been waited for; one at a ``turn``."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.begun = 0
+        self.done = 0
+        """Number of the last one that has come to its end."""
+
+
+class OwnVPods:
+    """The cache of vpods as the reflector of VPods may see it: a list of them says nothing about foreign kinds."""
+
+    def __init__(self, cache: VPodAssumeCache) -> None:
+        self._cache = cache
+        self.get = cache.get
+        self.confirm = cache.confirm
+        self.update = cache.update
+        self.delete = cache.delete
+
+    def replacing(self, objects: list[VPod], resource_version: str) -> Iterator[None]:
+        """The whole list of VPods as of a version."""
+        foreign = [vpod for vpod in self._cache.list() if vpod.source]
+        return self._cache.replacing([*objects, *foreign], resource_version)
+
+
+class Informers:
+    """All reflectors of the service. ``run`` them in one task; ``synced`` once every first list is in.
+
+    A foreign kind that cannot be listed counts as listed then: it must not keep the service from working.
+    """
+
+    def __init__(self, api: Api, caches: Caches, *, rng: random.Random, succession: Succession) -> None:
+        def reflector(resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE) -> Reflector:
+            made = Reflector(api, resource, sink, rng=rng, options=options)
+            made.troubles = troubles
+            return made
+
+        troubles = Troubles()
+
+        self._vpods = reflector(VPODS, CacheSink(decode.vpod_from, OwnVPods(caches.vpods)))
+        self._pods = reflector(
+            PODS,
+            CacheSink(
+                decode.pod_from,
+                caches.pods,
+                on_listed=succession.listed,
+                on_replaced=self._pods_listed,
+            ),
+            ListOptions(label_selector=POOL_LABEL),
+        )
+        self._others = [
+            reflector(NODES, CacheSink(decode.node_from, caches.nodes)),
+            reflector(NAMESPACES, CacheSink(decode.namespace_from, caches.namespaces)),
+            reflector(STATEFULSETS, CacheSink(decode.stateful_set_from, caches.stateful_sets)),
+            reflector(ADAPTERPOOLS, CacheSink(decode.pool_from, caches.pools)),
+        ]
+        self._caches = caches
+        self._caught_up = CaughtUp()
+        self.sources = ForeignSources(api, caches, rng=rng)
+
+    @property
+    def reflectors(self) -> list[Reflector]:
+        """All of them."""
+        return [self._pods, self._vpods, *self._others]
+
+    @property
+    def first_version(self) -> str:
+        """Of the first list of all."""
+        return self._pods.first_version
+
+    @property
+    def synced(self) -> bool:
+        """Whether every kind has been listed."""
+        return not self.not_synced()
+
+    def not_synced(self) -> list[str]:
+        """Plurals of the kinds still to be listed."""
+        missing = [r.resource.plural for r in self.reflectors if not r.is_synced]
+        return missing if missing or self.sources.settled.is_set() else ["foreign sources"]
+
+    def problems(self) -> list[str]:
+        """Why kinds are still to be listed, a line each; those that have not failed are left out."""
+        return [reflector.problem for reflector in self.reflectors if reflector.problem]
+
+    async def wait_synced(self) -> None:
+        """Wait until every kind has been listed."""
+        await self._wait_listed()
+        await self.sources.settled.wait()
+
+    async def _wait_listed(self) -> None:
+        for reflector in self.reflectors:
+            await reflector.synced.wait()
+
+    async def catch_up(self) -> None:
+        """Wait until ledgers and statuses are as they are now: a watch may lag, or wait out errors, for minutes.
+
+        Who waits while another one's is going on shares the next with all that wait: of many buckets, each wants one.
+        """
+        wanted = self._caught_up.begun + 1
+        async with self._caught_up.turn:
+            if self._caught_up.done >= wanted:
+                return
+            self._caught_up.begun += 1
+            await self._reach_pods()
+            await self.list_published()
+            self._caught_up.done = self._caught_up.begun
+
+    async def list_vpods(self) -> None:
+        """Wait until a list of vpods that is begun from now on is in the cache."""
+        await self._vpods.relist()
+
+    def list_pods(self) -> None:
+        """Ask for a list of pods, and of vpods after it; waits for neither."""
+        self._pods.request_relist()
+
+    async def list_again(self, source: str) -> bool:
+        """Have a source's vpods ("": VPods) listed; whether a list that is begun from now on is in the cache."""
+        if source:
+            return await self.sources.list_again(source)
+        await self.list_vpods()
+        return True
+
+    async def list_published(self) -> None:
+        """Wait until all statuses as they are from now on are in the cache, those of foreign kinds included."""
+        await self.list_vpods()
+        await self.sources.catch_up()
+
+    async def _reach_pods(self) -> None:
+        """Wait until the watch has told what pods there are now. A list would do, but it skips what happened before it."""
+        try:
+            async with asyncio.timeout(REACH_TIMEOUT_S):
+                objects, version = await self._pods.read()
+                wanted = {
+                    _key(obj): obj["metadata"]["resourceVersion"] for obj in objects if _is_readable(obj)
+                }
+                while not self._has_reached(wanted, version):  # noqa: ASYNC110 - ends within milliseconds, or in a list
+                    await asyncio.sleep(REACH_PERIOD_S)
+        except (TimeoutError, ApiError) as error:
+            log.info("the watch of pods is behind, listing them: %s", error)
+            await self._pods.relist()
+
+    def _has_reached(self, versions: Mapping[str, str], version: str) -> bool:
+        """Whether the cache of pods is as new as a list of that version, or newer. ``versions``: its pods' own, by key."""
+        known = {pod.key: pod.resource_version for pod in self._caches.pods.list()}
+        return all(_is_reached(known.get(key), at) for key, at in versions.items()) and all(
+            key in versions or not _is_reached(version, at) for key, at in known.items()
+        )
+
+    async def run(self) -> None:
+        """List and watch everything until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._pods.run(), name="reflector pods")
+            for reflector in self._others:
+                tasks.create_task(reflector.run(), name=f"reflector {reflector.resource.plural}")
+            await self._pods.synced.wait()
+            tasks.create_task(self._vpods.run(), name="reflector vpods")
+            # Whose an object is depends on pools and namespaces, and which pods it may be on comes from the pods.
+            await self._wait_listed()
+            tasks.create_task(self.sources.run(), name="foreign sources")
+
+    def _pods_listed(self) -> None:
+        if self._vpods.is_synced:
+            self._vpods.request_relist()
+
+
+def _key(obj: Obj) -> str:
+    metadata = decode.mapping(obj, "metadata")
+    return object_key(decode.text(metadata, "namespace"), decode.text(metadata, "name"))
+
+
+def _is_readable(pod: Obj) -> bool:
+    """Whether the cache can have it."""
+    try:
+        decode.pod_from(pod)
+    except InvalidObject:
+        return False
+    return True
+
+
+def _is_reached(version: str | None, wanted: str) -> bool:
+    """Whether a version is at least the wanted one."""
+    here, there = parse_version(version or ""), parse_version(wanted)
+    return here is not None and there is not None and here >= there

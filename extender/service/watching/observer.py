@@ -1,0 +1,74 @@
+"""A cluster watched by a command: its objects in caches, kept up to date, for as long as a block lasts.
+
+The same reflectors as the service's, over an ``Api`` that only reads. Reflectors wait out whatever goes wrong, which
+is right for a service and wrong for who has just typed a command: so each kind is asked for once before, and what is
+wrong with that is the command's error.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from extender.engine.state.ordinal_history import Succession
+from extender.kube.api import (
+    ADAPTERPOOLS,
+    EVERYWHERE,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STATEFULSETS,
+    VPODS,
+    Api,
+    ApiError,
+    ListOptions,
+    Resource,
+)
+from extender.kube.first_errors import listing_trouble
+from extender.model.errors import VReplicaError
+from extender.model.names import POOL_LABEL
+from extender.service.watching.caches import Caches
+from extender.service.watching.informers import Informers
+
+KINDS: Final = (NODES, NAMESPACES, STATEFULSETS, ADAPTERPOOLS, VPODS, PODS)
+LOOK_EVERY_S: Final = 0.2
+
+
+class NotReadable(VReplicaError):
+    """A kind of objects cannot be read from the cluster; the message says why and what helps."""
+
+
+@asynccontextmanager
+async def watched(
+    api: Api,
+    *,
+    progress: Callable[[int], None] = lambda _objects: None,
+) -> AsyncIterator[Caches]:
+    """Caches that follow the cluster until the block ends, all of them listed. ``progress``: objects so far. Raises NotReadable."""
+    for resource in KINDS:
+        await _probe(api, resource)
+    caches = Caches()
+    succession = Succession(asyncio.get_running_loop().time)
+    informers = Informers(api, caches, rng=random.Random(), succession=succession)
+    watching = asyncio.create_task(informers.run(), name="informers")
+    try:
+        synced = asyncio.create_task(informers.wait_synced(), name="first lists")
+        while not synced.done():
+            await asyncio.wait({synced, watching}, timeout=LOOK_EVERY_S, return_when=asyncio.FIRST_COMPLETED)
+            if watching.done():
+                synced.cancel()
+                watching.result()
+            progress(len(caches.pods) + len(caches.vpods) + len(caches.nodes))
+        yield caches
+    finally:
+        watching.cancel()
+        await asyncio.wait({watching})
+
+
+async def _probe(api: Api, resource: Resource) -> None:
+    options = ListOptions(label_selector=POOL_LABEL) if resource is PODS else EVERYWHERE
+    try:
+        await api.list_page(resource, options, limit=1)
+    except ApiError as error:
+        raise NotReadable(listing_trouble(resource, error).line) from error

@@ -1,0 +1,326 @@
+"""``ForeignSources``: objects of foreign kinds as vpods in the caches, for as long as a pool declares their kind.
+
+::
+
+    pools, namespaces --declare, select--> ForeignSources --start, stop--> KindWatch (one a kind)
+                                               |                               | raw objects
+                                               v                               v
+                      VPodAssumeCache <-- ForeignKind: translated, given to the pool that they belong to
+
+Whose an object is depends on pools and namespaces too, so each object is kept translated and is given away again when
+they change. A kind is watched once, however many pools declare it; the first of them by key says which version, and another
+one that comes before it later does not.
+
+**Nothing is taken for gone that is only not seen.** While a kind cannot be listed its vpods stay as they are known, and
+a key that only ledgers know is released only if ``PoolState.watched_sources`` has its source: that is, while a list
+is complete. When a pool ceases to declare a kind its vpods leave the pool, but their shares stay: what their statuses
+publish is still true, and whoever places them from now on says when that ends (``is_caller_kept``).
+"""
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from extender.engine.placing.plan import Decision
+from extender.engine.state.availability import Availability
+from extender.kube.api import Api, Resource
+from extender.kube.sources import NOT_LISTED, KindWatch, Problem
+from extender.model.foreign_kinds import Claimant
+from extender.model.objects import AdapterPool, Namespace, Source, VPod
+from extender.model.translate import PlacementTranslator
+from extender.service.watching.caches import Caches
+from extender.service.watching.foreign_kind import ForeignKind
+from extender.service.watching.status_write import PoolCondition, StatusWrite
+
+KINDS_MAX: Final = 64
+"""Foreign kinds watched at once, over all pools."""
+CATCH_UP_TIMEOUT_S: Final = 5.0
+"""How long a new leader waits for a foreign kind: one that is not served must not keep all others from being placed."""
+PERIOD_S: Final = 1.0
+"""How often it is looked whether a kind's list is complete."""
+SOURCE_UNAVAILABLE: Final = "SourceUnavailable"
+SOURCE_CONFLICT: Final = "SourceConflict"
+
+
+@dataclass(slots=True)
+class _Running:
+    kind: ForeignKind
+    watch: KindWatch
+    task: "asyncio.Task[None]"
+    first: tuple[str, Source]
+    """The pool that says which version, and its source."""
+
+
+class ForeignSources:
+    """All foreign kinds. ``run`` in one task, from when pools and namespaces are known on."""
+
+    def __init__(self, api: Api, caches: Caches, *, rng: random.Random) -> None:
+        self._api = api
+        self._caches = caches
+        self._rng = rng
+        self._running: dict[str, _Running] = {}
+        self._declared: dict[str, list[tuple[AdapterPool, Source]]] = {}
+        """Source -> the pools that declare it, by key; of a pool each declaration, in its order."""
+        self._with_sources: set[str] = set()
+        """Pools that have been told about their sources: the conditions are there, and must not grow old."""
+        self._claimed: dict[tuple[str, str], Sequence[Claimant]] = {}
+        """(source, namespace) -> who declares the kind, worked out once until pools or namespaces change."""
+        self._changed = asyncio.Event()
+        self._selectors_changed = False
+        self._namespaces_changed: set[str] = set()
+        self._giving = False
+        self.settled = asyncio.Event()
+        """Set once each kind that was declared at the start has been listed, or cannot be."""
+        self.on_complete: Callable[[str], None] = lambda _pool: None
+        """Told the pools whose source has just been listed: what only ledgers know of it is gone."""
+        caches.pools.add_event_handler(self._pool_changed)
+        caches.namespaces.add_event_handler(self._namespace_changed)
+
+    # -- what pools declare -----------------------------------------------------------------------------------------
+
+    def _pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
+        if new is None and old is not None:
+            self._with_sources.discard(old.key)
+        if old is None or new is None or _claims(old) != _claims(new):
+            self._changed.set()
+            self._declare()
+
+    def _declare(self) -> None:
+        declared: dict[str, list[tuple[AdapterPool, Source]]] = {}
+        for pool in sorted(self._caches.pools.list(), key=lambda pool: pool.key):
+            for source in pool.sources:
+                declared.setdefault(source.key, []).append((pool, source))
+        self._declared = declared
+        self._claimed.clear()
+        self._selectors_changed = True
+        self._tell_pools()
+
+    def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
+        changed = new or old
+        if changed is not None and (old is None or new is None or old.labels != new.labels):
+            self._namespaces_changed.add(changed.name)
+            self._claimed.clear()
+            self._changed.set()
+
+    def _claimants(self, source: str, namespace: str) -> Sequence[Claimant]:
+        known = self._claimed.get((source, namespace))
+        if known is None:
+            state = self._caches.state
+            known = self._claimed[source, namespace] = [
+                Claimant(pool, declared, state.allows(pool, namespace))
+                for pool, declared in self._accepted(source)
+            ]
+        return known
+
+    def _accepted(self, source: str) -> list[tuple[AdapterPool, Source]]:
+        """The declarations of a kind that go with its place in the API: where it is watched, as long as one says so."""
+        declared = self._declared.get(source, [])
+        running = self._running.get(source)
+        watched = _place(running.first[1]) if running is not None else None
+        places = {_place(item): None for _, item in declared}
+        place = watched if watched in places else next(iter(places), None)
+        return [(pool, item) for pool, item in declared if _place(item) == place]
+
+    # -- the watches ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Watch what pools declare until cancelled."""
+        self._declare()
+        self._changed.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._follow(tasks)
+                for running in list(self._running.values()):
+                    await running.watch.settled.wait()
+                self._tell_pools()
+                self.settled.set()
+                while True:
+                    await self._wait()
+                    if self._changed.is_set():
+                        await self._follow(tasks)
+                    self._tell_pools()
+        finally:
+            self._running.clear()
+            self._tell_pools()
+
+    async def _wait(self) -> None:
+        try:
+            async with asyncio.timeout(PERIOD_S):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+    async def _follow(self, tasks: asyncio.TaskGroup) -> None:
+        """Stop and start watches, and give objects to whom they belong now."""
+        self._changed.clear()
+        self._giving = True
+        for source, running in list(self._running.items()):
+            accepted = self._accepted(source)
+            if accepted and _place(accepted[0][1]) == _place(running.first[1]):
+                continue
+            await self._stop(source)
+            self._tell_pools()
+            if accepted:
+                # Another version: what is known stays until that is listed.
+                self._start(source, tasks, running.kind)
+            else:
+                running.kind.forget_all()
+        for source in sorted(self._declared):
+            self._start(source, tasks)
+        everything, self._selectors_changed = self._selectors_changed, False
+        namespaces, self._namespaces_changed = self._namespaces_changed, set()
+        if everything or namespaces:
+            for running in list(self._running.values()):
+                for _ in running.kind.give_again(None if everything else namespaces):
+                    await asyncio.sleep(0)
+        self._giving = False
+
+    def _start(self, source: str, tasks: asyncio.TaskGroup, kind: ForeignKind | None = None) -> None:
+        accepted = self._accepted(source)
+        running = self._running.get(source)
+        if running is not None:
+            if running.kind.read_by(item for _, item in accepted):
+                running.watch.read_again()
+            return
+        if len(self._running) >= KINDS_MAX:
+            return
+        pool, first = accepted[0]
+        kind = kind if kind is not None else ForeignKind(source, self._claimants, self._caches)
+        kind.read_by(item for _, item in accepted)
+        versions = [Resource(first.group, v, first.resource, first.kind) for v in first.versions]
+        watch = KindWatch(self._api, versions, kind, rng=self._rng)
+        task = tasks.create_task(watch.run(), name=f"source {source}")
+        self._running[source] = _Running(kind, watch, task, (pool.key, first))
+
+    async def _stop(self, source: str) -> None:
+        task = self._running.pop(source).task
+        task.cancel()
+        await asyncio.wait({task})
+
+    async def catch_up(self) -> None:
+        """See what is there now, as far as the API server answers in time; the rest is not complete until it has."""
+        watches = [running.watch for running in self._running.values()]
+        async with asyncio.TaskGroup() as tasks:
+            for watch in watches:
+                tasks.create_task(watch.relist(CATCH_UP_TIMEOUT_S))
+        self._tell_pools()
+
+    async def list_again(self, source: str) -> bool:
+        """Have one kind listed, by its source's key; whether it is, in time."""
+        running = self._running.get(source)
+        listed = running is not None and await running.watch.relist(CATCH_UP_TIMEOUT_S)
+        self._tell_pools()
+        return listed
+
+    def _tell_pools(self) -> None:
+        """Let each pool's state know which of its sources are complete."""
+        complete = {source for source, running in self._running.items() if running.watch.complete}
+        for pool in self._caches.pools.list():
+            state = self._caches.state.pool(pool.key)
+            watched = frozenset(s.key for s in pool.sources if s.key in complete and self._accepts(pool, s))
+            if self._giving or self._changed.is_set():
+                # Objects that belong to the pool may not have been given to it yet.
+                watched &= state.watched_sources
+            if watched != state.watched_sources:
+                news = watched - state.watched_sources
+                state.watched_sources = watched
+                if news:
+                    self.on_complete(pool.key)
+
+    def _accepts(self, pool: AdapterPool, source: Source) -> bool:
+        return any(other.key == pool.key and item == source for other, item in self._accepted(source.key))
+
+    # -- what others ask --------------------------------------------------------------------------------------------
+
+    def writes_status_of(self, vpod: VPod) -> bool:
+        """Whether the vpod is of a kind that its pool has us place and write the status of."""
+        pool = self._caches.pools.get(vpod.pool)
+        running = self._running.get(vpod.source)
+        known = running.kind.declared(vpod) if running is not None else None
+        declared = [known] if known is not None else list(pool.sources) if pool is not None else []
+        return any(source.key == vpod.source and source.write_status for source in declared)
+
+    def write_status(
+        self,
+        vpod: VPod,
+        _decision: Decision,
+        placements: Mapping[str, int],
+        _availability: Availability,
+        _now: float,
+    ) -> StatusWrite | None:
+        """The ``StatusWriter`` of foreign kinds: placements and their number, for all else is their controller's."""
+        running = self._running.get(vpod.source)
+        source = running.kind.declared(vpod) if running is not None else None
+        if running is None or source is None or not source.write_status:
+            return None
+        patch = PlacementTranslator(source).status_of(vpod, placements)
+        if patch is None:
+            return None
+        kind = running.kind
+        return StatusWrite(running.watch.resource, patch, lambda reply: kind.written(reply, vpod))
+
+    @property
+    def pools_told(self) -> int:
+        """How many pools have conditions of their sources."""
+        return len(self._with_sources)
+
+    def objects(self) -> dict[str, float]:
+        """Objects known, by source."""
+        return {source: float(len(running.kind)) for source, running in self._running.items()}
+
+    def unavailable(self) -> dict[str, float]:
+        """1 for a source that cannot be listed, 0 for one that is watched."""
+        return {source: float(running.watch.problem is not None) for source, running in self._running.items()}
+
+    def conditions(self, pool: AdapterPool) -> list[PoolCondition]:
+        """Of a pool that has sources, or had some: what became of them."""
+        if pool.sources or pool.source_problems:
+            self._with_sources.add(pool.key)
+        elif pool.key not in self._with_sources:
+            return []
+        return [self._unavailable(pool), self._conflict(pool)]
+
+    def _unavailable(self, pool: AdapterPool) -> PoolCondition:
+        found = [Problem("InvalidSource", problem) for problem in pool.source_problems]
+        for source in dict.fromkeys(item.key for item in pool.sources):
+            running = self._running.get(source)
+            if running is not None and running.watch.problem is not None:
+                found.append(running.watch.problem)
+            elif running is None and len(self._running) >= KINDS_MAX:
+                found.append(Problem("TooManyKinds", f"{KINDS_MAX} foreign kinds are watched already"))
+            elif running is None:
+                found.append(Problem(NOT_LISTED, f"{source} is not watched yet"))
+        if not found:
+            return SOURCE_UNAVAILABLE, False, "AllWatched", ""
+        message = "; ".join(problem.message for problem in found)
+        return SOURCE_UNAVAILABLE, True, found[0].reason, message[:1024]
+
+    def _conflict(self, pool: AdapterPool) -> PoolCondition:
+        found = []
+        for source in pool.sources:
+            running = self._running.get(source.key)
+            if running is None:
+                continue
+            if not self._accepts(pool, source):
+                found.append(
+                    f"{source.key} is read in version {running.first[1].versions[0]}, as {running.first[0]} says"
+                )
+            found += [
+                f"{count} objects of {source.key} belong to {winner}"
+                for (loser, winner), count in sorted(running.kind.conflicts.items())
+                if loser == pool.key
+            ]
+        if not found:
+            return SOURCE_CONFLICT, False, "NoConflict", ""
+        return SOURCE_CONFLICT, True, "TakenByAnotherPool", "; ".join(dict.fromkeys(found))[:1024]
+
+
+def _claims(pool: AdapterPool) -> tuple[object, ...]:
+    """What of a pool matters for whose objects are."""
+    return (pool.sources, pool.source_problems, pool.namespace_selector, pool.stateful_set, pool.deleting)
+
+
+def _place(source: Source) -> tuple[object, ...]:
+    return (source.group, source.versions, source.resource, source.kind)

@@ -1,0 +1,1 @@
+"""What both programs tell about themselves: metrics, spans and log lines. Knows ``model`` only."""

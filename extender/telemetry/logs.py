@@ -1,0 +1,121 @@
+"""How both programs write their log: ``--log-format text`` or ``json``, to stderr.
+
+Text is for people (``one_line``). JSON is one object a line, with keys that stay as they are:
+
+- always ``ts`` (RFC 3339, UTC, milliseconds), ``level`` (DEBUG to CRITICAL), ``logger``, ``msg``;
+- ``exception`` with a traceback, which has line feeds in it, escaped as JSON does;
+- ``trace_id`` where the record is written within a trace (``extender.telemetry.tracing``);
+- of ``FIELDS`` those that the record is about. Keys of pools, vpods and pods are ``namespace/name``.
+
+Names and messages come from tenants and servers, so in both forms they are escaped where they are not printable and cut
+where they are too long: nobody but us begins a line, and a viewer that shows decoded JSON shows no escape sequences.
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from extender.telemetry.one_line import OneLineFormatter, one_line
+from extender.telemetry.tracing import trace_id
+
+FIELDS: Final = ("pool", "vpod", "pod", "node", "lease", "reason")
+"""What ``extra=`` of a call may carry, in the order in which it is written."""
+FIELD_CHARS_MAX: Final = 512
+TEXT_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class LogFormat(StrEnum):
+    """Forms of the log."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class JsonFormatter(OneLineFormatter):
+    """One JSON object a record; never more than one line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The whole record."""
+        line: dict[str, str] = {
+            "ts": _rfc3339(record.created),
+            "level": record.levelname,
+            "logger": record.name,
+            "msg": one_line(record.getMessage()),
+        }
+        for name in FIELDS:
+            value = getattr(record, name, None)
+            if value is not None:
+                line[name] = one_line(str(value)[:FIELD_CHARS_MAX])
+        if trace := trace_id():
+            line["trace_id"] = trace
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        # Not orjson: half a surrogate pair, which an API server's answer may hold, is an error there.
+        return json.dumps(line, separators=(",", ":"))
+
+
+class AtMost(logging.Filter):
+    """So many records a second pass; the next that does says how many did not. For what a stranger has us write."""
+
+    def __init__(self, per_second: int, now_s: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._per_second = per_second
+        self._now_s = now_s
+        self._second = 0
+        self._passed = 0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is written."""
+        second = int(self._now_s())
+        if second != self._second:
+            self._second, self._passed = second, 0
+        if self._passed >= self._per_second:
+            self._left_out += 1
+            return False
+        self._passed += 1
+        if self._left_out:
+            record.msg = f"{record.getMessage()} ({self._left_out} lines before it were left out)"
+            record.args, self._left_out = (), 0
+        return True
+
+
+def formatter_of(form: LogFormat) -> logging.Formatter:
+    """What makes lines in that form."""
+    return JsonFormatter() if form is LogFormat.JSON else OneLineFormatter(TEXT_FORMAT)
+
+
+def set_up(level: str, form: LogFormat) -> None:
+    """Log to stderr from ``level`` (``INFO``) on. Where others have set up logging before us, theirs stays."""
+    root = logging.getLogger()
+    if root.handlers and not _ours():
+        return
+    if not root.handlers:
+        root.addHandler(logging.StreamHandler(sys.stderr))
+        root.handlers[0].setFormatter(formatter_of(form))
+    use_form(form)
+    root.setLevel(level.upper())
+
+
+def form_in_use() -> LogFormat:
+    """How our handler writes; text where there is none."""
+    return LogFormat.JSON if any(type(one.formatter) is JsonFormatter for one in _ours()) else LogFormat.TEXT
+
+
+def use_form(form: LogFormat) -> None:
+    """Write in that form from now on; handlers of others stay as they are."""
+    for handler in _ours():
+        handler.setFormatter(formatter_of(form))
+
+
+def _ours() -> list[logging.Handler]:
+    return [one for one in logging.getLogger().handlers if isinstance(one.formatter, OneLineFormatter)]
+
+
+def _rfc3339(epoch_s: float) -> str:
+    return f"{datetime.fromtimestamp(epoch_s, UTC).isoformat(timespec='milliseconds')[:-6]}Z"

@@ -1,0 +1,196 @@
+"""What every pod of a pool says to a vpod: chosen, fits or refused, with the reason, and the profile's score. Pure."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from extender.engine.placing.pick import totals
+from extender.engine.placing.plan import Decision
+from extender.engine.placing.refused import free_beside, reason_of, why_not_each
+from extender.engine.placing.select import spread_of
+from extender.engine.pods.claims import PodState
+from extender.engine.policy.framework import MAX_SCORE
+from extender.engine.policy.guard import PluginFailed
+from extender.engine.state.pool_state import PoolState
+from extender.model.objects import VPod, placement_order
+from extender.model.reasons import ConflictReason
+
+CANDIDATES_LISTED_MAX: Final = 1_000
+SCORE_BEST: Final = 100
+"""As kube-scheduler's MaxNodeScore."""
+COST_MAX: Final = 2**53 - 1
+"""The largest integer that every reader of JSON keeps."""
+
+
+class Verdict(StrEnum):
+    """A pod's part in a decision."""
+
+    CHOSEN = "chosen"
+    """Some of the vpod's vreplicas are there, or shall be."""
+    FITS = "fits"
+    """It would take one."""
+    REFUSED = "refused"
+
+
+class Row(NamedTuple):
+    """One pod. ``slots``, ``free_slots``: beside what is decided for the vpod; ``score``: 0 (worst) to 100, of one more there.
+
+    ``reason`` and ``text`` say why it takes no more, also of a chosen one; "" where it would. ``cost``: what the profile's
+    scores hold against the pod, 0 for nothing: what the score is made of.
+    """
+
+    pod: str
+    node: str
+    zone: str
+    slots: int
+    free_slots: int
+    verdict: Verdict
+    vreplicas: int
+    reason: str
+    text: str
+    score: int | None
+    cost: int | None
+
+    def to_json(self) -> dict[str, object]:
+        """As ``/v1/explain`` has it."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "zone": self.zone,
+            "slots": self.slots,
+            "freeSlots": self.free_slots,
+            "verdict": str(self.verdict),
+            "vreplicas": self.vreplicas,
+            "reason": self.reason,
+            "text": self.text,
+            "score": self.score,
+            "cost": self.cost,
+        }
+
+
+class Candidates(NamedTuple):
+    """All pods of a pool, by ordinal. ``refusals``: what those say that take no more -> how many; ``not_listed``: rows left out."""
+
+    rows: tuple[Row, ...]
+    not_listed: int
+    refusals: tuple[tuple[str, int], ...]
+
+
+def candidates_of(pool: PoolState, vpod: VPod, decision: Decision) -> Candidates:
+    """Every pod that the StatefulSet has, and those beyond it that still hold some of the vpod.
+
+    ``decision``: as made on this state, and not reserved in it.
+    """
+    free = free_beside(pool, vpod, decision.target)
+    problem = _problem_of_all(decision)
+    try:
+        said = why_not_each(pool, vpod, decision.target, free)
+        scores = _scores(pool, vpod, decision.target, [o for o, why in said.items() if not why], free)
+    except PluginFailed as failure:
+        said, scores = _all_say(pool, str(failure)), {}
+    names = {name: ordinal for ordinal in said if (name := _name(pool, ordinal))}
+    names |= {name: -1 for name in decision.target if name not in names}
+    rows = []
+    for name in _listed(names, decision.target):
+        ordinal = names[name]
+        why = said.get(ordinal, "ordinal is gone")
+        score, cost = scores.get(ordinal, (None, None)) if not problem else (None, None)
+        row = _row(
+            pool, name, decision.target.get(name, 0), free(ordinal) if ordinal in pool.by_ordinal else 0
+        )
+        text = why or (_says(problem) if problem else "")
+        rows.append(
+            row._replace(
+                verdict=row.verdict if row.vreplicas or not text else Verdict.REFUSED,
+                reason=problem or (str(reason_of(why)) if why else ""),
+                text=text,
+                score=score,
+                cost=cost,
+            )
+        )
+    counted = Counter(problem or why for why in said.values() if problem or why)
+    return Candidates(
+        tuple(rows), len(names) - len(rows), tuple(sorted(counted.items(), key=lambda it: (-it[1], it[0])))
+    )
+
+
+def _problem_of_all(decision: Decision) -> str:
+    """The reason that is the vpod's own and not any pod's, "" for none."""
+    reason = decision.explanation.reason
+    of_pods = (ConflictReason.INSUFFICIENT_SLOTS, ConflictReason.LEDGER_TOO_LARGE)
+    ours = reason is not None and reason not in of_pods
+    return str(reason) if ours else ""
+
+
+def _all_say(pool: PoolState, text: str) -> dict[int, str]:
+    return dict.fromkeys(pool.stateful_set.ordinals if pool.stateful_set is not None else (), text)
+
+
+def _name(pool: PoolState, ordinal: int) -> str:
+    return f"{pool.stateful_set.name}-{ordinal}" if pool.stateful_set is not None else ""
+
+
+def _listed(names: Mapping[str, int], target: Mapping[str, int]) -> list[str]:
+    """The chosen ones and the first of the others, by ordinal."""
+    others = [name for name in names if name not in target]
+    room = max(0, CANDIDATES_LISTED_MAX - len(target))
+    return sorted([*list(target)[:CANDIDATES_LISTED_MAX], *others[:room]], key=placement_order)
+
+
+def _scores(
+    pool: PoolState,
+    vpod: VPod,
+    kept: Mapping[str, int],
+    ordinals: Sequence[int],
+    free: Callable[[int], int],
+) -> dict[int, tuple[int, int]]:
+    """Ordinal -> (score, cost) of one more vreplica there, for pods that would take it; none where no plugin chooses."""
+    profile = pool.profile
+    if not profile.has_plugins or not ordinals:
+        return {}
+    spread = spread_of(pool, kept, weight=vpod.weight, free=free)
+    found = totals([spread.candidate(ordinal) for ordinal in ordinals], spread, profile.choosing)
+    marks = MAX_SCORE * sum(item.weight for item in profile.choosing)
+    worst, best = min(found), max(found)
+    return {
+        ordinal: (
+            SCORE_BEST if best == worst else SCORE_BEST * (total - worst) // (best - worst),
+            max(0, min(marks - total, COST_MAX)),
+        )
+        for ordinal, total in zip(ordinals, found, strict=True)
+    }
+
+
+def _row(pool: PoolState, name: str, vreplicas: int, free: int) -> Row:
+    """What is known of a pod before it is asked: it takes one more."""
+    known = pool.pods.get(name)
+    node, zone = known.where if known is not None else ("", "")
+    free = free if known is not None and (known.pod is not None or known.claims) else 0
+    verdict = Verdict.CHOSEN if vreplicas else Verdict.FITS
+    return Row(name, node, zone, _slots(pool, known), free, verdict, vreplicas, "", "", None, None)
+
+
+def _slots(pool: PoolState, known: PodState | None) -> int:
+    if known is not None:
+        return known.capacity
+    return pool.pool.slots_per_pod if pool.pool is not None else 0
+
+
+def _says(reason: str) -> str:
+    """What a reason of the vpod's own says of every pod."""
+    return {
+        ConflictReason.TENANT_NOT_ALLOWED: "the pool is closed to the vpod's namespace",
+        ConflictReason.UNSATISFIABLE: "one vreplica is heavier than the pod's slots",
+    }.get(ConflictReason(reason), reason)
+
+
+def loss_by_zone(pool: PoolState, placed: Mapping[str, int]) -> dict[str, int]:
+    """Zone -> vreplicas that its loss takes down; what stands on no known node is in none."""
+    zones: dict[str, int] = {}
+    for name, count in placed.items():
+        known = pool.pods.get(name)
+        zone = known.where[1] if known is not None else ""
+        if zone:
+            zones[zone] = zones.get(zone, 0) + count
+    return dict(sorted(zones.items()))

@@ -1,0 +1,188 @@
+"""What a what-if comes to: the sums, the vpods that it touches, its pools, and what has to be known to believe it."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.engine.placing.plan import Decision
+from extender.model.counted import counted
+from extender.whatif.comparison import moved
+from extender.whatif.sides import Compared, Side
+
+PARTS_LISTED_MAX: Final = 2_000
+
+Answer = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A vpod that the change touches. ``moved``, ``unplaced``: vreplicas."""
+
+    key: str
+    pool: str
+    before: Mapping[str, int]
+    settled: Mapping[str, int]
+    after: Mapping[str, int]
+    moved: int
+    unplaced_before: int
+    unplaced_settled: int
+    unplaced: int
+    reasons: list[str]
+    new: bool
+
+    def to_json(self) -> Answer:
+        """As ``/v1/plan`` has it."""
+        return {
+            "name": self.key,
+            "pool": self.pool,
+            "new": self.new,
+            "before": dict(self.before),
+            "settled": dict(self.settled),
+            "after": dict(self.after),
+            "moved": self.moved,
+            "unplacedBefore": self.unplaced_before,
+            "unplacedSettled": self.unplaced_settled,
+            "unplaced": self.unplaced,
+            "reasons": self.reasons,
+        }
+
+
+def vpod_rows(pool: Compared, added: Collection[str]) -> Iterator[Row]:
+    """The vpods with which the change does something, and those ``added``, by key."""
+    today, alone, after = pool.today, pool.alone, pool.after
+    for vpod in sorted({*alone.left, *after.left}):
+        was, now = alone.placed.get(vpod, {}), after.placed.get(vpod, {})
+        left_alone, left = alone.left.get(vpod, 0), after.left.get(vpod, 0)
+        if was == now and left_alone == left and vpod not in added:
+            continue
+        decision = after.settled.decisions.get(vpod)
+        yield Row(
+            key=vpod,
+            pool=pool.key,
+            before=today.placed.get(vpod, {}),
+            settled=was,
+            after=now,
+            moved=moved(was, now),
+            unplaced_before=today.left.get(vpod, 0),
+            unplaced_settled=left_alone,
+            unplaced=left,
+            reasons=reasons_of(decision) if decision is not None and decision.left else [],
+            new=vpod in added,
+        )
+
+
+def reasons_of(decision: Decision) -> list[str]:
+    """Why something of a decision has no place: the reason, a detail, and what pods say with how many say so."""
+    explanation = decision.explanation
+    reasons = [str(explanation.reason)] if explanation.reason is not None else []
+    return [*reasons, *filter(None, [explanation.detail])] + [
+        f"{count} {text}" for text, count in explanation.refused
+    ]
+
+
+def summary_of(pools: Collection[Compared], rows: Collection[Row]) -> Answer:
+    """The sums over all pools; vreplicas and pods."""
+    return {
+        "moved": sum(row.moved for row in rows),
+        "movedSettled": sum(
+            moved(placed, pool.alone.placed.get(vpod, {}))
+            for pool in pools
+            for vpod, placed in pool.today.placed.items()
+        ),
+        "vpodsChanged": len(rows),
+        "unplacedBefore": sum(pool.today.unplaced for pool in pools),
+        "unplacedSettled": sum(pool.alone.unplaced for pool in pools),
+        "unplacedAfter": sum(pool.after.unplaced for pool in pools),
+        "podsBefore": sum(pool.today.pods for pool in pools),
+        "podsSettled": sum(pool.alone.pods for pool in pools),
+        "podsAfter": sum(pool.after.pods for pool in pools),
+        "podsImagined": sum(pool.imagined for pool in pools),
+        "overcommittedAfter": sum(pool.after.overcommitted for pool in pools),
+        "outOfService": sum(pool.out_of_service[0] for pool in pools),
+        "vpodsOutOfService": sum(pool.out_of_service[1] for pool in pools),
+    }
+
+
+def notes_of(pools: Collection[Compared], *, grown: bool) -> Iterator[str]:
+    """What has to be known to believe the numbers. ``grown``: the autoscaler was counted in."""
+    for pool in pools:
+        after = pool.after
+        if pool.failed:
+            yield _failing(pool)
+        if pool.held:
+            count, said = len(pool.held), next(iter(pool.held.values()))
+            more = ", and no pod more is thought to find one" if grown else ""
+            yield f"pool {pool.key}: kube-scheduler finds no node for {count} of its pods: {said}; so it stays here{more}"
+        if not grown and after.unplaced and after.wanted > after.pods:
+            yield f"pool {pool.key} would grow from {after.pods} to {counted(after.wanted, 'pod')}: --autoscale counts them in"
+    if imagined := sum(pool.imagined for pool in pools):
+        yield (
+            f"{imagined} {'pod that has' if imagined == 1 else 'pods that have'} no node today would get one as far as is known: "
+            "CPU, memory, volumes and affinity between pods are not known here"
+        )
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _failing(pool: Compared) -> str:
+    (vreplicas, vpods), after_s = pool.out_of_service, pool.after.reschedule_after_s
+    lost = (
+        f"pool {pool.key}: {_many(len(pool.failed), 'pod')} and {_many(vreplicas, 'vreplica')} would be away"
+    )
+    if vpods:
+        lost += f", with all that {_many(vpods, 'vpod')} {'has' if vpods == 1 else 'have'}"
+    if after_s is None:
+        return (
+            f"{lost}; nothing moves, the pods come back with what they hold (rescheduleAfterSeconds is null)"
+        )
+    return f"{lost}; after {after_s} s what has room elsewhere is placed there (rescheduleAfterSeconds)"
+
+
+def pool_row(pool: Compared) -> Answer:
+    """A pool as ``/v1/plan`` has it."""
+    today, alone, after = pool.today, pool.alone, pool.after
+    return {
+        "name": pool.key,
+        "profileBefore": today.profile,
+        "profileAfter": after.profile,
+        "podsBefore": today.pods,
+        "podsSettled": alone.pods,
+        "podsAfter": after.pods,
+        "podsWantedAfter": after.wanted,
+        "podsImagined": pool.imagined,
+        "podsRefused": len(pool.held),
+        "freeSlotsBefore": today.free_slots,
+        "freeSlotsSettled": alone.free_slots,
+        "freeSlotsAfter": after.free_slots,
+        "unplacedBefore": today.unplaced,
+        "unplacedSettled": alone.unplaced,
+        "unplacedAfter": after.unplaced,
+        "zones": _zone_rows(alone, after),
+        "evictions": [
+            {
+                "vpod": move.vpod,
+                "from": move.from_pod,
+                "to": move.to_pod,
+                "vreplicas": move.vreplicas,
+                "reason": str(move.reason),
+            }
+            for move in after.settled.moves[:PARTS_LISTED_MAX]
+        ],
+    }
+
+
+def _zone_rows(before: Side, after: Side) -> list[Answer]:
+    """Zone by zone what its loss takes, left alone and changed: vreplicas, and vpods that lose all that they have."""
+    was, now = before.lost, after.lost
+    return [
+        {
+            "zone": zone,
+            "before": was.get(zone, (0, 0))[0],
+            "after": now.get(zone, (0, 0))[0],
+            "vpodsLostBefore": was.get(zone, (0, 0))[1],
+            "vpodsLostAfter": now.get(zone, (0, 0))[1],
+        }
+        for zone in sorted({*was, *now})
+    ]

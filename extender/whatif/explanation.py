@@ -1,0 +1,251 @@
+"""A vpod explained: where it is and why, what every pod says to it, what would place the rest of it, what a zone's loss costs.
+
+The decision is made anew, on a copy of the state as it is now, by ``place`` itself: what is said here is what the service
+decides next. Who decided before, when and why is told by whoever remembers it (``Told``).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from extender.engine.placing.plan import Decision, place
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.availability import availability_of
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.counted import counted
+from extender.model.errors import VReplicaError
+from extender.model.objects import VPod
+from extender.model.reasons import ConflictReason
+from extender.whatif.candidates import candidates_of, loss_by_zone
+from extender.whatif.fixes import Fixes, find_fixes
+from extender.whatif.rule import rule_of
+from extender.whatif.trial import never
+
+STEPS_LISTED_MAX: Final = 100
+HISTORY_LISTED_MAX: Final = 50
+NAMES_SUGGESTED: Final = 3
+NAMES_COMPARED_MAX: Final = 20_000
+"""With one that is not known: the event loop waits for it."""
+
+Answer = dict[str, object]
+
+
+class UnknownObject(VReplicaError):
+    """Nothing of that name is known; the text says what is."""
+
+
+class Told(NamedTuple):
+    """A decision that is remembered. ``at``: RFC 3339; ``by``: the identity of who decided; ``why``: what made it decide."""
+
+    at: str
+    by: str
+    why: str
+    text: str
+
+    def to_json(self) -> dict[str, str]:
+        """As ``/v1/explain`` has it."""
+        return {"at": self.at, "by": self.by, "why": self.why, "text": self.text}
+
+
+def pool_of_vpod(state: State, key: str) -> PoolState:
+    """The pool in which a vpod is known. Raises UnknownObject, with the names that are most like it."""
+    for pool in state.pools.values():
+        if key in pool.vpods:
+            return pool
+    for pool in state.pools.values():
+        if pool.claims_of(key):
+            raise UnknownObject(
+                f"vpod {key} does not exist any more; {sum(pool.placed_of(key).values())} of its vreplicas are still "
+                f"in the ledgers of pool {pool.key} and are being released"
+            )
+    names = (name for pool in state.pools.values() for name in pool.vpods)
+    raise UnknownObject(names_like(f"vpod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
+
+
+def names_like(subject: str, key: str, known: Sequence[str]) -> str:
+    """That it is not known, and what is of the same name, or in the same namespace."""
+    if not known:
+        return f"{subject} does not exist: none is known at all"
+    namespace, _, name = key.rpartition("/")
+    same_name = [one for one in known if one.rpartition("/")[2].partition("@")[0] == name]
+    beside = [one for one in known if namespace and one.startswith(f"{namespace}/")]
+    near = sorted(
+        {*same_name, *(one for one in beside if name[:4] and one.startswith(f"{namespace}/{name[:4]}"))}
+    )
+    shown = near or sorted(beside)
+    if not shown:
+        return f"{subject} does not exist; {len(known)} others do, none in that namespace"
+    listed = ", ".join(islice(shown, NAMES_SUGGESTED))
+    return f"{subject} does not exist; known are {listed}" + (
+        " and others" if len(shown) > NAMES_SUGGESTED else ""
+    )
+
+
+def told_by_status(vpod: VPod) -> list[Told]:
+    """What a vpod's own conditions say of its last decision and its last move, the later one first.
+
+    A condition's time is that of its last change of status. Its reason and message go on changing after that, so they are told as
+    what they are now, not as what was decided then.
+    """
+    told = [
+        Told(
+            one.last_transition_time,
+            "",
+            f"its condition {one.type} has been {one.status} since then",
+            f"as it stands now, {one.reason}{': ' if one.message else ''}{one.message}",
+        )
+        for one in vpod.conditions
+        if one.last_transition_time
+    ]
+    return sorted(told, key=lambda one: one.at, reverse=True)
+
+
+def explain_vpod(
+    state: State,
+    key: str,
+    *,
+    history: Sequence[Told] = (),
+    expired: Callable[[], bool] = never,
+) -> Answer:
+    """Everything about one vpod. ``state`` is the caller's own copy, and as before afterwards. Raises UnknownObject.
+
+    ``history``: what is remembered of its decisions, the last one first. ``expired``: whether the time to look for
+    changes is up.
+    """
+    pool = pool_of_vpod(state, key)
+    vpod = pool.vpods[key]
+    decision = place(pool, vpod, allowed=state.selects(pool.key, vpod))
+    found = candidates_of(pool, vpod, decision)
+    placed = pool.placed_of(key)
+    published = {name: count for name, count in vpod.placements.items() if count}
+    availability = availability_of(pool, published, decision.explanation.wanted)
+    answer: Answer = {
+        "kind": "VPod",
+        "name": key,
+        "pool": pool.key,
+        "profile": pool.profile.name,
+        "rule": rule_of(pool.profile),
+        "wanted": decision.explanation.wanted,
+        "slotsPerVReplica": vpod.weight,
+        "placed": placed,
+        "published": published,
+        "target": dict(decision.target),
+        "pending": max(0, decision.explanation.wanted - sum(published.values())),
+        "unserved": availability.message() if availability.unserved else "",
+        "left": decision.left,
+        "reason": str(decision.explanation.reason or ""),
+        "outcome": outcome_of(pool, vpod, decision),
+        "steps": _steps(pool, vpod, decision),
+        "decided": history[0].to_json() if history else None,
+        "history": [one.to_json() for one in islice(history, HISTORY_LISTED_MAX)],
+        "conditions": [
+            {
+                "type": one.type,
+                "status": one.status,
+                "reason": one.reason,
+                "message": one.message,
+                "lastTransitionTime": one.last_transition_time,
+            }
+            for one in vpod.conditions
+        ],
+        "candidates": [row.to_json() for row in found.rows],
+        "candidatesNotListed": found.not_listed,
+        "refusals": dict(found.refusals),
+        "waiting": _waiting(pool, key),
+        "size": size_of(state, pool),
+        "zoneLoss": loss_by_zone(pool, placed or decision.target),
+    }
+    # Last: what is looked up above need not be there any more afterwards, only its equal.
+    fixes = Fixes((), cut_short=False, tried=0)
+    if decision.left:
+        fixes = find_fixes(state, pool, key, expired=expired)
+    return answer | {
+        "fixes": [fix.to_json() for fix in fixes.found],
+        "fixesCutShort": fixes.cut_short,
+    }
+
+
+def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
+    """The decision's outcome; for what no pod could change, what is wrong in words."""
+    match decision.explanation.reason:
+        case ConflictReason.STATEFULSET_NOT_FOUND:
+            name = pool.pool.stateful_set_key if pool.pool is not None else ""
+            why = f"StatefulSet {name} of AdapterPool {pool.key} does not exist"
+        case ConflictReason.STATEFULSET_TAKEN:
+            name = pool.pool.stateful_set_key if pool.pool is not None else ""
+            why = (
+                f"AdapterPool {pool.taken_by} has StatefulSet {name}, which AdapterPool {pool.key} names, too"
+            )
+        case ConflictReason.TENANT_NOT_ALLOWED:
+            why = (
+                f"the namespaceSelector of AdapterPool {pool.key} does not select namespace {vpod.namespace}"
+            )
+        case ConflictReason.UNSATISFIABLE:
+            slots = pool.pool.slots_per_pod if pool.pool is not None else 0
+            why = f"one vreplica takes {counted(vpod.weight, 'slot')}, a pod of AdapterPool {pool.key} has {slots}"
+        case _:
+            why = ""
+    outcome, wanted = decision.explanation.outcome(), decision.explanation.wanted
+    if why:
+        return f"{outcome}: {why}"
+    if not wanted and decision.explanation.is_satisfied:
+        return "it asks for no vreplicas"
+    unpublished = wanted - sum(vpod.placements.values())
+    if decision.explanation.is_satisfied and unpublished > 0:
+        placed = "1 vreplica has" if wanted == 1 else f"all {wanted} vreplicas have"
+        return f"{placed} a place; not published yet: {unpublished}"
+    return outcome
+
+
+def _steps(pool: PoolState, vpod: VPod, decision: Decision) -> list[str]:
+    """What the next decision does, in sentences; of one that leaves all where it is, what that is."""
+    told = [
+        f"{item.step}: {item.vreplicas} on {item.pod_name}" + (f" ({item.why})" if item.why else "")
+        for item in islice(decision.explanation.steps, STEPS_LISTED_MAX)
+    ]
+    stays = {
+        name: min(count, decision.target.get(name, 0))
+        for name, count in pool.placed_of(vpod.key).items()
+        if decision.target.get(name)
+    }
+    keeps = [f"kept: {count} on {name}" for name, count in islice(stays.items(), STEPS_LISTED_MAX)]
+    raised = decision.explanation.wanted - vpod.vreplicas
+    if raised > 0:
+        keeps.insert(0, f"wants {vpod.vreplicas}, raised by {raised} to minPodsPerVPod")
+    return [*keeps, *told][: 2 * STEPS_LISTED_MAX]
+
+
+def _waiting(pool: PoolState, key: str) -> dict[str, int]:
+    """Others of the pool that wait."""
+    others = [pool.vpods[other] for other in pool.unplaced if other != key]
+    missing = [max(0, vpod.vreplicas - pool.placed_vreplicas(vpod.key)) for vpod in others]
+    slots = sum(count * vpod.weight for count, vpod in zip(missing, others, strict=True))
+    return {"vpods": len(others), "vreplicas": sum(missing), "slots": slots}
+
+
+def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
+    """What the autoscaler makes of the pool now; None while pool or StatefulSet is not known.
+
+    ``withoutNode``: pods that wait for one; ``refusal``: what kube-scheduler says of the first of them of which it says anything.
+    """
+
+    def allows(vpod: VPod) -> bool:
+        return state.selects(pool.key, vpod)
+
+    plan = plan_scale(pool, allows)
+    if plan is None or pool.pool is None or pool.stateful_set is None:
+        return None
+    pods = (member.pod for member in pool.members())
+    waiting = [pod for pod in pods if pod is not None and not (pod.node or pod.deleting or pod.finished)]
+    return {
+        "replicas": pool.stateful_set.replicas,
+        "schedulable": pool.schedulable_count(),
+        "wanted": plan.wanted,
+        "unlimited": plan.unlimited,
+        "maxPods": pool.pool.max_pods,
+        "slotsPerPod": pool.pool.slots_per_pod,
+        "freeSlots": pool.free_slots(),
+        "withoutNode": len(waiting),
+        "refusal": next((pod.refusal for pod in waiting if pod.refusal), ""),
+    }

@@ -1,0 +1,92 @@
+"""What a question about pools cannot count in, and has to say.
+
+Vpods of pools that do not exist, pods that are no ordinals, and vreplicas that have their place and are served by nobody.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from extender.engine.pods.claims import PodState
+from extender.engine.state.availability import unserved_on
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.counted import counted
+
+NAMED: Final = 5
+
+
+def pools_asked(state: State) -> list[str]:
+    """All AdapterPools, and pools that vpods ask for and nobody has made: their vreplicas wait, too."""
+    return sorted(key for key, pool in state.pools.items() if pool.pool is not None or pool.vpods)
+
+
+def left_out(pool: PoolState) -> Iterator[str]:
+    """In words, what of a pool counts for nothing."""
+    if pool.pool is None and pool.vpods:
+        count = len(pool.vpods)
+        asks = "vpod asks" if count == 1 else "vpods ask"
+        yield f"pool {pool.key} does not exist: {count} {asks} for it ({_named(sorted(pool.vpods))}) and {'gets' if count == 1 else 'get'} nothing"
+    if pool.pool is None or pool.stateful_set is None:
+        return
+    own = {pod.name for pod in pool.members()}
+    others = [name for name, pod in pool.pods.items() if pod.pod is not None and name not in own]
+    if others:
+        are = "pod is" if len(others) == 1 else "pods are"
+        yield (
+            f"pool {pool.key}: {len(others)} {are} beyond the {counted(len(pool.stateful_set.ordinals), 'replica')} of StatefulSet "
+            f"{pool.stateful_set.name} and count{'s' if len(others) == 1 else ''} for nothing: {_named(sorted(others))}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """What nobody serves of a pool. ``why``: in words -> vreplicas; ``vpods``: keys of those that have some of them."""
+
+    why: Mapping[str, int]
+    vpods: frozenset[str]
+
+    @property
+    def vreplicas(self) -> int:
+        """All of them."""
+        return sum(self.why.values())
+
+
+def unserved_of(pool: PoolState) -> Unserved:
+    """What is published on pods that do not serve it, as far as pods and nodes say so: those of files often say nothing."""
+    why, vpods = Counter[str](), set[str]()
+    for state in pool.pods.values():
+        published = {key: claim.published for key, claim in state.claims.items() if claim.published}
+        on_it = {key: count for key, count in published.items() if key in pool.vpods}
+        if on_it and _says_that_it_is_down(state):
+            why[unserved_on(state, state.name, 0).why] += sum(on_it.values())
+            vpods |= on_it.keys()
+    return Unserved(dict(why.most_common()), frozenset(vpods))
+
+
+def _says_that_it_is_down(state: PodState) -> bool:
+    pod, node = state.pod, state.node
+    if not state.down or pod is None or pod.ready or pod.deleting or pod.finished:
+        return state.down
+    # Without a condition Ready nothing is said of the pod itself; "": nor of since when.
+    return not pod.node or node is None or not node.ready or bool(pod.ready_since)
+
+
+def unserved_note(pool: PoolState, unserved: Unserved) -> Iterator[str]:
+    """In words, what nobody serves, and what becomes of it; nothing where all is served."""
+    if not unserved.why:
+        return
+    reasons = ", ".join(f"{count} because {why}" for why, count in unserved.why.items())
+    told = (
+        f"pool {pool.key}: nobody serves {counted(unserved.vreplicas, 'vreplica')} of "
+        f"{counted(len(unserved.vpods), 'vpod')} now: {reasons}"
+    )
+    if pool.pool is not None and (after_s := pool.pool.reschedule_after_s) is not None:
+        told += f"; what is away for {after_s} s is placed elsewhere (rescheduleAfterSeconds)"
+    yield told
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")

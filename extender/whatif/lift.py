@@ -1,0 +1,319 @@
+"""Changes that let the pods a pool has take more: what comes by itself, marks, cordons, nodes that are away, another pool."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import SequenceMatcher
+from typing import Final, TypeVar
+
+from extender.engine.pods.bits import bits
+from extender.engine.pods.claims import PodState
+from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
+from extender.model.objects import AdapterPool, LabelSelector, Namespace, Node, VPod
+from extender.model.safe_repr import shown
+from extender.whatif.bench import Bench, Change
+from extender.whatif.fix import Fix
+from extender.whatif.growth import bind, missing_pods
+from extender.whatif.named_change import in_words, objects
+from extender.whatif.trial import Trial
+
+T = TypeVar("T")
+
+EACH_MAX: Final = 10
+"""Things of a kind that are tried one by one."""
+ALL_MAX: Final = 256
+"""Things of a kind that are tried together."""
+POOLS_TRIED_MAX: Final = 3
+
+
+def _one_or_several(
+    bench: Bench,
+    things: Sequence[T],
+    change: Callable[[Trial, Sequence[T]], bool],
+    fix: Callable[[Sequence[T]], Fix],
+) -> Iterator[Fix]:
+    """One of the things, whichever is enough; where none is, the fewest of them, best first, that are together."""
+
+    def changing(some: Sequence[T]) -> Change:
+        return lambda trial: change(trial, some)
+
+    helped: list[tuple[int, int, T]] = []
+    enough = False
+    for index, thing in enumerate(things[:EACH_MAX]):
+        outcome = bench.helps(changing([thing]))
+        if outcome is not None:
+            helped.append((-outcome.places, index, thing))
+            enough = enough or not outcome.left
+            yield fix([thing]).seen(outcome, bench)
+    if enough or len(things) < 2:
+        return
+    first = [thing for _, _, thing in sorted(helped, key=lambda item: item[:2])]
+    ordered = [*first, *(thing for thing in things[:ALL_MAX] if thing not in first)]
+    found = bench.smallest(lambda count: changing(ordered[:count]), 2, len(ordered))
+    if found is not None:
+        count, outcome = found
+        yield fix(ordered[:count]).seen(outcome, bench)
+        return
+    outcome = bench.helps(changing(ordered))
+    if outcome is not None:
+        yield fix(ordered).seen(outcome, bench)
+
+
+# -- what comes by itself ---------------------------------------------------------------------------------------------
+
+
+def pods_that_come(bench: Bench) -> Iterator[Fix]:
+    """Pods that are not there, or wait for a node."""
+    pool = bench.pool
+    stateful_set = pool.stateful_set
+    if stateful_set is None or pool.pool is None:
+        return
+    ordinals = list(missing_pods(pool, stateful_set))
+    namespace, name = stateful_set.namespace, stateful_set.name
+
+    def change(trial: Trial, some: Sequence[int]) -> bool:
+        return len(bind(trial, pool, list(some))) == len(some)
+
+    def fix(some: Sequence[int]) -> Fix:
+        names = [f"{name}-{ordinal}" for ordinal in some]
+        why_not = next(filter(None, (_why_not_bound(pool.by_ordinal.get(one)) for one in some)), "")
+        return Fix(
+            change=f"{in_words(names)} {'is' if len(names) == 1 else 'are'} bound to a node",
+            subject=objects("Pod", [f"{namespace}/{one}" for one in names]),
+            field="spec.nodeName",
+            before="",
+            after="any that takes work",
+            by_itself=not why_not,
+            note=why_not or "as soon as kube-scheduler finds a node",
+        )
+
+    yield from _one_or_several(bench, ordinals, change, fix)
+
+
+def _why_not_bound(known: PodState | None) -> str:
+    """Why a pod that waits for its node is not expected to get one by itself, "" where nothing is known against it."""
+    pod = known.pod if known is not None else None
+    if known is None or pod is None or pod.node or pod.deleting or pod.finished:
+        return ""
+    if pod.refusal:
+        return f"kube-scheduler finds no node for {pod.name}: {pod.refusal}"
+    if pod.scheduler_name not in {"", SCHEDULER_NAME}:
+        return (
+            f"{pod.name} waits for {shown(pod.scheduler_name)} (spec.schedulerName), not for {SCHEDULER_NAME}"
+        )
+    return ""
+
+
+def closed_pods(bench: Bench) -> Iterator[Fix]:
+    """Pods that are being emptied, to make the pool smaller; and those taken for lost."""
+    pool = bench.pool
+    names = [pod.name for ordinal in bits(pool.closed) if (pod := pool.by_ordinal.get(ordinal)) is not None]
+    if names:
+
+        def open_all(trial: Trial) -> bool:
+            trial.set_closed(pool, 0)
+            return True
+
+        outcome = bench.helps(open_all)
+        if outcome is not None:
+            yield Fix(
+                change=f"{in_words(names)} {'is' if len(names) == 1 else 'are'} open again",
+                subject=f"AdapterPool {pool.key}",
+                field="the autoscaler's closed ordinals",
+                before=len(names),
+                after=0,
+                by_itself=True,
+                note="the autoscaler opens them when they are needed",
+            ).seen(outcome, bench)
+    yield from _lost_pods(bench)
+
+
+def _lost_pods(bench: Bench) -> Iterator[Fix]:
+    pool = bench.pool
+
+    def change(trial: Trial, some: Sequence[str]) -> bool:
+        trial.set_abandoned(pool, pool.abandoned - frozenset(some))
+        return True
+
+    def fix(some: Sequence[str]) -> Fix:
+        namespace = pool.key.partition("/")[0]
+        return Fix(
+            change=f"{in_words(some)} {'is' if len(some) == 1 else 'are'} Ready again",
+            subject=objects("Pod", [f"{namespace}/{one}" for one in some]),
+            field="status.conditions[Ready]",
+            before="False",
+            after="True",
+        )
+
+    yield from _one_or_several(bench, sorted(pool.abandoned), change, fix)
+
+
+# -- marks and nodes --------------------------------------------------------------------------------------------------
+
+
+def marked_pods(bench: Bench) -> Iterator[Fix]:
+    """Pods that a person has marked unschedulable."""
+    marked = [pod for pod in bench.pool.members() if pod.draining]
+
+    def change(trial: Trial, some: Sequence[PodState]) -> bool:
+        for state in some:
+            if state.pod is not None:
+                trial.exchange(state.pod, replace(state.pod, unschedulable=False))
+        return True
+
+    def fix(some: Sequence[PodState]) -> Fix:
+        keys = [state.pod.key for state in some if state.pod is not None]
+        return Fix(
+            change=f"lift {UNSCHEDULABLE_ANNOTATION} from {in_words([state.name for state in some])}",
+            subject=objects("Pod", keys),
+            field=f"metadata.annotations[{UNSCHEDULABLE_ANNOTATION}]",
+            before="true",
+            after=None,
+        )
+
+    yield from _one_or_several(bench, marked, change, fix)
+
+
+def bad_nodes(bench: Bench) -> Iterator[Fix]:
+    """Nodes of the pool's pods that are cordoned, or not Ready; and cordoned ones that its waiting pods could go to."""
+    pool = bench.pool
+    nodes: dict[str, Node] = {}
+    for pod in pool.members():
+        if pod.node is not None and not pod.node.takes_work:
+            nodes[pod.node.name] = pod.node
+    cordoned = [node for node in nodes.values() if node.cordoned and node.ready]
+    away = [node for node in nodes.values() if not node.ready]
+    yield from _one_or_several(bench, cordoned, _uncordon, Fix.uncordon)
+    yield from _one_or_several(bench, away, _make_ready, _ready_again)
+    yield from _nodes_for_waiting_pods(bench, nodes)
+
+
+def _nodes_for_waiting_pods(bench: Bench, known: Mapping[str, Node]) -> Iterator[Fix]:
+    """Cordoned nodes without a pod of the pool, where pods that wait for a node could stand."""
+    pool = bench.pool
+    stateful_set = pool.stateful_set
+    missing = list(missing_pods(pool, stateful_set)) if stateful_set is not None else []
+    if stateful_set is None or not missing:
+        return
+    fit = stateful_set.fit
+    empty = [
+        node
+        for name, node in sorted(bench.state.nodes.items())
+        if node.cordoned
+        and node.ready
+        and name not in known
+        and (fit is None or fit.fits(name, node.labels, node.taints))
+    ]
+
+    def change(trial: Trial, some: Sequence[Node]) -> bool:
+        return _uncordon(trial, some) and bool(bind(trial, pool, missing))
+
+    def fix(some: Sequence[Node]) -> Fix:
+        return replace(Fix.uncordon(some), note="pods of the pool that wait for a node find one there")
+
+    yield from _one_or_several(bench, empty, change, fix)
+
+
+def _uncordon(trial: Trial, some: Sequence[Node]) -> bool:
+    for node in some:
+        trial.exchange(node, replace(node, cordoned=False))
+    return True
+
+
+def _make_ready(trial: Trial, some: Sequence[Node]) -> bool:
+    for node in some:
+        trial.exchange(node, replace(node, ready=True, cordoned=False))
+    return True
+
+
+def _ready_again(some: Sequence[Node]) -> Fix:
+    note = "a node that is away holds what its pods carry: nothing moves for its sake"
+    return replace(Fix.ready_again(some), note=note)
+
+
+# -- who may use which pool -------------------------------------------------------------------------------------------
+
+
+def namespace_label(bench: Bench) -> Iterator[Fix]:
+    """Labels with which the pool's namespaceSelector would select the vpod's namespace."""
+    spec, vpod, state = bench.pool.pool, bench.vpod, bench.state
+    if spec is None or state.allows(spec, vpod.namespace):
+        return
+    known = state.namespaces.get(vpod.namespace)
+    labels = dict(known.labels) if known is not None else {}
+    wanted = labels_selected(spec.namespace_selector, labels)
+    if wanted is None:
+        return
+    new = (
+        replace(known, labels=wanted) if known is not None else Namespace(name=vpod.namespace, labels=wanted)
+    )
+
+    def change(trial: Trial) -> bool:
+        trial.exchange(known, new)
+        return True
+
+    outcome = bench.helps(change)
+    if outcome is not None:
+        changed = sorted({k for k in {*labels, *wanted} if labels.get(k) != wanted.get(k)})
+        words = " ".join(f"{key}={wanted[key]}" if key in wanted else f"{key}-" for key in changed)
+        yield Fix(
+            change=f"allow the namespace: label {vpod.namespace} with {words}",
+            subject=f"Namespace {vpod.namespace}",
+            field=f"metadata.labels[{changed[0]}]" if len(changed) == 1 else "metadata.labels",
+            before=labels.get(changed[0]) if len(changed) == 1 else {k: labels.get(k) for k in changed},
+            after=wanted.get(changed[0]) if len(changed) == 1 else {k: wanted.get(k) for k in changed},
+        ).seen(outcome, bench)
+
+
+def labels_selected(selector: LabelSelector, labels: dict[str, str]) -> dict[str, str] | None:
+    """Labels as near to these as can be that the selector selects; None where no labels are."""
+    wanted = {**labels, **selector.match_labels}
+    for requirement in selector.match_expressions:
+        value = wanted.get(requirement.key)
+        match requirement.operator:
+            case "In" if requirement.values and value not in requirement.values:
+                wanted[requirement.key] = requirement.values[0]
+            case "Exists" if value is None:
+                wanted[requirement.key] = "true"
+            case "NotIn" if value in requirement.values:
+                del wanted[requirement.key]
+            case "DoesNotExist":
+                wanted.pop(requirement.key, None)
+            case _:
+                pass
+    return wanted if selector.matches(wanted) else None
+
+
+def other_pool(bench: Bench) -> Iterator[Fix]:
+    """The pool that a vpod names does not exist: those that do, the most similar name first."""
+    if bench.pool.pool is not None:
+        return
+    vpod, key = bench.vpod, bench.pool.key
+    for pool in nearest_pools(list(_known_pools(bench)), key)[:POOLS_TRIED_MAX]:
+        outcome = bench.helps(_exchanging(vpod, replace(vpod, pool=pool.key)))
+        if outcome is not None:
+            yield Fix(
+                change=f"ask for AdapterPool {pool.key} instead of {key}",
+                subject=f"VPod {vpod.key}",
+                field="spec.poolRef",
+                before=key,
+                after=pool.key,
+            ).seen(outcome, bench)
+
+
+def _exchanging(old: VPod, new: VPod) -> Change:
+    def change(trial: Trial) -> bool:
+        trial.exchange(old, new)
+        return True
+
+    return change
+
+
+def _known_pools(bench: Bench) -> Iterator[AdapterPool]:
+    for state in bench.state.pools.values():
+        if state.pool is not None:
+            yield state.pool
+
+
+def nearest_pools(pools: Sequence[AdapterPool], key: str) -> list[AdapterPool]:
+    """The pools, the one with the most similar key first."""
+    return sorted(pools, key=lambda pool: (-SequenceMatcher(None, key, pool.key).ratio(), pool.key))

@@ -1,0 +1,294 @@
+"""Changes that give a pool more room or a vpod fewer wishes: a number, or a profile. Each with the least that is enough."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from extender.engine.policy.profile import Profile
+from extender.engine.scaling.size import POOL_PODS_MAX, plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.model.objects import AdapterPool, VPod
+from extender.node.verbs import node_problem
+from extender.whatif.bench import Bench, Change
+from extender.whatif.fix import Fix
+from extender.whatif.growth import add_pods, autoscale, bind_missing, held_back
+from extender.whatif.named_change import SkewLimit, skew_limits
+from extender.whatif.trial import Trial
+
+PODS_TRIED_MAX: Final = 512
+"""Pods more that are tried."""
+SLOTS_TRIED_MAX: Final = 100_000
+SIZES_TRIED_MAX: Final = 4
+"""Of pods, where none that is tried is enough."""
+PROFILES_TRIED_MAX: Final = 12
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+def pods_more(bench: Bench) -> Iterator[Fix]:
+    """Pods that the pool does not have; where maxPods forbids them, a greater maxPods, with which the autoscaler adds them."""
+    pool = bench.pool
+    spec, stateful_set = pool.pool, pool.stateful_set
+    if spec is None or stateful_set is None:
+        return
+    if bench.vpod.weight > spec.slots_per_pod:
+        return  # no pod of this size would do
+    limit = POOL_PODS_MAX if spec.max_pods is None else spec.max_pods
+    room = min(_most_pods(bench, spec), limit - stateful_set.replicas)
+    found = bench.smallest(_adding(pool), 1, room) if room > 0 else None
+    if found is not None:
+        count, outcome = found
+        by_itself, note = _who_adds(bench, stateful_set.replicas, count)
+        yield Fix(
+            change="one pod more" if count == 1 else f"{count} pods more",
+            subject=f"StatefulSet {stateful_set.key}",
+            field="spec.replicas",
+            before=stateful_set.replicas,
+            after=stateful_set.replicas + count,
+            by_itself=by_itself,
+            note=note,
+        ).seen(outcome, bench)
+    elif spec.max_pods is not None:
+        yield from _greater_max_pods(bench, spec, spec.max_pods)
+
+
+def _who_adds(bench: Bench, replicas: int, count: int) -> tuple[bool, str]:
+    """Whether the autoscaler adds ``count`` pods as things are and nodes are found for them; and what has to be known of it."""
+    pool = bench.pool
+    plan = plan_scale(pool, lambda vpod: bench.state.selects(pool.key, vpod))
+    wanted = plan.wanted if plan is not None else replicas
+    if wanted < replicas + count:
+        adds = f"only {wanted - replicas} of them" if wanted > replicas else "none"
+        return (
+            False,
+            f"the autoscaler adds {adds}: it counts on the {replicas} there are, those that wait too",
+        )
+    refused = held_back(pool, bench.state)
+    if refused:
+        ordinal, said = next(iter(refused.items()))
+        name = f"{pool.stateful_set.name}-{ordinal}" if pool.stateful_set is not None else str(ordinal)
+        return (
+            False,
+            f"the autoscaler asks for it, but kube-scheduler finds no node for {name} either: {said}",
+        )
+    if count > 1:
+        return True, "the autoscaler adds them, where nodes have room"
+    return True, "the autoscaler adds it, where a node has room"
+
+
+def _most_pods(bench: Bench, spec: AdapterPool) -> int:
+    """More pods than that are never needed: each is at least half full, and one more in every zone (``size``)."""
+    zones = len(bench.pool.hosting.known_in)
+    return min(PODS_TRIED_MAX, 2 * -(-bench.slots_waiting // spec.slots_per_pod) + zones + 1)
+
+
+def _adding(pool: PoolState) -> Callable[[int], Change]:
+    def make(count: int) -> Change:
+        def change(trial: Trial) -> bool:
+            # Those that wait for a node already may go on waiting: it is the new ones that are asked for.
+            return len(add_pods(trial, pool, count)) == count
+
+        return change
+
+    return make
+
+
+def _greater_max_pods(bench: Bench, spec: AdapterPool, max_pods: int) -> Iterator[Fix]:
+    pool, most = bench.pool, _most_pods(bench, spec)
+
+    def make(count: int) -> Change:
+        def change(trial: Trial) -> bool:
+            trial.exchange(spec, replace(spec, max_pods=max_pods + count))
+            bind_missing(trial, pool)
+            autoscale(trial, pool, bench.turns, most=most)
+            return True
+
+        return change
+
+    found = bench.smallest(make, 1, most)
+    if found is not None:
+        count, outcome = found
+        yield Fix(
+            change=f"maxPods {max_pods} to {max_pods + count}",
+            subject=f"AdapterPool {spec.key}",
+            field="spec.maxPods",
+            before=max_pods,
+            after=max_pods + count,
+            note="the autoscaler adds what it needs of them",
+        ).seen(outcome, bench)
+
+
+# -- the pool's profile -----------------------------------------------------------------------------------------------
+
+
+def larger_skew(bench: Bench) -> Iterator[Fix]:
+    """A greater MaxSkew of one of the profile's filters."""
+    pool = bench.pool
+    profile = pool.profile
+    for limit in skew_limits(profile):
+        found = bench.smallest(_raising(pool, profile, limit), 1, max(1, bench.vpod.vreplicas))
+        if found is not None:
+            more, outcome = found
+            yield Fix.greater_skew(profile, limit, more).seen(outcome, bench)
+
+
+def _raising(pool: PoolState, profile: Profile, limit: SkewLimit) -> Callable[[int], Change]:
+    def make(more: int) -> Change:
+        def change(trial: Trial) -> bool:
+            trial.set_profile(pool, limit.raised(profile, more))
+            return True
+
+        return change
+
+    return make
+
+
+def other_profile(bench: Bench) -> Iterator[Fix]:
+    """Another of the profiles that the service knows."""
+    pool = bench.pool
+    spec = pool.pool
+    if spec is None:
+        return
+    for name, profile in _others(bench.state.profiles, pool.profile.name):
+        outcome = bench.helps(_placing_by(pool, profile))
+        if outcome is not None and not outcome.left:
+            yield Fix(
+                change=f"profile {pool.profile.name} to {name}",
+                subject=f"AdapterPool {spec.key}",
+                field="spec.profile",
+                before=spec.profile,
+                after=name,
+                note="for all vpods of the pool; what is placed stays, but policy may move it later",
+            ).seen(outcome, bench)
+
+
+def _others(profiles: Mapping[str, Profile], name: str) -> Iterator[tuple[str, Profile]]:
+    """The others, those of the same rules only: to follow Knative to the letter is no way to find room."""
+    mine = profiles[name].rules if name in profiles else None
+    others = [(other, one) for other, one in profiles.items() if other != name and one.rules == mine]
+    yield from others[:PROFILES_TRIED_MAX]
+
+
+def _placing_by(pool: PoolState, profile: Profile) -> Change:
+    def change(trial: Trial) -> bool:
+        trial.set_profile(pool, profile)
+        return True
+
+    return change
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def more_slots(bench: Bench) -> Iterator[Fix]:
+    """A greater slotsPerPod: pods take it over when they are created again, within what their nodes declare."""
+    pool = bench.pool
+    spec = pool.pool
+    if spec is None or pool.stateful_set is None:
+        return
+    most = min(SLOTS_TRIED_MAX, bench.slots_waiting + bench.vpod.weight)
+    make = _larger(pool, spec)
+    # Where no size is enough: that of one vreplica, of two, and so on.
+    heavier = max(1, bench.vpod.weight - spec.slots_per_pod)
+    partly = range(heavier, heavier + SIZES_TRIED_MAX * bench.vpod.weight, bench.vpod.weight)
+    found = bench.smallest(make, 1, most) or bench.most_with_least(make, partly)
+    if found is not None:
+        more, outcome = found
+        stamped = any(pod.pod is not None and pod.pod.slots is not None for pod in pool.members())
+        yield Fix(
+            change=f"slotsPerPod {spec.slots_per_pod} to {spec.slots_per_pod + more}",
+            subject=f"AdapterPool {spec.key}",
+            field="spec.slotsPerPod",
+            before=spec.slots_per_pod,
+            after=spec.slots_per_pod + more,
+            note="once its pods have been restarted: a pod keeps the slots it was created with"
+            if stamped
+            else "",
+        ).seen(outcome, bench)
+
+
+def _larger(pool: PoolState, spec: AdapterPool) -> Callable[[int], Change]:
+    def make(more: int) -> Change:
+        return lambda trial: resize(trial, pool, replace(spec, slots_per_pod=spec.slots_per_pod + more))
+
+    return make
+
+
+def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
+    """Take the pool's new object and restart all pods with its slots; False where a node does not declare as many."""
+    trial.exchange(pool.pool, spec)
+    fits = True
+    for member in list(pool.members()):
+        pod = member.pod
+        if pod is None or pod.slots in {None, spec.slots_per_pod}:
+            continue
+        request = None if pod.slots_request is None else spec.slots_per_pod
+        new = replace(pod, slots=spec.slots_per_pod, slots_request=request)
+        trial.exchange(pod, new)
+        if member.node is not None and node_problem(trial.state, new, member.node) is not None:
+            fits = False
+    return fits
+
+
+def lighter_vreplicas(bench: Bench) -> Iterator[Fix]:
+    """A smaller slotsPerVReplica."""
+    vpod = bench.vpod
+    yield from _less_of(
+        bench,
+        vpod.weight,
+        lambda weight: replace(vpod, weight=weight, generation=vpod.generation + 1),
+        lambda weight: Fix(
+            change=f"slotsPerVReplica {vpod.weight} to {weight}",
+            subject=f"VPod {vpod.key}",
+            field="spec.slotsPerVReplica",
+            before=vpod.weight,
+            after=weight,
+        ),
+        partly=True,
+    )
+
+
+def fewer_vreplicas(bench: Bench) -> Iterator[Fix]:
+    """Fewer vreplicas asked for."""
+    vpod = bench.vpod
+    yield from _less_of(
+        bench,
+        vpod.vreplicas,
+        lambda vreplicas: replace(vpod, vreplicas=vreplicas, generation=vpod.generation + 1),
+        lambda vreplicas: Fix(
+            change=f"ask for {vpod.vreplicas - vreplicas} less",
+            subject=f"VPod {vpod.key}",
+            field="spec.vreplicas",
+            before=vpod.vreplicas,
+            after=vreplicas,
+        ),
+    )
+
+
+def _less_of(
+    bench: Bench,
+    count: int,
+    new: Callable[[int], VPod],
+    fix: Callable[[int], Fix],
+    *,
+    partly: bool = False,
+) -> Iterator[Fix]:
+    """The greatest number below ``count``, at least 1, with which nothing is left; or, ``partly``, least."""
+    vpod = bench.vpod
+    if vpod.source:
+        return  # another kind's field, if it has one at all
+
+    def make(less: int) -> Change:
+        def change(trial: Trial) -> bool:
+            trial.exchange(vpod, new(count - less))
+            return True
+
+        return change
+
+    found = bench.smallest(make, 1, count - 1)
+    if found is None and partly:
+        found = bench.most_with_least(make, range(1, min(count, 1 + SIZES_TRIED_MAX)))
+    if found is not None:
+        less, outcome = found
+        yield fix(count - less).seen(outcome, bench)

@@ -1,0 +1,109 @@
+"""``NamedChange``: one change, named so that a person can make it; and those that are offered for a vpod and for an adapter pod."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from extender.engine.policy.framework import FilterPlugin
+from extender.engine.policy.profile import Profile
+from extender.model.objects import Node
+
+OBJECTS_NAMED_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedChange:
+    """``change`` in words; ``field`` of ``subject`` (kind and name) goes from ``before`` to ``after``; ``note``: what else has to be known."""
+
+    change: str
+    subject: str
+    field: str
+    before: object
+    after: object
+    note: str = ""
+
+    @classmethod
+    def uncordon(cls, nodes: Sequence[Node]) -> Self:
+        """Of one node or more."""
+        names = [node.name for node in nodes]
+        return cls(
+            change=f"uncordon {in_words(names)}",
+            subject=objects("Node", names),
+            field="spec.unschedulable",
+            before=True,
+            after=False,
+        )
+
+    @classmethod
+    def ready_again(cls, nodes: Sequence[Node]) -> Self:
+        """Of one node or more."""
+        names = [node.name for node in nodes]
+        cordoned = any(node.cordoned for node in nodes)
+        return cls(
+            change=f"{in_words(names)} {'is' if len(names) == 1 else 'are'} Ready again"
+            + (" and uncordoned" if cordoned else ""),
+            subject=objects("Node", names),
+            field="status.conditions[Ready]",
+            before="False",
+            after="True",
+        )
+
+    @classmethod
+    def greater_skew(cls, profile: Profile, limit: "SkewLimit", more: int) -> Self:
+        """Of one of the profile's filters."""
+        what = {"ZoneSpread": "zone skew", "NodeSpread": "node skew", "PodSpread": "pod skew"}
+        name = limit.plugin.name
+        return cls(
+            change=f"{what.get(name, f'{name} skew')} {limit.skew} to {limit.skew + more}",
+            subject=f"profile {profile.name}",
+            field=f"filters[{name}].args.MaxSkew",
+            before=limit.skew,
+            after=limit.skew + more,
+            note="in a profile of your own: a built-in one stays as it is",
+        )
+
+    def named(self) -> dict[str, object]:
+        """The change itself, as ``/v1/explain`` has it."""
+        return {
+            "change": self.change,
+            "object": self.subject,
+            "field": self.field,
+            "from": self.before,
+            "to": self.after,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SkewLimit:
+    """One of a profile's filters with a MaxSkew, ``skew``, at ``index`` of them."""
+
+    index: int
+    plugin: FilterPlugin
+    skew: int
+
+    def raised(self, profile: Profile, more: int) -> Profile:
+        """The profile with a MaxSkew that is so much greater."""
+        wider = replace(self.plugin, max_skew=self.skew + more)  # type: ignore[type-var]
+        return replace(
+            profile, filters=(*profile.filters[: self.index], wider, *profile.filters[self.index + 1 :])
+        )
+
+
+def skew_limits(profile: Profile) -> Iterator[SkewLimit]:
+    """Those of the profile's filters whose MaxSkew can be another."""
+    for index, plugin in enumerate(profile.filters):
+        skew = getattr(plugin, "max_skew", None)
+        if isinstance(skew, int) and hasattr(plugin, "__dataclass_fields__"):
+            yield SkewLimit(index, plugin, skew)
+
+
+def in_words(names: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and 5 others``."""
+    if len(names) > 3:
+        return f"{', '.join(names[:2])} and {len(names) - 2} others"
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def objects(kind: str, keys: Sequence[str]) -> str:
+    """Kind and name of the first of them."""
+    return ", ".join(f"{kind} {key}" for key in keys[:OBJECTS_NAMED_MAX])

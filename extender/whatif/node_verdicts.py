@@ -1,0 +1,93 @@
+"""``NodeVerdicts``: what every node says to one adapter pod. Pure.
+
+That is what filter and prioritize answer now, and beside it what kube-scheduler's own filters say of which we know something
+too: nodeSelector, affinity and tolerations of the StatefulSet's template, cordons and nodes that are not Ready.
+"""
+
+from collections import Counter
+
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.objects import AdapterPod, Node, VPod
+from extender.model.reasons import ConflictReason
+from extender.node.bind_ledger import Carry, carry_of
+from extender.node.exposure import prioritize_nodes
+from extender.node.verbs import filter_nodes, pod_problem, slots_of
+from extender.whatif.explanation import Answer
+
+
+class NodeVerdicts:
+    """Of all nodes, for one pod. ``passing``: names of those that take it; ``problem``: why none could, whatever they say."""
+
+    def __init__(self, state: State, pool: PoolState, pod: AdapterPod) -> None:
+        self.problem = pod_problem(state, pod)
+        self._state = state
+        self._pool = pool
+        self._pod = pod
+
+        def allows(vpod: VPod) -> bool:
+            return state.selects(pool.key, vpod)
+
+        self.carry: Carry = carry_of(
+            pool, pod, slots=slots_of(state, pod), with_planned=not pod.node, allows=allows,
+            strays=state.strays(pool.key, pod.name),
+        )  # fmt: skip
+        names = sorted(state.nodes)
+        verdicts = filter_nodes(state, pod, names, state.nodes.get)
+        self._said: dict[str, tuple[str, str]] = {}
+        for name in names:
+            reason = verdicts.refusal(name)
+            own = self._of_kube_scheduler(state.nodes[name])
+            if reason is not None:
+                self._said[name] = (str(reason), _text(reason))
+            elif own is not None:
+                self._said[name] = own
+        self.passing = [name for name in names if name not in self._said]
+        ledger = pod.ledger if pod.node and pod.ledger else self.carry.ledger
+        self._scores = prioritize_nodes(state, pod, ledger, self.passing, state.nodes.get)
+        self.refusals = Counter(text for _, text in self._said.values())
+
+    def _of_kube_scheduler(self, node: Node) -> tuple[str, str] | None:
+        """What kube-scheduler's own filters say, as far as we know; None for nothing."""
+        fit = self._pool.stateful_set.fit if self._pool.stateful_set is not None else None
+        if fit is not None and not fit.fits(node.name, node.labels, node.taints):
+            return str(ConflictReason.NODE_UNFIT), "nodeSelector, affinity or tolerations do not fit"
+        if node.cordoned and not (fit is not None and fit.tolerates_cordon()):
+            return str(ConflictReason.NODE_UNSCHEDULABLE), "node cordoned"
+        if not node.ready:
+            return str(ConflictReason.NODE_NOT_READY), "node not ready"
+        return None
+
+    def reason(self, name: str) -> str:
+        """Why a node refuses the pod, a ``ConflictReason``; "" where it takes it."""
+        return self._said.get(name, ("", ""))[0]
+
+    def rows(self) -> list[Answer]:
+        """The node that it is on first, then those that pass, best first, then the others."""
+        own = self._pod.node
+
+        def order(name: str) -> tuple[bool, bool, int, str]:
+            return (name != own, name in self._said, -self._scores.get(name, 0), name)
+
+        return [self._row(name, own) for name in sorted(self._state.nodes, key=order)]
+
+    def _row(self, name: str, own: str) -> Answer:
+        node = self._state.nodes[name]
+        reason, text = self._said.get(name, ("", ""))
+        return {
+            "node": name,
+            "zone": node.zone,
+            "slots": node.slots,
+            "adapterPods": len(self._state.pods_on_node.get(name, ())),
+            "verdict": "chosen" if name == own else "refused" if reason else "fits",
+            "reason": reason,
+            "text": text,
+            "score": self._scores.get(name),
+        }
+
+
+def _text(reason: ConflictReason) -> str:
+    return {
+        ConflictReason.ZONE_SKEW_EXCEEDED: "its vpods would have too many of their vreplicas in that zone",
+        ConflictReason.NODE_SLOTS_EXCEEDED: "the node has no vreplica.dev/slots left",
+    }.get(reason, str(reason))

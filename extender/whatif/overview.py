@@ -1,0 +1,230 @@
+"""What ``vreplica top`` shows: all pools in numbers, and of pods and vpods those that want to be looked at. Pure.
+
+.. code-block:: text
+
+    pools[]     name, found (whether the AdapterPool exists), profile, pods, schedulablePods, slots, usedSlots, freeSlots, closedSlots, pendingVReplicas,
+                unservedVReplicas, vpods, closedPods, drainingPods, overcommittedPods
+    pods[]      name, pool, node, zone, slots, usedSlots, freeSlots, vpods, unserved, state
+    waiting[]   vpod, pool, vreplicas, pending, since (RFC 3339, "" if not known), reason, message
+
+A pool that does not exist is listed as long as vpods name it. All of these wait for it, also those that are placed (``pending``
+0): nobody looks after them. A pod that does not exist is listed as long as something is published on it, and counted in no pool.
+
+Pools with what nobody serves come first, then those that exist, then those with what is pending. Of the pods come first those that do not serve what
+is placed on them (``unserved`` vreplicas), then those that are overcommitted, then drained, then the fullest; of vpods those of which something
+is pending, and that have waited for longest. Of each so many are listed, and ``poolsNotListed``, ``podsNotListed`` and ``waitingNotListed`` say how many are
+not. With 10,000 pods it takes tens of milliseconds, so it is made in steps, between which others may run.
+"""
+
+import heapq
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from extender.engine.pods.claims import PodState
+from extender.engine.state.availability import unserved_on
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.objects import Condition, VPod, placement_order
+from extender.model.reasons import ConflictReason
+
+POOLS_LISTED_MAX: Final = 100
+PODS_LISTED_MAX: Final = 100
+WAITING_LISTED_MAX: Final = 100
+STEP_OBJECTS: Final = 500
+"""Looked at between two steps."""
+_SCHEDULED: Final = "Scheduled"
+_NEVER: Final = "9999"
+"""Sorts behind every time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A vpod and how many of its vreplicas have no place; ``found``: whether its pool exists."""
+
+    vpod: VPod
+    pending: int
+    found: bool
+
+    @property
+    def told(self) -> Condition | None:
+        """The condition that says that it is not placed, and since when; None before that has been written."""
+        scheduled = next((c for c in self.vpod.conditions if c.type == _SCHEDULED), None)
+        return scheduled if scheduled is not None and scheduled.status == "False" else None
+
+
+class Overview:
+    """Made by running through ``steps``; then ``to_json``."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._pools: list[dict[str, object]] = []
+        self._pods: list[tuple[tuple[int, float, tuple[int, str]], PoolState, PodState, str]] = []
+        self._waiting: list[_Waiting] = []
+        self._pods_seen = 0
+        self._waiting_seen = 0
+
+    def steps(self) -> Iterator[None]:
+        """Look at everything, some objects a step. What changes meanwhile is seen or not."""
+        for pool in list(self._state.pools.values()):
+            if pool.pool is not None or pool.vpods:
+                yield from self._pool(pool)
+
+    def _pool(self, pool: PoolState) -> Iterator[None]:
+        counts = dict.fromkeys(("pods", "draining", "overcommitted", "closed"), 0)
+        pods = list(pool.pods.values())
+        for start in range(0, len(pods), STEP_OBJECTS):
+            for pod in pods[start : start + STEP_OBJECTS]:
+                if pod.pod is not None or _unserved(pod):
+                    self._count(pool, pod, counts)
+            self._pods = heapq.nsmallest(PODS_LISTED_MAX, self._pods, key=lambda item: item[0])
+            yield
+        pending = yield from self._pending(pool)
+        slots = pool.slot_counts()
+        self._pools.append(
+            {
+                "name": pool.key,
+                "found": pool.pool is not None,
+                "profile": pool.pool.profile if pool.pool is not None else "",
+                "pods": counts["pods"],
+                "schedulablePods": pool.schedulable_count(),
+                "slots": slots.total,
+                "usedSlots": slots.used,
+                "freeSlots": slots.free,
+                "closedSlots": slots.closed,
+                "pendingVReplicas": pending,
+                "unservedVReplicas": sum(pool.unserved.values()),
+                "vpods": len(pool.vpods),
+                "closedPods": counts["closed"],
+                "drainingPods": counts["draining"],
+                "overcommittedPods": counts["overcommitted"],
+            }
+        )
+        yield
+
+    def _pending(self, pool: PoolState) -> Generator[None, None, int]:
+        """Look at the vpods that wait; their vreplicas. Without their pool all of them do."""
+        pending = 0
+        waiting = list(pool.unplaced if pool.pool is not None else pool.vpods)
+        for start in range(0, len(waiting), STEP_OBJECTS):
+            for key in waiting[start : start + STEP_OBJECTS]:
+                pending += self._wait(pool, key)
+            self._waiting = heapq.nsmallest(WAITING_LISTED_MAX, self._waiting, key=_waiting_order)
+            yield
+        return pending
+
+    def _count(self, pool: PoolState, pod: PodState, counts: dict[str, int]) -> None:
+        state = _state_of(pool, pod)
+        if pod.pod is not None:
+            counts["pods"] += 1
+            counts["draining"] += pod.leaving
+            counts["overcommitted"] += _is_over(pool, pod)
+            counts["closed"] += pool.is_closed(pod)
+        self._pods_seen += 1
+        unserved = _unserved(pod)
+        urgency = 0 if unserved else 1 if _is_over(pool, pod) else 2 if pod.leaving else 3
+        fullness = pod.held / pod.capacity if pod.capacity else 0.0
+        order = (urgency, -float(unserved) if unserved else -fullness, placement_order(pod.name))
+        self._pods.append((order, pool, pod, state))
+
+    def _wait(self, pool: PoolState, key: str) -> int:
+        vpod = pool.vpods.get(key)
+        pending = max(0, vpod.vreplicas - pool.placed_vreplicas(key)) if vpod is not None else 0
+        if vpod is not None and (pending or pool.pool is None):
+            self._waiting_seen += 1
+            self._waiting.append(_Waiting(vpod, pending, found=pool.pool is not None))
+        return pending
+
+    def to_json(self) -> dict[str, object]:
+        """As described above."""
+        pools = sorted(self._pools, key=_pool_order)
+        return {
+            "pools": pools[:POOLS_LISTED_MAX],
+            "poolsNotListed": max(0, len(pools) - POOLS_LISTED_MAX),
+            "pods": [_pod_row(pool, pod, state) for _, pool, pod, state in self._pods],
+            "podsNotListed": self._pods_seen - len(self._pods),
+            "waiting": [_waiting_row(waiting) for waiting in self._waiting],
+            "waitingNotListed": self._waiting_seen - len(self._waiting),
+        }
+
+
+def overview(state: State) -> dict[str, object]:
+    """All of it at once."""
+    made = Overview(state)
+    for _ in made.steps():
+        pass
+    return made.to_json()
+
+
+def _unserved(pod: PodState) -> int:
+    """vreplicas that are published on the pod and that nobody serves."""
+    return sum(claim.published for claim in pod.claims.values()) if pod.down else 0
+
+
+def _is_over(pool: PoolState, pod: PodState) -> bool:
+    """Whether it holds more than its slots, which only its pool says."""
+    return pool.pool is not None and pod.held > pod.capacity
+
+
+def _waiting_order(waiting: _Waiting) -> tuple[bool, str, str]:
+    since = waiting.told.last_transition_time if waiting.told is not None else ""
+    return not waiting.pending, since or _NEVER, waiting.vpod.key
+
+
+def _pool_order(row: dict[str, object]) -> tuple[int, bool, int, int, str]:
+    pending, used, unserved = row["pendingVReplicas"], row["usedSlots"], row["unservedVReplicas"]
+    return (
+        -unserved if isinstance(unserved, int) else 0,
+        not row["found"],
+        -pending if isinstance(pending, int) else 0,
+        -used if isinstance(used, int) else 0,
+        str(row["name"]),
+    )
+
+
+def _state_of(pool: PoolState, pod: PodState) -> str:
+    """In a word or two, what is special about a pod; "" for nothing."""
+    if published := _unserved(pod):
+        return unserved_on(pod, pod.name, published).why
+    if pool.pool is None:
+        return "its AdapterPool does not exist"
+    if pod.held > pod.capacity:
+        return "overcommitted"
+    if pod.leaving and not pod.condemned:
+        return "draining" if pod.draining else "given up"
+    if not pod.schedulable:
+        return pod.why_unschedulable() or "not of its StatefulSet"
+    full = "ledger full" if pod.out_of_bytes else ""
+    return "closed" if pool.is_closed(pod) else full
+
+
+def _pod_row(pool: PoolState, pod: PodState, state: str) -> dict[str, object]:
+    node, zone = pod.where
+    return {
+        "name": pod.name,
+        "pool": pool.key,
+        "node": node,
+        "zone": zone,
+        "slots": pod.capacity,
+        "usedSlots": pod.held,
+        "freeSlots": pod.free,
+        "vpods": len(pod.claims),
+        "unserved": _unserved(pod),
+        "state": state,
+    }
+
+
+def _waiting_row(waiting: _Waiting) -> dict[str, object]:
+    vpod, told = waiting.vpod, waiting.told
+    reason, message = (told.reason, told.message[:300]) if told is not None else ("", "")
+    if not waiting.found and reason != ConflictReason.POOL_NOT_FOUND:
+        reason, message = str(ConflictReason.POOL_NOT_FOUND), f"AdapterPool {vpod.pool} does not exist"
+    return {
+        "vpod": vpod.key,
+        "pool": vpod.pool,
+        "vreplicas": vpod.vreplicas,
+        "pending": waiting.pending,
+        "since": told.last_transition_time if told is not None else "",
+        "reason": reason,
+        "message": message,
+    }

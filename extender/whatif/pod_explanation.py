@@ -1,0 +1,217 @@
+"""An adapter pod explained: what it carries, what every node says to it, why it waits, what its loss would cost whom. Pure.
+
+Where no node takes it, what would let one is found by trying (``pod_fixes``). CPU, memory, volumes and other pods' wishes are
+not known here, and the answer says so where that must be it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
+
+from extender.engine.pods.claims import PodState
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.counted import counted, counted_are
+from extender.model.names import SCHEDULER_NAME
+from extender.model.objects import AdapterPod
+from extender.model.reasons import ConflictReason
+from extender.model.safe_repr import shown
+from extender.whatif.explanation import (
+    NAMES_COMPARED_MAX,
+    Answer,
+    Told,
+    UnknownObject,
+    names_like,
+)
+from extender.whatif.node_verdicts import NodeVerdicts
+from extender.whatif.pod_fixes import PodFixes, find_pod_fixes
+from extender.whatif.trial import never
+
+NODES_LISTED_MAX: Final = 1_000
+VPODS_LISTED_MAX: Final = 1_000
+
+PROBLEMS: Final[Mapping[ConflictReason, str]] = {
+    ConflictReason.POOL_NOT_FOUND: "AdapterPool {pool}, which its label vreplica.dev/pool names, does not exist",
+    ConflictReason.STATEFULSET_NOT_FOUND: "it is not controlled by the StatefulSet of AdapterPool {pool}, or that does not exist",
+    ConflictReason.STATEFULSET_TAKEN: "AdapterPool {pool} names a StatefulSet that another AdapterPool has",
+    ConflictReason.SLOTS_MISMATCH: "its annotation vreplica.dev/slots and what it requests of that resource differ: "
+    "delete it, and the webhook stamps the next one anew",
+}
+
+
+def find_pod(state: State, key: str) -> tuple[PoolState, PodState]:
+    """An adapter pod, or an ordinal that stands for one, by ``namespace/name``. Raises UnknownObject."""
+    namespace, _, name = key.rpartition("/")
+    for pool in state.pools.values():
+        if pool.key.partition("/")[0] != namespace:
+            continue
+        if (stranger := pool.strangers.get(name)) is not None:
+            return pool, _standing_for(state, stranger)
+        known = pool.pods.get(name)
+        if known is None:
+            continue
+        if known.pod is not None or pool.is_member(known):
+            return pool, known
+    names = (f"{pool.key.partition('/')[0]}/{one}" for pool in state.pools.values() for one in pool.pods)
+    raise UnknownObject(names_like(f"adapter pod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
+
+
+def _standing_for(state: State, stranger: AdapterPod) -> PodState:
+    """What would be known of a pod that counts nowhere."""
+    known = PodState(stranger.name, stranger.ordinal)
+    known.stand(stranger, state.nodes.get(stranger.node))
+    return known
+
+
+def explain_pod(
+    state: State, key: str, *, history: Sequence[Told] = (), expired: Callable[[], bool] = never
+) -> Answer:
+    """Everything about one adapter pod. ``expired``: whether the time for trying changes is up. Raises UnknownObject."""
+    pool, known = find_pod(state, key)
+    pod = known.pod
+    nodes = NodeVerdicts(state, pool, pod) if pod is not None else None
+    rows = nodes.rows() if nodes is not None else []
+    node, zone = known.where
+    fixes = find_pod_fixes(state, pool, known, nodes, expired=expired) if nodes is not None else PodFixes()
+    return {
+        "kind": "Pod",
+        "name": key,
+        "pool": pool.key,
+        "profile": pool.profile.name,
+        "node": node if known.bound else "",
+        "zone": zone if known.bound else "",
+        "lastNode": known.last_place[0],
+        "schedulerName": pod.scheduler_name if pod is not None else "",
+        "slots": known.capacity,
+        "usedSlots": known.placed,
+        "freeSlots": known.free,
+        "schedulable": known.schedulable,
+        "why": known.why_unschedulable() or ("not Ready for too long" if known.abandoned else ""),
+        "outcome": _outcome(state, pool, known, nodes),
+        "steps": list(_steps(pool, known, nodes)),
+        "carries": _carries(pool, known),
+        "planned": dict(sorted(nodes.carry.planned.items())) if nodes is not None and known.pending else {},
+        "fixes": [fix.to_json() for fix in fixes.found],
+        "fixesCutShort": fixes.cut_short,
+        "changesTried": fixes.tried,
+        "candidates": rows[:NODES_LISTED_MAX],
+        "candidatesNotListed": max(0, len(rows) - NODES_LISTED_MAX),
+        "refusals": dict(nodes.refusals.most_common()) if nodes is not None else {},
+        "loss": {
+            "pod": _loss(pool, known, lambda other: other is known),
+            "node": _loss(pool, known, lambda other: bool(node) and other.where[0] == node),
+            "zone": _loss(pool, known, lambda other: bool(zone) and other.where[1] == zone),
+        },
+        "decided": history[0].to_json() if history else None,
+        "history": [one.to_json() for one in history],
+    }
+
+
+def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> str:
+    pod = known.pod
+    if pod is None or nodes is None:
+        held = f" {counted(known.placed, 'slot')} of vreplicas wait for it." if known.placed else ""
+        return f"the pod does not exist; the StatefulSet is to create it.{held}"
+    if known.bound:
+        where = f"on node {pod.node}" + (f" in zone {known.where[1]}" if known.where[1] else "")
+        return f"it stands {where}; {_takes(pool, known, pod)}"
+    if nodes.problem is not None:
+        return f"Pending ({nodes.problem}): " + PROBLEMS[nodes.problem].format(pool=pool.key)
+    total = len(state.nodes)
+    if pod.finished or pod.deleting:
+        return "it has ended" if pod.finished else "it is being deleted"
+    if not nodes.passing:
+        why = ", ".join(f"{count} {text}" for text, count in nodes.refusals.most_common())
+        return f"Pending: 0/{total} nodes take it: {why or 'no node is known'}"
+    return f"Pending: {len(nodes.passing)} of {counted(total, 'node')} would take it as far as is known here{_held_up(pod)}"
+
+
+def _takes(pool: PoolState, known: PodState, pod: AdapterPod) -> str:
+    """What of new vreplicas a pod that stands on a node takes."""
+    if not pool.counts(pod):
+        return "it counts nowhere: " + PROBLEMS[ConflictReason.STATEFULSET_NOT_FOUND].format(pool=pool.key)
+    why = known.why_unschedulable() or ("not Ready for too long" if known.abandoned else "")
+    return (
+        f"takes no new vreplicas: {why}"
+        if why
+        else f"{known.free} of {counted_are(known.capacity, 'slot')} free"
+    )
+
+
+def _held_up(pod: AdapterPod) -> str:
+    """Why a pod that nodes would take still waits, as the end of a sentence."""
+    if pod.refusal:
+        return f", but kube-scheduler finds none: {pod.refusal}"
+    if pod.scheduler_name not in {"", SCHEDULER_NAME}:
+        return f"; it waits for {shown(pod.scheduler_name)} to bind it, not for {SCHEDULER_NAME}"
+    return (
+        "; if it stays so, kube-scheduler lacks something else there (CPU, memory, volumes): "
+        "kubectl describe pod says what"
+    )
+
+
+def _steps(pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> Iterator[str]:
+    pod = known.pod
+    if pod is None or nodes is None:
+        return
+    if pod.slots is None:
+        yield "it has not been through the webhook: no vreplica.dev/slots; the reconciler puts that right once it is bound"
+    if pod.scheduler_name not in {"", SCHEDULER_NAME} and not known.bound:
+        yield (
+            f"it is for {shown(pod.scheduler_name)} to bind (spec.schedulerName): that one must be running, and its "
+            "configuration must name our extender; the webhook gives new pods the name that it is set to"
+        )
+    if pod.refusal and known.pending:
+        yield f"kube-scheduler finds no node for it: {pod.refusal}"
+    if pod.ledger_error:
+        yield f"its ledger cannot be read: {pod.ledger_error}"
+    if pool.is_closed(known):
+        yield "the autoscaler empties it: the pool needs fewer pods"
+    if known.draining:
+        yield "it is drained: what it carries goes wherever there is room"
+    if known.pending:
+        standing = len(nodes.carry.ledger) - len(nodes.carry.planned.keys() - known.claims.keys())
+        yield f"it comes back with what stands on its ordinal: {counted(standing, 'vpod')}"
+        if nodes.carry.planned:
+            yield f"and gets {counted(sum(nodes.carry.planned.values()), 'vreplica')} that wait, of {counted(len(nodes.carry.planned), 'vpod')}"
+
+
+def _carries(pool: PoolState, known: PodState) -> list[Answer]:
+    """Who has what there, the largest shares first."""
+    rows = sorted(
+        ((key, claim) for key, claim in known.claims.items() if claim.placed.vreplicas),
+        key=lambda item: (-item[1].placed.slots, item[0]),
+    )
+    return [
+        {
+            "vpod": key,
+            "vreplicas": claim.placed.vreplicas,
+            "slots": claim.placed.slots,
+            "published": claim.published,
+            "of": _total(pool, key),
+        }
+        for key, claim in islice(rows, VPODS_LISTED_MAX)
+    ]
+
+
+def _total(pool: PoolState, key: str) -> int:
+    vpod = pool.vpods.get(key)
+    return max(pool.placed_vreplicas(key), vpod.vreplicas if vpod is not None else 0)
+
+
+def _loss(pool: PoolState, known: PodState, lost: Callable[[PodState], bool]) -> list[Answer]:
+    """What each vpod of the pod loses with it, or with all pods of its node or zone; the largest part first."""
+    rows = []
+    for key, claim in known.claims.items():
+        if not claim.placed.vreplicas:
+            continue
+        count = sum(
+            other.placed.vreplicas for name, other in pool.claims_of(key).items() if lost(pool.pods[name])
+        )
+        total = _total(pool, key)
+        if count:
+            rows.append((-count / total, key, count, total))
+    return [
+        {"vpod": key, "lost": count, "of": total, "percent": round(100 * count / total)}
+        for _, key, count, total in sorted(rows)[:VPODS_LISTED_MAX]
+    ]

@@ -1,0 +1,251 @@
+"""The smallest changes with which some node would take an adapter pod that none takes now. Pure.
+
+Each is made on the state, what all nodes say is asked again, and it is taken back; it is named where nodes pass then, and
+which. In the order in which they are offered: a cordon lifted, a node that comes back, slots that a node declares, taints
+and labels, a new node in a zone that there is, and a greater MaxSkew of the profile's zone rule. Numbers are the least
+that are enough.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+from extender.engine.pods.claims import PodState
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.counted import counted
+from extender.model.objects import AdapterPod, Node, StatefulSet
+from extender.model.reasons import ConflictReason
+from extender.whatif.bench import fewest_enough
+from extender.whatif.named_change import NamedChange, SkewLimit, skew_limits
+from extender.whatif.node_verdicts import NodeVerdicts
+from extender.whatif.trial import OutOfTime, Trial, never
+
+EACH_MAX: Final = 10
+"""Nodes of a kind that are tried one by one."""
+NODES_NAMED_MAX: Final = 10
+SKEW_MORE_MAX: Final = 64
+NEW_NODE: Final = "a-new-node"
+
+Answer = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodFix(NamedChange):
+    """``nodes``: the first of those that take the pod then."""
+
+    nodes: tuple[str, ...] = ()
+
+    def to_json(self) -> Answer:
+        """As ``/v1/explain?pod=`` has it."""
+        return {**self.named(), "nodes": list(self.nodes), "note": self.note}
+
+
+@dataclass(frozen=True, slots=True)
+class PodFixes:
+    """What was found. ``cut_short``: time was up before all was tried; ``tried``: times that all nodes were asked."""
+
+    found: tuple[PodFix, ...] = ()
+    cut_short: bool = False
+    tried: int = 0
+
+
+def find_pod_fixes(
+    state: State,
+    pool: PoolState,
+    known: PodState,
+    verdicts: NodeVerdicts,
+    *,
+    expired: Callable[[], bool] = never,
+) -> PodFixes:
+    """What would let a node take the pod; nothing where one does, or where no node is what it waits for.
+
+    ``verdicts``: what the nodes say to it as things are. ``state`` is as before afterwards. ``expired``: whether the time for
+    it is up; what is found by then is the answer.
+    """
+    pod = known.pod
+    if pod is None or known.bound or pod.finished or pod.deleting:
+        return PodFixes()
+    if verdicts.problem is not None or verdicts.passing:
+        return PodFixes()
+    bench = _Bench(state, pool, pod, verdicts, expired)
+    found: list[PodFix] = []
+    try:
+        for lever in _LEVERS:
+            found.extend(lever(bench))
+    except OutOfTime:
+        return PodFixes(tuple(found), cut_short=True, tried=bench.tried)
+    return PodFixes(tuple(found), tried=bench.tried)
+
+
+Change = Callable[[Trial], None]
+
+
+class _Bench:
+    """Where changes are tried for one pod."""
+
+    def __init__(
+        self,
+        state: State,
+        pool: PoolState,
+        pod: AdapterPod,
+        verdicts: NodeVerdicts,
+        expired: Callable[[], bool],
+    ) -> None:
+        self.state = state
+        self.pool = pool
+        self.pod = pod
+        self.tried = 0
+        self._verdicts = verdicts
+        self._expired = expired
+
+    @property
+    def stateful_set(self) -> StatefulSet | None:
+        return self.pool.stateful_set
+
+    def refused_for(self, *reasons: ConflictReason) -> list[Node]:
+        """The first nodes that refuse the pod for one of these reasons, by name."""
+        nodes = (
+            node for name, node in sorted(self.state.nodes.items()) if self._verdicts.reason(name) in reasons
+        )
+        return list(islice(nodes, EACH_MAX))
+
+    def passing(self, change: Change) -> tuple[str, ...]:
+        """The nodes that take the pod once that is changed. Raises OutOfTime."""
+        self.tried += 1
+        with Trial(self.state, self._expired) as trial:
+            trial.check_time()
+            change(trial)
+            return tuple(NodeVerdicts(self.state, self.pool, self.pod).passing[:NODES_NAMED_MAX])
+
+    def smallest(self, make: Callable[[int], Change], last: int) -> tuple[int, tuple[str, ...]] | None:
+        """The least of 1 to ``last`` that is enough, where more is never worse; None where ``last`` is not. Raises OutOfTime."""
+        nodes = self.passing(make(last))
+        if not nodes:
+            return None
+        return fewest_enough(lambda number: self.passing(make(number)) or None, 0, last, nodes)
+
+
+def _exchanging(old: Node | None, new: Node) -> Change:
+    return lambda trial: trial.exchange(old, new)
+
+
+def _cordons(bench: _Bench) -> Iterator[PodFix]:
+    for node in bench.refused_for(ConflictReason.NODE_UNSCHEDULABLE):
+        if nodes := bench.passing(_exchanging(node, replace(node, cordoned=False))):
+            yield replace(PodFix.uncordon([node]), nodes=nodes)
+
+
+def _away(bench: _Bench) -> Iterator[PodFix]:
+    for node in bench.refused_for(ConflictReason.NODE_NOT_READY, ConflictReason.NODE_UNSCHEDULABLE):
+        if node.ready:
+            continue
+        if nodes := bench.passing(_exchanging(node, replace(node, ready=True, cordoned=False))):
+            yield replace(PodFix.ready_again([node]), nodes=nodes)
+
+
+def _declared_slots(bench: _Bench) -> Iterator[PodFix]:
+    """More ``vreplica.dev/slots`` on a node that has none left."""
+    for node in bench.refused_for(ConflictReason.NODE_SLOTS_EXCEEDED):
+        declared = node.slots or 0
+        beside = len(bench.state.pods_on_node.get(node.name, ()))
+
+        def make(more: int, node: Node = node, declared: int = declared) -> Change:
+            return _exchanging(node, replace(node, slots=declared + more))
+
+        largest = max((pod.capacity for pod in bench.pool.members()), default=0)
+        found = bench.smallest(make, max(1, (beside + 1) * largest))
+        if found is not None:
+            more, nodes = found
+            yield PodFix(
+                change=f"{node.name} declares {counted(declared + more, 'slot')} instead of {declared}",
+                subject=f"Node {node.name}",
+                field="status.allocatable[vreplica.dev/slots]",
+                before=declared,
+                after=declared + more,
+                nodes=nodes,
+            )
+
+
+def _taints_and_labels(bench: _Bench) -> Iterator[PodFix]:
+    """What the template asks for and the node has not, or the other way round. Affinity is left to the person who wrote it."""
+    fit = bench.stateful_set.fit if bench.stateful_set is not None else None
+    if fit is None:
+        return
+    asked = dict(fit.selector)
+    for node in bench.refused_for(ConflictReason.NODE_UNFIT):
+        lacks = {key: value for key, value in asked.items() if node.labels.get(key) != value}
+        repels = [taint for taint in node.taints if not any(one.tolerates(taint) for one in fit.tolerations)]
+        kept = tuple(taint for taint in node.taints if taint not in repels)
+        nodes = bench.passing(_exchanging(node, replace(node, labels={**node.labels, **lacks}, taints=kept)))
+        if not nodes or not (lacks or repels):
+            continue
+        taken = [f"{taint.key}:{taint.effect}" for taint in repels]
+        given = [f"{key}={value}" for key, value in sorted(lacks.items())]
+        words = [
+            *(f"without the taint {taint}" for taint in taken),
+            *(f"with the label {one}" for one in given),
+        ]
+        yield PodFix(
+            change=f"{node.name} {' and '.join(words)}",
+            subject=f"Node {node.name}",
+            field=" and ".join(
+                [*(["spec.taints"] if taken else []), *(["metadata.labels"] if given else [])]
+            ),
+            before=[*taken],
+            after=[*given],
+            note="or let the StatefulSet's template tolerate it" if taken and not given else "",
+            nodes=nodes,
+        )
+
+
+def _new_nodes(bench: _Bench) -> Iterator[PodFix]:
+    """One node more in a zone, like one of those that are there."""
+    patterns: dict[str, Node] = {}
+    for name in sorted(bench.state.nodes):
+        node = bench.state.nodes[name]
+        fit = bench.stateful_set.fit if bench.stateful_set is not None else None
+        if fit is None or fit.fits(node.name, node.labels, node.taints):
+            patterns.setdefault(node.zone, node)
+    for zone, pattern in islice(sorted(patterns.items()), EACH_MAX):
+        new = replace(pattern, name=NEW_NODE, uid="", cordoned=False, ready=True)
+        if NEW_NODE in bench.state.nodes or not bench.passing(_exchanging(None, new)):
+            continue
+        where = f"zone {zone}" if zone else "the cluster"
+        yield PodFix(
+            change=f"one node more in {where}, like {pattern.name}",
+            subject=f"zone {zone}" if zone else "cluster",
+            field="nodes",
+            before=sum(1 for node in bench.state.nodes.values() if node.zone == zone),
+            after=1 + sum(1 for node in bench.state.nodes.values() if node.zone == zone),
+            note="with room for what else the pod asks for",
+        )
+
+
+def _skew(bench: _Bench) -> Iterator[PodFix]:
+    """A greater MaxSkew of the zone rule, where that is what keeps the pod out."""
+    if not bench.refused_for(ConflictReason.ZONE_SKEW_EXCEEDED):
+        return
+    profile = bench.pool.profile
+    for limit in skew_limits(profile):
+        if limit.plugin.name != "ZoneSpread":
+            continue
+
+        def make(more: int, limit: SkewLimit = limit) -> Change:
+            return lambda trial: trial.set_profile(bench.pool, limit.raised(profile, more))
+
+        found = bench.smallest(make, SKEW_MORE_MAX)
+        if found is not None:
+            more, nodes = found
+            yield replace(PodFix.greater_skew(profile, limit, more), nodes=nodes)
+
+
+_LEVERS: Final[Sequence[Callable[[_Bench], Iterator[PodFix]]]] = (
+    _cordons,
+    _away,
+    _declared_slots,
+    _taints_and_labels,
+    _new_nodes,
+    _skew,
+)

@@ -1,0 +1,129 @@
+"""What a state is worth at one moment, and what became of a whole recording: moves, waiting, pods, exposure. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+
+EXPOSURE_EVERY: Final = 10
+"""Samples: how many vreplicas stand in one zone is asked for each of them, which costs more than all the rest."""
+
+
+class Exposure(NamedTuple):
+    """What the loss of one zone would take. ``vpods``: of two vreplicas and more that have a place."""
+
+    vpods: int
+    in_one_zone: int
+    """Of them, those that would lose everything."""
+    worst_share_sum: float
+    """Over the vpods, the largest part (0 to 1) of one that is in a single zone."""
+
+    @property
+    def mean_worst_share(self) -> float:
+        """What a vpod loses with its worst zone, in the mean; 0 to 1."""
+        return self.worst_share_sum / self.vpods if self.vpods else 0.0
+
+
+class Sample(NamedTuple):
+    """One moment, over all pools; vreplicas, pods and slots."""
+
+    at: float
+    wanted: int
+    unplaced: int
+    pods: int
+    slots: int
+    used_slots: int
+
+
+def sample(state: State, at: float) -> Sample:
+    """How it stands. Costs as much as there are pods, and vpods that wait."""
+    wanted = unplaced = pods = slots = used = 0
+    for pool in state.pools.values():
+        # Also of a pool that nobody has made: what asks for it waits.
+        wanted += sum(vpod.vreplicas for vpod in pool.vpods.values() if not vpod.deleting)
+        unplaced += sum(
+            max(0, pool.vpods[key].vreplicas - pool.placed_vreplicas(key)) for key in pool.unplaced
+        )
+        for pod in pool.pods.values() if pool.pool is not None else ():
+            if pod.pod is not None:
+                pods += 1
+                slots += pod.capacity
+                used += pod.placed
+    return Sample(at, wanted, unplaced, pods, slots, used)
+
+
+def exposure(state: State) -> Exposure:
+    """What the loss of the worst zone would take of each vpod."""
+    vpods = alone = 0
+    total = 0.0
+    for pool in state.pools.values():
+        for key in pool.vpods:
+            zones = _zones(pool, key)
+            placed = sum(zones.values())
+            if placed < 2:
+                continue
+            vpods += 1
+            alone += len(zones) == 1
+            total += max(zones.values()) / placed
+    return Exposure(vpods, alone, total)
+
+
+def _zones(pool: PoolState, key: str) -> Mapping[str, int]:
+    zones: dict[str, int] = {}
+    for name, claim in pool.claims_of(key).items():
+        if claim.placed.vreplicas:
+            zone = pool.pods[name].where[1]
+            zones[zone] = zones.get(zone, 0) + claim.placed.vreplicas
+    return zones
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a recording comes to, sample by sample. ``moved``: vreplicas that left a pod while they were wanted."""
+
+    samples: list[Sample] = field(default_factory=list)
+    exposures: list[Exposure] = field(default_factory=list)
+    moved: int = 0
+    pod_seconds: float = 0.0
+    unplaced_seconds: float = 0.0
+    """vreplica-seconds without a place."""
+
+    def take(self, state: State, at: float, *, exposed: bool) -> None:
+        """One more sample; what the one before has said held until now."""
+        now = sample(state, at)
+        if self.samples:
+            last = self.samples[-1]
+            passed_s = max(0.0, at - last.at)
+            self.pod_seconds += last.pods * passed_s
+            self.unplaced_seconds += last.unplaced * passed_s
+        self.samples.append(now)
+        if exposed:
+            self.exposures.append(exposure(state))
+
+    def to_json(self) -> dict[str, object]:
+        """As the report has it."""
+        last = self.samples[-1] if self.samples else Sample(0.0, 0, 0, 0, 0, 0)
+        exposed = self.exposures[-1] if self.exposures else Exposure(0, 0, 0.0)
+        worst = max((one.mean_worst_share for one in self.exposures), default=0.0)
+        return {
+            "movedVReplicas": self.moved,
+            "unplacedAtEnd": last.unplaced,
+            "unplacedMost": max((one.unplaced for one in self.samples), default=0),
+            "unplacedVReplicaSeconds": round(self.unplaced_seconds, 1),
+            "podsAtEnd": last.pods,
+            "podsMost": max((one.pods for one in self.samples), default=0),
+            "podHours": round(self.pod_seconds / 3600.0, 3),
+            "slotsUsedPercent": round(100.0 * last.used_slots / last.slots, 1) if last.slots else 0.0,
+            "vpodsInOneZone": exposed.in_one_zone,
+            "zoneLossPercent": round(100.0 * exposed.mean_worst_share, 1),
+            "zoneLossPercentMost": round(100.0 * worst, 1),
+        }
+
+
+def left_behind(old: Mapping[str, int], new: Mapping[str, int], wanted: int) -> int:
+    """vreplicas that were published on a pod and are so no more, although the vpod wants ``wanted`` still."""
+    left = sum(max(0, count - new.get(name, 0)) for name, count in old.items())
+    fewer = max(0, sum(old.values()) - max(wanted, sum(new.values())))
+    return max(0, left - fewer)

@@ -1,0 +1,101 @@
+"""``Notes``: a ``Journal`` that makes entries of what it is told; and a whole state as entries. Pure.
+
+An entry is made when it is needed: until then it is a few references to objects that never change.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from extender.engine.placing.plan import Decision
+from extender.engine.state.journal import Recorded
+from extender.engine.state.state import State
+from extender.model.ledger import Share
+from extender.model.moves import Move
+from extender.whatif.recording.entries import (
+    Abandon,
+    Cause,
+    Close,
+    Entry,
+    Expire,
+    Forget,
+    Put,
+    Release,
+    Reserve,
+    What,
+    decided,
+    entry_of_change,
+)
+
+MakeEntry: TypeAlias = Callable[[float, int], Entry | None]
+"""(epoch seconds, number) -> the entry; None where nothing that is recorded has changed."""
+
+
+class Notes:
+    """Gives each change to ``keep``, in its order."""
+
+    def __init__(self, keep: Callable[[MakeEntry], None]) -> None:
+        self._keep = keep
+
+    def changed(self, old: Recorded | None, new: Recorded | None) -> None:
+        """See Journal."""
+        self._keep(lambda at, seq: entry_of_change(at, seq, old, new))
+
+    def reserved(
+        self, pool: str, owner: object, vpod: str, shares: Mapping[str, Share], expires_at: float
+    ) -> None:
+        """See Journal."""
+        self._say(Reserve(pool, vpod, _name_of(owner), dict(shares), expires_at))
+
+    def released(self, pool: str, owner: object, vpod: str) -> None:
+        """See Journal."""
+        self._say(Release(pool, vpod, _name_of(owner)))
+
+    def expired(self, now: float) -> None:
+        """See Journal."""
+        self._say(Expire(now))
+
+    def forgotten(self, pods: Sequence[str]) -> None:
+        """See Journal."""
+        self._say(Forget(tuple(pods)))
+
+    def closed(self, pool: str, ordinals: int) -> None:
+        """See Journal."""
+        self._say(Close(pool, ordinals))
+
+    def abandoned(self, pool: str, pods: frozenset[str]) -> None:
+        """See Journal."""
+        self._say(Abandon(pool, pods))
+
+    def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:
+        """The placer has decided, and reserves it next. ``asked``: the moves that it was to carry out."""
+        moves = tuple(asked)
+        self._keep(lambda at, seq: Entry(at, seq, decided(cause, decision, moves)))
+
+    def _say(self, what: What) -> None:
+        self._keep(lambda at, seq: Entry(at, seq, what))
+
+
+def snapshot_of(state: State) -> Iterator[What]:
+    """Everything that a decision on this state looks at, as the entries that bring it about in an empty one."""
+    yield from (Put(node) for node in state.nodes.values())
+    yield from (Put(namespace) for namespace in state.namespaces.values())
+    yield from (Put(stateful_set) for stateful_set in state.stateful_sets.values())
+    pools = list(state.pools.values())
+    yield from (Put(pool.pool) for pool in pools if pool.pool is not None)
+    for pool in pools:
+        yield from (Put(pod.pod) for pod in pool.pods.values() if pod.pod is not None)
+        yield from map(Put, pool.strangers.values())
+        yield from (Put(vpod) for vpod in pool.vpods.values())
+        for vpod, claims in pool.placements.items():
+            for name, claim in claims.items():
+                if claim.reserved is not None:
+                    shares = {name: claim.reserved}
+                    yield Reserve(pool.key, vpod, _name_of(claim.owner), shares, claim.expires_at)
+        if pool.closed:
+            yield Close(pool.key, pool.closed)
+        if pool.abandoned:
+            yield Abandon(pool.key, pool.abandoned)
+
+
+def _name_of(owner: object) -> str:
+    return ":".join(str(part) for part in owner) if isinstance(owner, tuple) else str(owner)

@@ -1,0 +1,267 @@
+"""Objects as a recording has them: Kubernetes' own form, with the few fields that decisions look at. Pure.
+
+``manifest_of`` is the inverse of ``decode``: what it writes reads back as the same value, less what no decision looks
+at: resourceVersions, conditions (kube-scheduler's refusal of a pod is one), and how a pod asks for its slots. Nothing
+else of an object gets into a recording: no environment, no command, no annotation but ours, and of a Secret nothing at
+all, for none is ever read.
+
+Two things that we know of an object and its manifest cannot say stand beside it (``Extra``).
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from extender.engine.state.journal import Recorded
+from extender.model import decode, names
+from extender.model.errors import LedgerTooLarge
+from extender.model.ledger import encode_ledger
+from extender.model.node_fit import NodeFit, NodeRequirement
+from extender.model.objects import (
+    AdapterPod,
+    AdapterPool,
+    LabelSelector,
+    Namespace,
+    Node,
+    StatefulSet,
+    VPod,
+    split_key,
+)
+
+Manifest = dict[str, object]
+Json = Mapping[str, object]
+
+_DELETED: Final = "1970-01-01T00:00:00Z"
+"""When an object was deleted does not matter, only that it was."""
+
+
+class Extra(NamedTuple):
+    """What a manifest cannot say. ``assumed``: the pod's node is not confirmed yet; ``source``: the vpod's kind and group."""
+
+    assumed: bool = False
+    source: str = ""
+
+
+PLAIN: Final = Extra()
+
+
+def kind_of(obj: Recorded) -> str:
+    """The kind under which it is recorded."""
+    return _KINDS[type(obj)]
+
+
+_KINDS: Final[Mapping[type, str]] = {
+    AdapterPod: "Pod",
+    AdapterPool: "AdapterPool",
+    Namespace: "Namespace",
+    Node: "Node",
+    StatefulSet: "StatefulSet",
+    VPod: "VPod",
+}
+KINDS: Final = ("Node", "Namespace", "StatefulSet", "AdapterPool", "Pod", "VPod")
+"""In the order in which a snapshot has them."""
+
+
+def manifest_of(obj: Recorded) -> tuple[Manifest, Extra]:
+    """An object as it is recorded."""
+    match obj:
+        case AdapterPod():
+            return _pod(obj), Extra(assumed=obj.assumed)
+        case AdapterPool():
+            return _pool(obj), PLAIN
+        case Namespace():
+            return {
+                "kind": "Namespace",
+                "metadata": _metadata("", obj.name, obj.uid, labels=obj.labels),
+            }, PLAIN
+        case Node():
+            return _node(obj), PLAIN
+        case StatefulSet():
+            return _stateful_set(obj), PLAIN
+        case VPod():
+            return _vpod(obj), Extra(source=obj.source)
+
+
+def object_from(manifest: Json, extra: Extra = PLAIN) -> Recorded:
+    """What ``manifest_of`` has written. Raises InvalidObject; ValueError for a kind that is not recorded."""
+    match manifest.get("kind"):
+        case "Pod":
+            return replace(decode.pod_from(manifest), assumed=extra.assumed)
+        case "AdapterPool":
+            return decode.pool_from(manifest)
+        case "Namespace":
+            return decode.namespace_from(manifest)
+        case "Node":
+            return decode.node_from(manifest)
+        case "StatefulSet":
+            return decode.stateful_set_from(manifest)
+        case "VPod":
+            return replace(decode.vpod_from(manifest), source=extra.source)
+        case _:
+            raise ValueError("not a kind that is recorded")
+
+
+def _metadata(
+    namespace: str,
+    name: str,
+    uid: str,
+    *,
+    generation: int = 0,
+    labels: Mapping[str, str] | None = None,
+    deleting: bool = False,
+) -> Manifest:
+    metadata: Manifest = {"namespace": namespace} if namespace else {}
+    metadata["name"] = name
+    metadata |= {"uid": uid} if uid else {}
+    metadata |= {"generation": generation} if generation else {}
+    metadata |= {"labels": dict(labels)} if labels else {}
+    metadata |= {"deletionTimestamp": _DELETED} if deleting else {}
+    return metadata
+
+
+def _pod(pod: AdapterPod) -> Manifest:
+    metadata = _metadata(
+        pod.namespace,
+        pod.name,
+        pod.uid,
+        labels={names.POOL_LABEL: split_key(pod.pool)[1]},
+        deleting=pod.deleting,
+    )
+    annotations = {names.SLOTS_ANNOTATION: str(pod.slots)} if pod.slots is not None else {}
+    if (ledger := _ledger_text(pod)) is not None:
+        annotations[names.PLACEMENTS_ANNOTATION] = ledger
+    annotations |= {names.UNSCHEDULABLE_ANNOTATION: "true"} if pod.unschedulable else {}
+    if annotations:
+        metadata["annotations"] = annotations
+    if pod.owner or pod.owner_uid:
+        owner = {"kind": "StatefulSet", "name": pod.owner, "controller": True}
+        metadata["ownerReferences"] = [owner | ({"uid": pod.owner_uid} if pod.owner_uid else {})]
+    spec: Manifest = {"nodeName": pod.node} if pod.node else {}
+    spec |= {"schedulerName": pod.scheduler_name} if pod.scheduler_name else {}
+    spec |= {"priority": pod.priority} if pod.priority else {}
+    ready: Manifest = {"type": "Ready", "status": "True" if pod.ready else "False"}
+    ready |= {"lastTransitionTime": pod.ready_since} if pod.ready_since else {}
+    status: Manifest = {"conditions": [ready]} if pod.ready or pod.ready_since else {}
+    status |= {"phase": "Failed"} if pod.finished else {}
+    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _ledger_text(pod: AdapterPod) -> str | None:
+    """The ledger that counts. Of a bind under way it is what that carries; the annotation is the one from before."""
+    if pod.ledger_error or (pod.ledger_text is None and not pod.ledger):
+        return pod.ledger_text
+    try:
+        return encode_ledger(pod.ledger)
+    except LedgerTooLarge:
+        return pod.ledger_text
+
+
+def _node(node: Node) -> Manifest:
+    labels = dict(node.labels)
+    if node.zone != names.UNKNOWN_ZONE:
+        labels[names.ZONE_LABEL] = node.zone
+    spec: Manifest = {"unschedulable": True} if node.cordoned else {}
+    if node.taints:
+        spec["taints"] = [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints]
+    status: Manifest = {"conditions": [{"type": "Ready", "status": "True" if node.ready else "False"}]}
+    if node.slots is not None:
+        status["allocatable"] = {names.SLOTS_RESOURCE: str(node.slots)}
+    return {
+        "kind": "Node",
+        "metadata": _metadata("", node.name, node.uid, labels=labels),
+        "spec": spec,
+        "status": status,
+    }
+
+
+def _stateful_set(stateful_set: StatefulSet) -> Manifest:
+    spec: Manifest = {"replicas": stateful_set.replicas}
+    if stateful_set.ordinals_start:
+        spec["ordinals"] = {"start": stateful_set.ordinals_start}
+    template: Manifest = {}
+    if stateful_set.template_pool:
+        template["metadata"] = {"labels": {names.POOL_LABEL: stateful_set.template_pool}}
+    if stateful_set.fit is not None:
+        template["spec"] = _pod_spec(stateful_set.fit)
+    if template:
+        spec["template"] = template
+    metadata = _metadata(
+        stateful_set.namespace, stateful_set.name, stateful_set.uid, deleting=stateful_set.deleting
+    )
+    return {"kind": "StatefulSet", "metadata": metadata, "spec": spec}
+
+
+def _pod_spec(fit: NodeFit) -> Manifest:
+    spec: Manifest = {}
+    if fit.tolerations:
+        spec["tolerations"] = [
+            {"key": t.key, "operator": t.operator, "value": t.value, "effect": t.effect}
+            for t in fit.tolerations
+        ]
+    if fit.selector:
+        spec["nodeSelector"] = dict(fit.selector)
+    if fit.terms is not None:
+        required = {"nodeSelectorTerms": [_term(term) for term in fit.terms]}
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return spec
+
+
+def _term(term: tuple[NodeRequirement, ...]) -> Manifest:
+    return {
+        "matchExpressions": [_requirement(one) for one in term if not one.is_field],
+        "matchFields": [_requirement(one) for one in term if one.is_field],
+    }
+
+
+def _requirement(one: NodeRequirement) -> Manifest:
+    return {"key": one.key, "operator": one.operator, "values": list(one.values)}
+
+
+def _pool(pool: AdapterPool) -> Manifest:
+    spec: Manifest = {
+        "statefulSet": pool.stateful_set,
+        "slotsPerPod": pool.slots_per_pod,
+        "minPods": pool.min_pods,
+        "minPodsPerVPod": pool.min_pods_per_vpod,
+        "scaleDownPeriodSeconds": pool.scale_down_period_s,
+        "rescheduleAfterSeconds": pool.reschedule_after_s,
+        "rebalance": {
+            "movesPerPeriod": pool.moves_per_period,
+            "cooldownSeconds": pool.move_cooldown_s,
+            "dryRun": pool.move_dry_run,
+        },
+        "profile": pool.profile,
+    }
+    spec |= {"maxPods": pool.max_pods} if pool.max_pods is not None else {}
+    if selector := _selector(pool.namespace_selector):
+        spec["namespaceSelector"] = selector
+    metadata = _metadata(
+        pool.namespace, pool.name, pool.uid, generation=pool.generation, deleting=pool.deleting
+    )
+    metadata |= {"creationTimestamp": pool.created_at} if pool.created_at else {}
+    return {"kind": "AdapterPool", "metadata": metadata, "spec": spec}
+
+
+def _selector(selector: LabelSelector) -> Manifest:
+    written: Manifest = {}
+    if selector.match_labels:
+        written["matchLabels"] = dict(selector.match_labels)
+    if selector.match_expressions:
+        written["matchExpressions"] = [
+            {"key": one.key, "operator": one.operator, "values": list(one.values)}
+            for one in selector.match_expressions
+        ]
+    return written
+
+
+def _vpod(vpod: VPod) -> Manifest:
+    namespace, name = split_key(vpod.pool)
+    metadata = _metadata(
+        vpod.namespace, vpod.name, vpod.uid, generation=vpod.generation, deleting=vpod.deleting
+    )
+    spec: Manifest = {"poolRef": {"namespace": namespace, "name": name}, "vreplicas": vpod.vreplicas}
+    spec |= {"slotsPerVReplica": vpod.weight} if vpod.weight != 1 else {}
+    placements = [{"podName": pod, "vreplicas": count} for pod, count in vpod.placements.items()]
+    status: Manifest = {"placements": placements} if placements else {}
+    status |= {"observedGeneration": vpod.observed_generation} if vpod.observed_generation else {}
+    return {"kind": "VPod", "metadata": metadata, "spec": spec, "status": status}

@@ -1,0 +1,253 @@
+"""``Replay``: a recording played three ways at once, and what differs (docs/record-replay.md). Pure.
+
+- each decision again, on the state on which it was made: what would have been decided otherwise, and why;
+- a rehearsal as it was recorded, and one with the changes: what it would have come to;
+- and what it did come to, as the recording shows.
+
+One line at a time, in bounded memory: of the decisions that differ the first are kept, of the time ``SAMPLES_MAX`` moments.
+Equal lines give equal reports.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from extender.engine.policy.profile import Profile
+from extender.engine.policy.profiles import BUILT_IN_PROFILES
+from extender.model.objects import VPod
+from extender.whatif.recording.entries import Decided, Entry, Gap, Header, Line, Put, Synced
+from extender.whatif.recording.measures import EXPOSURE_EVERY, Tally, left_behind
+from extender.whatif.recording.player import NO_CHANGES, Changes, Pair, Player
+from extender.whatif.recording.rehearsal import Rehearsal
+
+SAMPLES_MAX: Final = 240
+SHOWN_PODS_MAX: Final = 50
+"""Of one decision's target."""
+REFUSALS_SHOWN_MAX: Final = 5
+TICK_S: Final = 1.0
+SILENCE_S: Final = 6 * 3600.0
+"""Of a longer time in which nothing was recorded only so much is played; the rest is told."""
+
+
+class Span(NamedTuple):
+    """From when to when, epoch seconds."""
+
+    begin: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return max(0.0, self.end - self.begin)
+
+
+class Different(NamedTuple):
+    """A decision that is made otherwise now."""
+
+    entry: Entry
+    recorded: Decided
+    replayed: Decided | None
+
+
+class Replay:
+    """Takes every line, in order; ``to_json`` after ``end``. ``first``: decisions that differ to be shown."""
+
+    def __init__(
+        self,
+        span: Span,
+        *,
+        profiles: Mapping[str, Profile] = BUILT_IN_PROFILES,
+        changes: Changes = NO_CHANGES,
+        first: int = 20,
+    ) -> None:
+        self.header: Header | None = None
+        self.entries = self.compared = self.differing = 0
+        self.gaps: list[str] = []
+        self.skipped_s = 0.0
+        self.cut_off = False
+        """Whether a file ends within a line."""
+        self.first: list[Different] = []
+        self.recorded, self.as_recorded, self.changed = Tally(), Tally(), Tally()
+        self._span = span
+        self._changes = changes
+        self._first_max = first
+        self._facts = Player(profiles)
+        self._other = Player(profiles, changes) if changes else self._facts
+        self._model = Rehearsal(profiles)
+        self._changed_model = Rehearsal(profiles, changes) if changes else self._model
+        self._now = span.begin
+        self._samples = 0
+
+    def take(self, line: Line | None) -> None:
+        """Take one line; None for one that is not whole. Raises InvalidObject where a profile is not known, or a pool too large."""
+        match line:
+            case Header():
+                self._begin(line)
+            case Synced():
+                for model in self._models():
+                    model.end_snapshot()
+                if not self._samples:
+                    self._tick(self._now)
+                    self._sample(self._now, exposed=True)
+            case Gap(why):
+                self.gaps.append(why)
+            case Entry():
+                self._reach(line.at)
+                self.entries += 1
+                self._play(line)
+            case None:
+                self.cut_off = True
+
+    def end(self) -> None:
+        """There are no more lines."""
+        self._reach(self._span.end)
+        self._tick(self._span.end)
+        self._sample(self._span.end, exposed=True)
+
+    def _begin(self, header: Header) -> None:
+        if self.header is not None and header.source != self.header.source:
+            self.gaps.append(f"from here on a {header.source} is recorded, not a {self.header.source}")
+        self.header = header
+        for player in (self._facts, self._other):
+            player.forget()
+            player.observed = header.source == "cluster"
+        for model in self._models():
+            model.begin_snapshot()
+
+    def _models(self) -> tuple[Rehearsal, ...]:
+        return (self._model, self._changed_model) if self._changes else (self._model,)
+
+    def _play(self, entry: Entry) -> None:
+        if isinstance(entry.what, Put) and isinstance(entry.what.obj, VPod):
+            self._count_moves(entry.what.obj)
+        pair = self._other.play(entry.what)
+        if self._other is not self._facts:
+            self._facts.play(entry.what)
+        if pair is not None:
+            self._compare(entry, pair)
+        for model in self._models():
+            model.play(entry.what)
+
+    def _count_moves(self, vpod: VPod) -> None:
+        old = self._facts.objects.get(("VPod", vpod.key))
+        if isinstance(old, VPod) and old.uid == vpod.uid and old.pool == vpod.pool:
+            self.recorded.moved += left_behind(old.placements, vpod.placements, vpod.vreplicas)
+
+    def _compare(self, entry: Entry, pair: Pair) -> None:
+        was, made = pair
+        self.compared += 1
+        if made is not None and made.outcome == was.outcome:
+            return
+        self.differing += 1
+        if len(self.first) < self._first_max:
+            self.first.append(Different(entry, was, made))
+
+    # -- time -------------------------------------------------------------------------------------------------------------
+
+    def _reach(self, at: float) -> None:
+        """Play the seconds up to ``at``."""
+        if at - self._now > SILENCE_S:
+            self.skipped_s += at - self._now - SILENCE_S
+            self._now = at - SILENCE_S
+        while self._now + TICK_S <= at:
+            self._now += TICK_S
+            self._tick(self._now)
+            if self._now >= self._span.begin + self._samples * self._sample_s:
+                self._sample(self._now, exposed=self._samples % EXPOSURE_EVERY == 0)
+
+    @property
+    def _sample_s(self) -> float:
+        return max(TICK_S, self._span.seconds / SAMPLES_MAX)
+
+    def _tick(self, at: float) -> None:
+        for model in self._models():
+            model.tick(at)
+
+    def _sample(self, at: float, *, exposed: bool) -> None:
+        self._samples += 1
+        self.recorded.take(self._facts.state, at, exposed=exposed)
+        self.as_recorded.take(self._model.state, at, exposed=exposed)
+        self.as_recorded.moved = self._model.moved
+        if self._changes:
+            self.changed.take(self._changed_model.state, at, exposed=exposed)
+            self.changed.moved = self._changed_model.moved
+
+    # -- the report -------------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> dict[str, object]:
+        """The report as plain data."""
+        header = self.header or Header("", self._span.begin)
+        return {
+            "recording": {
+                "source": header.source,
+                "version": header.version,
+                "identity": header.identity,
+                "from": round(self._span.begin, 3),
+                "seconds": round(self._span.seconds, 3),
+                "entries": self.entries,
+                "gaps": self.gaps[: self._first_max],
+                "cutOff": self.cut_off,
+                "skippedSeconds": round(self.skipped_s, 3),
+            },
+            "changes": {
+                **({"profile": self._changes.profile} if self._changes.profile else {}),
+                **dict(sorted(self._changes.settings.items())),
+            },
+            "decisions": {
+                "compared": self.compared,
+                "same": self.compared - self.differing,
+                "differing": self.differing,
+                "first": [_different_to_json(one) for one in self.first],
+            },
+            "outcome": {
+                "recorded": self.recorded.to_json(),
+                "rehearsed": self.as_recorded.to_json(),
+                **({"changed": self.changed.to_json()} if self._changes else {}),
+            },
+            "overTime": self._over_time(),
+        }
+
+    def _over_time(self) -> list[dict[str, object]]:
+        rows = []
+        for index, was in enumerate(self.recorded.samples):
+            model = self.as_recorded.samples[index]
+            row: dict[str, object] = {
+                "second": round(was.at - self._span.begin, 3),
+                "wanted": was.wanted,
+                "unplaced": {"recorded": was.unplaced, "rehearsed": model.unplaced},
+                "pods": {"recorded": was.pods, "rehearsed": model.pods},
+            }
+            if self._changes:
+                changed = self.changed.samples[index]
+                row["unplaced"] = {
+                    "recorded": was.unplaced,
+                    "rehearsed": model.unplaced,
+                    "changed": changed.unplaced,
+                }
+                row["pods"] = {"recorded": was.pods, "rehearsed": model.pods, "changed": changed.pods}
+            rows.append(row)
+        return rows
+
+
+def _different_to_json(one: Different) -> dict[str, object]:
+    return {
+        "at": one.entry.at,
+        "seq": one.entry.seq,
+        "cause": str(one.recorded.cause),
+        "vpod": one.recorded.vpod,
+        "pool": one.recorded.pool,
+        "wanted": one.recorded.wanted,
+        "recorded": _decided_to_json(one.recorded),
+        "replayed": _decided_to_json(one.replayed) if one.replayed is not None else None,
+    }
+
+
+def _decided_to_json(decided: Decided) -> dict[str, object]:
+    shown = dict(list(decided.target.items())[:SHOWN_PODS_MAX])
+    more = len(decided.target) - len(shown)
+    refused = [f"{count} {why}" for why, count in decided.refused[:REFUSALS_SHOWN_MAX]]
+    return {
+        "placements": shown,
+        **({"podsNotShown": more} if more else {}),
+        "unplaced": decided.left,
+        "reasons": [text for text in (decided.reason, decided.detail) if text] + refused,
+    }

@@ -1,0 +1,146 @@
+"""The body of ``POST /v1/plan``, and the words of ``vreplica plan``: plain values -> ``Change``.
+
+.. code-block:: text
+
+    {"pool": "ns/name", "drain": ["pod/x", "node/y", "zone/z"], "fail": ["node/w"], "set": {"slotsPerPod": 22}, "profile": "ha",
+     "addVPods": [{"namespace": "t", "name": "a", "vreplicas": 8, "slotsPerVReplica": 1}], "autoscale": true, "compact": false}
+
+Every field may be left out, ``pool`` where there is one pool only or all are meant. Strict: what is not known is an error
+that says what is.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from extender.engine.scaling.size import POOL_PODS_MAX
+from extender.model.errors import InvalidObject
+from extender.model.objects import VPod
+from extender.model.reading import Json, count
+from extender.model.safe_repr import shown
+from extender.whatif.targets import Target, What
+from extender.whatif.whatif import Change
+
+FIELDS: Final = ("pool", "drain", "fail", "set", "profile", "addVPods", "autoscale", "compact")
+SETTINGS: Final[Mapping[str, tuple[str, int]]] = {
+    "slotsPerPod": ("slots_per_pod", 1),
+    "minPods": ("min_pods", 0),
+    "maxPods": ("max_pods", 0),
+    "minPodsPerVPod": ("min_pods_per_vpod", 0),
+}
+"""Field of AdapterPool's spec -> its name in the model, and the least it may be."""
+PODS_SETTINGS: Final = frozenset({"minPods", "maxPods"})
+"""At most ``POOL_PODS_MAX`` in a question: sizing a pool counts its pods one by one, and nothing ends it in between."""
+TARGETS_MAX: Final = 1_000
+VPODS_ADDED_MAX: Final = 10_000
+_VPOD_FIELDS: Final = ("namespace", "name", "vreplicas", "slotsPerVReplica")
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_SUBJECT: Final = "plan"
+
+
+def change_from(document: Json, *, pool: str) -> Change:
+    """Read a request. ``pool``: key of the pool that added vpods ask for; "" where that is not one. Raises InvalidObject."""
+    _only(document, "", FIELDS)
+    added = _list(document, "addVPods", VPODS_ADDED_MAX)
+    if added and not pool:
+        raise InvalidObject(_SUBJECT, "pool", "is required with addVPods where there is not exactly one pool")
+    profile = document.get("profile")
+    if profile is not None and not isinstance(profile, str):
+        raise InvalidObject(_SUBJECT, "profile", f"must be a text, not {shown(profile)}")
+    return Change(
+        drain=tuple(
+            target_from(one, f"drain[{i}]") for i, one in enumerate(_list(document, "drain", TARGETS_MAX))
+        ),
+        fail=tuple(
+            target_from(one, f"fail[{i}]") for i, one in enumerate(_list(document, "fail", TARGETS_MAX))
+        ),
+        settings=settings_from(document.get("set")),
+        profile=profile or "",
+        add=tuple(_vpod(one, pool, f"addVPods[{i}]") for i, one in enumerate(added)),
+        autoscale=_flag(document, "autoscale"),
+        compact=_flag(document, "compact"),
+    )
+
+
+def pool_from(document: Json) -> str:
+    """The pool that a request is about, "" for all. Raises InvalidObject."""
+    pool = document.get("pool")
+    if pool is None or pool == "":
+        return ""
+    if not isinstance(pool, str) or pool.count("/") != 1:
+        raise InvalidObject(_SUBJECT, "pool", f"must be NAMESPACE/NAME, not {shown(pool)}")
+    return pool
+
+
+def target_from(value: object, where: str) -> Target:
+    """``pod/x``, ``node/y`` or ``zone/z``, a pod also as ``pod/namespace/x``; or a bare name. Raises InvalidObject."""
+    if isinstance(value, str) and value.isprintable():
+        what, slash, name = value.partition("/")
+        if slash and name and what in list(What):
+            return Target(What(what), name)
+        if not slash and what:
+            return Target(None, what)
+    raise InvalidObject(_SUBJECT, where, f"must be pod/NAME, node/NAME or zone/NAME, not {shown(value)}")
+
+
+def settings_from(raw: object) -> Mapping[str, int]:
+    """Fields of AdapterPool's spec, by their names in the model. Raises InvalidObject."""
+    if raw is None:
+        return {}
+    if not isinstance(raw, Mapping):
+        raise InvalidObject(_SUBJECT, "set", f"must be an object, not {shown(raw)}")
+    _only(raw, "set", tuple(SETTINGS))
+    return {SETTINGS[key][0]: _setting(key, value) for key, value in raw.items()}
+
+
+def _setting(key: str, value: object) -> int:
+    number = count(value, _SUBJECT, f"set.{key}", minimum=SETTINGS[key][1])
+    if key in PODS_SETTINGS and number > POOL_PODS_MAX:
+        raise InvalidObject(_SUBJECT, f"set.{key}", f"must be at most {POOL_PODS_MAX}, not {number}")
+    return number
+
+
+def _only(raw: Mapping[object, object] | Json, where: str, known: Sequence[str]) -> None:
+    for key in raw:
+        if key not in known:
+            name = f"{where}.{key}" if where else f"{key}"
+            raise InvalidObject(_SUBJECT, name[:100], f"is not known (known: {', '.join(known)})")
+
+
+def _list(document: Json, name: str, most: int) -> Sequence[object]:
+    raw = document.get(name)
+    if raw is None:
+        return ()
+    if not isinstance(raw, list) or len(raw) > most:
+        raise InvalidObject(_SUBJECT, name, f"must be a list of at most {most}")
+    return raw
+
+
+def _flag(document: Json, name: str) -> bool:
+    raw = document.get(name, False)
+    if not isinstance(raw, bool):
+        raise InvalidObject(_SUBJECT, name, f"must be true or false, not {shown(raw)}")
+    return raw
+
+
+def _vpod(raw: object, pool: str, where: str) -> VPod:
+    if not isinstance(raw, Mapping):
+        raise InvalidObject(_SUBJECT, where, f"must be an object, not {shown(raw)}")
+    _only(raw, where, _VPOD_FIELDS)
+    return VPod(
+        namespace=_name_in(raw, "namespace", where),
+        name=_name_in(raw, "name", where),
+        pool=pool,
+        generation=1,
+        vreplicas=count(raw.get("vreplicas"), _SUBJECT, f"{where}.vreplicas"),
+        weight=count(
+            raw.get("slotsPerVReplica"), _SUBJECT, f"{where}.slotsPerVReplica", default=1, minimum=1
+        ),
+    )
+
+
+def _name_in(raw: Mapping[object, object], field: str, where: str) -> str:
+    value = raw.get(field)
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise InvalidObject(_SUBJECT, f"{where}.{field}", f"must be a name, not {shown(value)}")
+    return value

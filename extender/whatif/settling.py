@@ -1,0 +1,177 @@
+"""What a cluster comes to by itself: placing, growing and, where asked for, moving in turn, until nothing changes.
+
+As the service does it, but all at once: each vpod is decided and reserved as by the placer, and once all are, what was
+decided is taken as written (ledger and status), so that what a move has freed can be used. Pods come as ``growth`` has it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from extender.engine.placing.plan import Decision
+from extender.engine.rebalance.moves import Advice, Limits, by_profile, plan_moves
+from extender.engine.rebalance.relocation import relocate
+from extender.engine.scaling.scale_down import count_without_empty, ordinals_to_close
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.ledger import Share, share_of
+from extender.model.moves import Move
+from extender.model.objects import VPod, placement_order
+from extender.whatif.growth import autoscale, bind_missing
+from extender.whatif.trial import OutOfTime, Trial, never
+
+ROUNDS_MAX: Final = 20
+MOVES_AT_ONCE: Final = 1_000_000
+"""Without a budget: what is asked is where it ends, not how long it takes."""
+
+
+@dataclass(slots=True)
+class Settled:
+    """The last decision of each vpod of a pool, by key; and what was moved by the evictor, with its reason."""
+
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
+
+    @property
+    def unplaced(self) -> int:
+        """vreplicas without a place."""
+        return sum(decision.left for decision in self.decisions.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What may happen until a pool has settled. ``last``: keys of vpods that are decided after all others.
+
+    ``grow``: pods that are missing come, and the autoscaler adds those that it needs; but those of ``held`` (ordinals) find no
+    node, and where there are such nobody adds any, for they would be made alike. ``compact``: the evictor empties and evens
+    out what it would in time.
+    """
+
+    last: frozenset[str] = frozenset()
+    grow: bool = False
+    compact: bool = False
+    held: frozenset[int] = frozenset()
+
+
+def settle(state: State, key: str, course: Course, *, expired: Callable[[], bool] = never) -> Settled:
+    """Bring the pool ``key`` of ``state``, which is the caller's own, to where it stays. Raises OutOfTime once ``expired``.
+
+    Vpods are decided in the order of their keys.
+    """
+    pool, settled = state.pool(key), Settled()
+    undecided = sorted(pool.vpods, key=lambda vpod: (vpod in course.last, vpod))
+    for _ in range(ROUNDS_MAX):
+        trial = Trial(state, expired)
+        if course.grow:
+            bind_missing(trial, pool, but=course.held)
+        freed = _decide(trial, pool, undecided, settled)
+        if course.grow and not course.held:
+            replicas = _replicas(pool)
+            autoscale(trial, pool, undecided)
+            freed = freed or _replicas(pool) != replicas
+        if course.compact:
+            made = _compact(state, pool, shrink=course.grow, expired=expired)
+            settled.moves += made
+            freed = freed or bool(made)
+        undecided = [vpod for vpod in undecided if settled.decisions[vpod].left]
+        # Where nothing was freed, who has found no room finds none.
+        if not freed or not (undecided or course.compact):
+            break
+    return settled
+
+
+def _replicas(pool: PoolState) -> int:
+    return pool.stateful_set.replicas if pool.stateful_set is not None else 0
+
+
+def _decide(trial: Trial, pool: PoolState, keys: Iterable[str], settled: Settled) -> bool:
+    """Decide these vpods one after the other, and take it as written; whether that has freed slots anywhere."""
+    changed: list[Decision] = []
+    freed = False
+    for key in keys:
+        before = pool.placed_of(key)
+        decision = settled.decisions[key] = trial.decide(pool, pool.vpods[key])
+        if dict(decision.target) != before or decision.target != pool.vpods[key].placements:
+            changed.append(decision)
+            freed = freed or any(count > decision.target.get(name, 0) for name, count in before.items())
+    commit(trial.state, pool, changed)
+    return freed
+
+
+def commit(state: State, pool: PoolState, decisions: Iterable[Decision]) -> None:
+    """Ledgers and statuses say what was decided."""
+    shares: dict[str, dict[str, Share]] = {}
+    for decision in decisions:
+        key = decision.vpod
+        for name in {*pool.claims_of(key), *decision.target}:
+            share = share_of(decision.target.get(name, 0), decision.weight)
+            shares.setdefault(name, {})[key] = share
+        for name in list(pool.claims_of(key)):
+            if (claim := pool.claims_of(key).get(name)) is not None and claim.reserved is not None:
+                pool.release(claim.owner, key)
+        vpod = pool.vpods[key]
+        if vpod.placements != decision.target:
+            state.vpod_changed(vpod, _publishing(vpod, decision.target))
+    _write_ledgers(state, pool, shares)
+
+
+def _publishing(vpod: VPod, target: Mapping[str, int]) -> VPod:
+    placements = {name: target[name] for name in sorted(target, key=placement_order)}
+    return replace(vpod, placements=MappingProxyType(placements))
+
+
+def _write_ledgers(state: State, pool: PoolState, shares: Mapping[str, Mapping[str, Share]]) -> None:
+    for name, new in shares.items():
+        known = pool.pods.get(name)
+        pod = known.pod if known is not None else None
+        if pod is None or not pod.node or pod.finished:
+            continue  # it stands in the status until the pod is bound
+        ledger = {k: share for k, share in {**pod.ledger, **new}.items() if share.vreplicas}
+        if ledger != pod.ledger:
+            state.pod_changed(pod, replace(pod, ledger=MappingProxyType(ledger)))
+
+
+def _compact(state: State, pool: PoolState, *, shrink: bool, expired: Callable[[], bool]) -> list[Move]:
+    """One period of the evictor without a budget; with ``shrink`` it empties what the autoscaler closes, which then goes."""
+
+    def allows(vpod: VPod) -> bool:
+        return state.selects(pool.key, vpod)
+
+    plan = plan_scale(pool, allows)
+    if shrink and plan is not None:
+        pool.set_closed(ordinals_to_close(pool, plan, allows))
+
+    def better(pool: PoolState, vpod: VPod, placements: Mapping[str, int]) -> tuple[str, str] | None:
+        if expired():
+            raise OutOfTime("the time for moving is up")
+        return by_profile(pool, vpod, placements)
+
+    advice = Advice(better=better, vpods=[key for key, vpod in pool.vpods.items() if allows(vpod)])
+    moves = plan_moves(pool, Limits(budget=MOVES_AT_ONCE), advice)
+    by_vpod: dict[str, list[Move]] = {}
+    for move in moves:
+        by_vpod.setdefault(move.vpod, []).append(move)
+    made: list[Move] = []
+    for key, group in by_vpod.items():
+        decision = relocate(pool, pool.vpods[key], group)
+        if decision is not None:
+            commit(state, pool, [decision])
+            made += decision.moves
+    if shrink:
+        _remove_empty(state, pool)
+    return made
+
+
+def _remove_empty(state: State, pool: PoolState) -> None:
+    stateful_set = pool.stateful_set
+    count = count_without_empty(pool, state)
+    if stateful_set is None or count >= stateful_set.replicas:
+        return
+    state.stateful_set_changed(stateful_set, replace(stateful_set, replicas=count))
+    for ordinal in range(stateful_set.ordinals_start + count, stateful_set.ordinals.stop):
+        known = pool.pods.get(f"{stateful_set.name}-{ordinal}")
+        if known is not None and known.pod is not None:
+            state.pod_changed(known.pod, None)
+    pool.set_closed(0)

@@ -1,0 +1,118 @@
+"""A pool today, left alone and changed: what a what-if compares."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from extender.engine.scaling.size import plan_scale
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.whatif.candidates import loss_by_zone
+from extender.whatif.settling import Course, Settled, settle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One pool as it is, or as it has settled. ``placed``: vpod -> pod -> vreplicas; ``left``: vpod -> vreplicas without a place.
+
+    ``lost``: zone -> vreplicas, vpods that lose all. ``wanted``: pods that the autoscaler asks for; ``bound``: names of pods
+    that have a node; ``settled``: the decisions that led there, none for today.
+    """
+
+    profile: str
+    pods: int
+    wanted: int
+    bound: frozenset[str]
+    free_slots: int
+    reschedule_after_s: int | None
+    overcommitted: int
+    placed: Mapping[str, Mapping[str, int]]
+    left: Mapping[str, int]
+    lost: Mapping[str, tuple[int, int]]
+    settled: Settled
+
+    @property
+    def unplaced(self) -> int:
+        """vreplicas without a place."""
+        return sum(self.left.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One pool: today, left alone and changed. ``held``: its pods that are refused for what is not known here, and why."""
+
+    key: str
+    today: Side
+    alone: Side
+    after: Side
+    held: Mapping[int, str]
+    failed: frozenset[str] = frozenset()
+    """Names of the pods that fail."""
+
+    @property
+    def imagined(self) -> int:
+        """Pods that have a node once changed, and none today."""
+        return len(self.after.bound - self.today.bound)
+
+    @property
+    def out_of_service(self) -> tuple[int, int]:
+        """vreplicas on pods that fail, for as long as they are away; and vpods that have nothing else."""
+        vreplicas = vpods = 0
+        for placed in self.alone.placed.values():
+            lost = sum(count for name, count in placed.items() if name in self.failed)
+            vreplicas += lost
+            vpods += bool(lost) and lost == sum(placed.values())
+        return vreplicas, vpods
+
+
+def as_it_is(state: State, key: str) -> Side:
+    """Today: who has less than asked for waits, though there may be room that nobody has given him yet."""
+    pool = state.pool(key)
+    placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}
+    left = {key: max(0, vpod.vreplicas - sum(placed[key].values())) for key, vpod in pool.vpods.items()}
+    return _side(state, pool, placed=placed, left=left, settled=Settled())
+
+
+def settled_side(state: State, key: str, course: Course, expired: Callable[[], bool]) -> Side:
+    """Where the pool comes to. Raises OutOfTime once ``expired``."""
+    settled = settle(state, key, course, expired=expired)
+    pool = state.pool(key)
+    placed = {vpod: pool.placed_of(vpod) for vpod in pool.vpods}
+    left = {vpod: decision.left for vpod, decision in settled.decisions.items()}
+    side = _side(state, pool, placed=placed, left=left, settled=settled)
+    return replace(side, pods=max(side.pods, side.wanted)) if course.grow else side
+
+
+def _side(
+    state: State,
+    pool: PoolState,
+    *,
+    placed: Mapping[str, Mapping[str, int]],
+    left: Mapping[str, int],
+    settled: Settled,
+) -> Side:
+    pods = pool.stateful_set.replicas if pool.stateful_set is not None else 0
+    plan = plan_scale(pool, lambda vpod: state.selects(pool.key, vpod))
+    return Side(
+        profile=pool.profile.name,
+        pods=pods,
+        wanted=plan.wanted if plan is not None else pods,
+        bound=frozenset(member.name for member in pool.members() if member.bound),
+        free_slots=pool.free_slots(),
+        reschedule_after_s=pool.pool.reschedule_after_s if pool.pool is not None else None,
+        overcommitted=len(pool.overcommitted()),
+        placed=placed,
+        left=left,
+        lost=_losses(pool),
+        settled=settled,
+    )
+
+
+def _losses(pool: PoolState) -> dict[str, tuple[int, int]]:
+    losses: dict[str, tuple[int, int]] = {}
+    for key in pool.vpods:
+        placed = pool.placed_of(key)
+        total = sum(placed.values())
+        for zone, count in loss_by_zone(pool, placed).items():
+            lost, vpods = losses.get(zone, (0, 0))
+            losses[zone] = (lost + count, vpods + (count == total))
+    return losses

@@ -1,0 +1,166 @@
+"""``Snapshot``: what decisions about some pools look at, at one moment; a ``State`` can be made from it anywhere, any time.
+
+Objects are frozen, so taking one is copying references: the event loop does it between two requests. The state made from
+it decides as the one it was taken from, and whoever asks may change it as he likes: nobody else sees it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from extender.engine.policy.profile import Profile
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.errors import VReplicaError
+from extender.model.ledger import Share
+from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
+
+PODS_MAX: Final = 20_000
+VPODS_MAX: Final = 50_000
+"""Of all pools of a snapshot: some 20 ms of copying."""
+
+
+class SnapshotTooLarge(VReplicaError):
+    """The pools asked about are larger than what is copied at one stretch."""
+
+
+class Reservation(NamedTuple):
+    """What a decision has given or taken on a pod, and no write has confirmed yet."""
+
+    vpod: str
+    pod_name: str
+    share: Share
+    owner: object
+    expires_at: float
+
+
+class Remains(NamedTuple):
+    """What is known of an ordinal beyond its pod: what its last one held, and where it stood."""
+
+    pod_name: str
+    last_ledger: Mapping[str, Share]
+    last_ledger_old: bool
+    last_place: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSnapshot:
+    """One pool with all that is its own. ``closed``: bit set of ordinals, as in ``PoolState``."""
+
+    key: str
+    profile: Profile
+    pods: tuple[AdapterPod, ...]
+    vpods: tuple[VPod, ...]
+    reservations: tuple[Reservation, ...]
+    remains: tuple[Remains, ...]
+    closed: int
+    abandoned: frozenset[str]
+    watched_sources: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Some pools in full, and of all others what concerns them: their size, and what they have on nodes that count slots."""
+
+    profiles: Mapping[str, Profile]
+    nodes: tuple[Node, ...]
+    namespaces: tuple[Namespace, ...]
+    stateful_sets: tuple[StatefulSet, ...]
+    pools: tuple[AdapterPool, ...]
+    neighbours: tuple[AdapterPod, ...]
+    full: tuple[PoolSnapshot, ...]
+
+    @classmethod
+    def of(cls, state: State, pools: Collection[str], *, bounded: bool = True) -> "Snapshot":
+        """``pools``: keys of those to take in full; ``bounded``: somebody waits. Raises SnapshotTooLarge."""
+        found = [state.pools[key] for key in sorted(set(pools)) if key in state.pools]
+        if bounded:
+            _refuse_too_large(found)
+        return cls(
+            profiles=state.profiles,
+            nodes=tuple(state.nodes.values()),
+            namespaces=tuple(state.namespaces.values()),
+            stateful_sets=tuple(state.stateful_sets.values()),
+            pools=tuple(pool.pool for pool in state.pools.values() if pool.pool is not None),
+            neighbours=tuple(_neighbours(state, pools)),
+            full=tuple(_taken(pool) for pool in found),
+        )
+
+    def state(self) -> State:
+        """A state of its own, equal to the one that this was taken from as far as these pools go."""
+        state = State(self.profiles)
+        for node in self.nodes:
+            state.node_changed(None, node)
+        for namespace in self.namespaces:
+            state.namespace_changed(None, namespace)
+        for stateful_set in self.stateful_sets:
+            state.stateful_set_changed(None, stateful_set)
+        for pool in self.pools:
+            state.adapter_pool_changed(None, pool)
+        for pod in self.neighbours:
+            state.pod_changed(None, pod)
+        for taken in self.full:
+            _restore(state, taken)
+        return state
+
+
+def _refuse_too_large(pools: Collection[PoolState]) -> None:
+    pods, vpods = sum(len(pool.pods) for pool in pools), sum(len(pool.vpods) for pool in pools)
+    for what, count, most in (("adapter pods", pods, PODS_MAX), ("vpods", vpods, VPODS_MAX)):
+        if count > most:
+            raise SnapshotTooLarge(
+                f"{count} {what} are more than the {most} that are looked at at once: ask about one pool, "
+                "or read the cluster with the command line (without --server)"
+            )
+
+
+def _neighbours(state: State, pools: Collection[str]) -> Iterator[AdapterPod]:
+    """The pods of other pools that take slots of nodes which declare some."""
+    for name, pods in state.pods_on_node.items():
+        node = state.nodes.get(name)
+        if node is not None and node.slots is not None:
+            yield from (pod for pod in pods.values() if pod.pool not in pools)
+
+
+def _taken(pool: PoolState) -> PoolSnapshot:
+    return PoolSnapshot(
+        key=pool.key,
+        profile=pool.profile,
+        pods=(
+            *(state.pod for state in pool.pods.values() if state.pod is not None),
+            *pool.strangers.values(),
+        ),
+        vpods=tuple(pool.vpods.values()),
+        reservations=tuple(
+            Reservation(key, name, claim.reserved, claim.owner, claim.expires_at)
+            for key, claims in pool.placements.items()
+            for name, claim in claims.items()
+            if claim.reserved is not None
+        ),
+        remains=tuple(
+            Remains(name, dict(state.last_ledger), state.last_ledger_old, state.last_place)
+            for name, state in pool.to_come.items()
+            if state.last_ledger or state.last_place != ("", "")
+        ),
+        closed=pool.closed,
+        abandoned=pool.abandoned,
+        watched_sources=pool.watched_sources,
+    )
+
+
+def _restore(state: State, taken: PoolSnapshot) -> None:
+    pool = state.pool(taken.key)
+    pool.set_profile(taken.profile)
+    pool.watched_sources = taken.watched_sources
+    for remains in taken.remains:
+        pool.recall(
+            remains.pod_name, remains.last_ledger, old=remains.last_ledger_old, place=remains.last_place
+        )
+    for pod in taken.pods:
+        state.pod_changed(None, pod)
+    for vpod in taken.vpods:
+        state.vpod_changed(None, vpod)
+    for one in taken.reservations:
+        pool.reserve(one.owner, one.vpod, {one.pod_name: one.share}, expires_at=one.expires_at)
+    pool.set_closed(taken.closed)
+    pool.set_abandoned(taken.abandoned)

@@ -1,0 +1,105 @@
+"""Adapter pods, a node or a zone that a what-if takes away: emptied for good by a person, or failing."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.errors import InvalidObject
+from extender.model.objects import AdapterPod, placement_order
+from extender.whatif.trial import Trial
+
+NAMES_SUGGESTED: Final = 5
+
+
+class What(StrEnum):
+    """What can be taken away."""
+
+    POD = "pod"
+    NODE = "node"
+    ZONE = "zone"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An adapter pod (``name`` or ``namespace/name``), or all of those on a node or in a zone; None: whichever has that name."""
+
+    what: What | None
+    name: str
+
+
+def drain(trial: Trial, pools: Sequence[PoolState], target: Target) -> None:
+    """As a person empties it for good: pods are marked, so that what they carry goes elsewhere; nodes are cordoned. Raises InvalidObject."""
+    nodes, pods = _reached(trial.state, pools, target, "drain")
+    for name in nodes:
+        trial.exchange(node := trial.state.nodes[name], replace(node, cordoned=True))
+    for pod in pods:
+        trial.exchange(pod, replace(pod, unschedulable=True))
+
+
+def fail(trial: Trial, pools: Sequence[PoolState], target: Target) -> Mapping[str, frozenset[str]]:
+    """As it fails and stays away: nodes and pods are not Ready, and where the pool says so its pods are taken for lost in time.
+
+    Returns the names of those pods by pool. Raises InvalidObject.
+    """
+    nodes, pods = _reached(trial.state, pools, target, "fail")
+    for name in nodes:
+        trial.exchange(node := trial.state.nodes[name], replace(node, ready=False))
+    for pod in pods:
+        trial.exchange(pod, replace(pod, ready=False))
+    failed: dict[str, frozenset[str]] = {}
+    for pool in pools:
+        names = failed[pool.key] = frozenset(pod.name for pod in pods if pod.pool == pool.key)
+        if pool.pool is not None and pool.pool.reschedule_after_s is not None:
+            trial.set_abandoned(pool, pool.abandoned | names)
+    return failed
+
+
+def _reached(
+    state: State, pools: Sequence[PoolState], target: Target, field: str
+) -> tuple[list[str], list[AdapterPod]]:
+    """Nodes that are meant, and the pods there; or the pods themselves."""
+    what = target.what or _kind_of(state, pools, target.name, field)
+    if what is What.POD:
+        found = [pod for pod in _pods(pools) if target.name in {pod.name, pod.key}]
+        if not found:
+            listed = sorted(
+                (known.name for pool in pools for known in pool.pods.values()), key=placement_order
+            )
+            raise InvalidObject("plan", field, _unknown(f"adapter pod {target.name}", listed))
+        return [], found
+    nodes = [
+        name
+        for name, node in state.nodes.items()
+        if target.name == (name if what is What.NODE else node.zone)
+    ]
+    if not nodes:
+        known = {name if what is What.NODE else node.zone for name, node in state.nodes.items()}
+        raise InvalidObject("plan", field, _unknown(f"{what} {target.name}", sorted(known)))
+    there = set(nodes)
+    return sorted(nodes), [pod for pod in _pods(pools) if pod.node in there]
+
+
+def _kind_of(state: State, pools: Sequence[PoolState], name: str, field: str) -> What:
+    found = [What.POD] if any(pod.name == name for pod in _pods(pools)) else []
+    found += [What.NODE] if name in state.nodes else []
+    found += [What.ZONE] if any(node.zone == name for node in state.nodes.values()) else []
+    if len(found) == 1:
+        return found[0]
+    ways = " or ".join(f"{what}/{name:.100}" for what in found or What)
+    why = "has several meanings" if found else "is no pod, node or zone that is known"
+    raise InvalidObject("plan", field, f"{name:.100} {why}: say {ways}")
+
+
+def _pods(pools: Sequence[PoolState]) -> Iterator[AdapterPod]:
+    for pool in pools:
+        for known in list(pool.pods.values()):
+            if known.pod is not None:
+                yield known.pod
+
+
+def _unknown(subject: str, known: list[str]) -> str:
+    listed = ", ".join(known[:NAMES_SUGGESTED]) + (", ..." if len(known) > NAMES_SUGGESTED else "")
+    return f"{subject:.300} is not known (known: {listed or 'none'})"

@@ -1,0 +1,153 @@
+"""What if: a pool drained, resized, placed by another profile, with more vpods, compared with today and with the same pool left alone.
+
+Three sides, of pools and of each vpod: *before* is today, as it is; *settled* is what the pools come to if nobody does
+anything; *after* is what they come to once the change is made on top of that, by the same rules (``settling``). What moves is the
+difference of the last two: the change's doing, and nothing that would have happened anyway.
+
+Pods that kube-scheduler has refused for what is not known here stay without a node on every side (``growth.held_back``).
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state import State
+from extender.model.errors import InvalidObject
+from extender.model.objects import AdapterPool, Namespace, VPod
+from extender.whatif.differences import Answer, notes_of, pool_row, summary_of, vpod_rows
+from extender.whatif.growth import held_back
+from extender.whatif.left_out import left_out, unserved_note, unserved_of
+from extender.whatif.lift import labels_selected
+from extender.whatif.loosen import resize
+from extender.whatif.settling import Course
+from extender.whatif.sides import Compared, Side, as_it_is, settled_side
+from extender.whatif.snapshot import Snapshot
+from extender.whatif.targets import Target, drain, fail
+from extender.whatif.trial import Trial, never
+
+VPODS_LISTED_MAX: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is asked about. ``drain``: emptied for good by a person; ``fail``: away, and not back. ``settings``: fields of AdapterPool, by the names of the model; ``profile`` "" for each pool's own.
+
+    ``autoscale``: the autoscaler may add pods; ``compact``: the evictor moves all that it would move in time.
+    """
+
+    drain: tuple[Target, ...] = ()
+    fail: tuple[Target, ...] = ()
+    settings: Mapping[str, int] = field(default_factory=dict)
+    profile: str = ""
+    add: tuple[VPod, ...] = ()
+    autoscale: bool = False
+    compact: bool = False
+
+
+def what_if(snapshot: Snapshot, change: Change, *, expired: Callable[[], bool] = never) -> Answer:
+    """``{"summary", "notes", "vpods", "pools"}`` (``/v1/plan``): the pools of the snapshot today, left alone and changed.
+
+    Raises InvalidObject for a change that names what is not there, OutOfTime once ``expired``.
+    """
+    keys = [pool.key for pool in snapshot.full]
+    state = snapshot.state()
+    today = {key: as_it_is(state, key) for key in keys}
+    held = {key: held_back(state.pool(key), state) for key in keys}
+    unserved = {key: unserved_of(state.pool(key)) for key in keys}
+    beside = [
+        note
+        for pool in map(state.pool, keys)
+        for note in (*left_out(pool), *unserved_note(pool, unserved[pool.key]))
+    ]
+    added = frozenset(vpod.key for vpod in change.add)
+
+    def settled(key: str) -> Side:
+        course = Course(last=added, grow=change.autoscale, compact=change.compact, held=frozenset(held[key]))
+        return settled_side(state, key, course, expired)
+
+    alone = {key: settled(key) for key in keys}
+    failed = apply(state, keys, change)
+    pools = [
+        Compared(
+            key=key,
+            today=today[key],
+            alone=alone[key],
+            after=settled(key),
+            held=held[key],
+            failed=failed.get(key, frozenset()),
+        )
+        for key in keys
+    ]
+    rows = [row for pool in pools for row in vpod_rows(pool, added)]
+    rows.sort(key=lambda row: (-row.unplaced, -row.moved, row.key))
+    return {
+        "summary": {
+            **summary_of(pools, rows),
+            "unserved": sum(one.vreplicas for one in unserved.values()),
+        },
+        "notes": [*beside, *notes_of(pools, grown=change.autoscale)],
+        "vpods": [row.to_json() for row in rows[:VPODS_LISTED_MAX]],
+        "vpodsNotListed": max(0, len(rows) - VPODS_LISTED_MAX),
+        "pools": [pool_row(pool) for pool in pools],
+    }
+
+
+# -- the change -------------------------------------------------------------------------------------------------------
+
+
+def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozenset[str]]:
+    """Change the state, the caller's own, as asked for; the names of the pods that fail, by pool. Raises InvalidObject."""
+    trial = Trial(state)
+    pools = [state.pool(key) for key in keys]
+    for pool in pools:
+        _set(trial, pool, change)
+    for target in change.drain:
+        drain(trial, pools, target)
+    failed: dict[str, frozenset[str]] = {}
+    for target in change.fail:
+        for key, names in fail(trial, pools, target).items():
+            failed[key] = failed.get(key, frozenset()) | names
+    for vpod in change.add:
+        if vpod.key in state.pool(vpod.pool).vpods:
+            raise InvalidObject("plan", "addVPods", f"vpod {vpod.key} is there already")
+        _welcome(trial, vpod)
+        trial.exchange(None, vpod)
+    return failed
+
+
+def _welcome(trial: Trial, vpod: VPod) -> None:
+    """A namespace that does not exist yet is thought of as one that the pool selects."""
+    spec = trial.state.pool(vpod.pool).pool
+    if spec is not None and vpod.namespace not in trial.state.namespaces:
+        labels = labels_selected(spec.namespace_selector, {})
+        trial.exchange(None, Namespace(name=vpod.namespace, labels=labels or {}))
+
+
+def _set(trial: Trial, pool: PoolState, change: Change) -> None:
+    spec = pool.pool
+    if spec is None:
+        return
+    if change.profile and change.profile not in trial.state.profiles:
+        known = ", ".join(sorted(trial.state.profiles))
+        raise InvalidObject("plan", "profile", f"{change.profile!r:.80} is not known (known: {known})")
+    new = _with(spec, change)
+    if new.slots_per_pod != spec.slots_per_pod:
+        # A node that does not declare so many will be said by its pod's being refused when it comes back.
+        resize(trial, pool, new)
+    elif new != spec:
+        trial.exchange(spec, new)
+
+
+def _with(spec: AdapterPool, change: Change) -> AdapterPool:
+    settings = dict(change.settings)
+    return replace(
+        spec,
+        slots_per_pod=settings.get("slots_per_pod", spec.slots_per_pod),
+        min_pods=settings.get("min_pods", spec.min_pods),
+        max_pods=settings.get("max_pods", spec.max_pods),
+        min_pods_per_vpod=settings.get("min_pods_per_vpod", spec.min_pods_per_vpod),
+        profile=change.profile or spec.profile,
+        # As after any edit of the spec: what is remembered of the old generation must not answer for the new one.
+        generation=spec.generation + 1,
+    )
