@@ -91,7 +91,7 @@ $(COMPILED)/stamp: $(VENV)/stamp-dev hatch_build.py $(shell find extender webhoo
 compiled: $(COMPILED)/stamp ## The core compiled by mypyc under build/compiled, held to the source (needs a C compiler)
 	@$(BIN)/python -m tests.compiled . $(COMPILED) $(ARGS)
 	@cd $(COMPILED) && ../../$(BIN)/python -m tests.conformance $(abspath $(CASES))
-	@cd $(COMPILED) && ../../$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/core tests/service
+	@cd $(COMPILED) && ../../$(BIN)/python -m pytest -q -n 2 --dist worksteal tests/model tests/engine tests/node tests/whatif tests/service
 
 .PHONY: ui-test
 # Without Chromium, and without the right to install it, the tests skip and say so.

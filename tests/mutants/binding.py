@@ -7,13 +7,13 @@ _POD_BINDER = "extender/service/binding/pod_binder.py"
 _SUCCESSION = "extender/engine/state/ordinal_history.py"
 _PREDECESSORS = "extender/service/binding/ordinal_history.py"
 _CARRY = "extender/node/bind_ledger.py"
-_TEST = "tests/service/test_binder.py::"
-_FORGED = "tests/service/test_bind_forged.py::"
-_STANDING = "tests/core/test_carry.py::TestStanding::"
-_PLANNED = "tests/core/test_carry.py::TestPlanned::"
-_RACES = "tests/service/test_binder_races.py::"
-_PAST = "tests/core/test_succession.py::"
-_WAITS = "tests/service/test_predecessors.py::"
+_TEST = "tests/service/binding/test_binder.py::"
+_FORGED = "tests/service/binding/test_bind_forged.py::"
+_STANDING = "tests/node/test_bind_ledger.py::TestStanding::"
+_PLANNED = "tests/node/test_bind_ledger.py::TestPlanned::"
+_RACES = "tests/service/binding/test_binder_races.py::"
+_PAST = "tests/engine/state/test_ordinal_history.py::"
+_WAITS = "tests/service/binding/test_ordinal_history.py::"
 
 BINDING = (
     Mutant(
@@ -212,7 +212,7 @@ BINDING = (
         "within_slots(slots, published, strays, held)",
         "stale read: what stands is cut to make room for what has left",
         (
-            "tests/core/test_carry.py::TestStanding::"
+            "tests/node/test_bind_ledger.py::TestStanding::"
             "test_a_status_that_the_last_ledger_never_covered_takes_no_room_of_one_that_it_did",
         ),
     ),
@@ -263,7 +263,7 @@ BINDING = (
         "within_slots(slots, covered, held, published)",
         "vpods that have changed to another pool still publish their old pods (I2)",
         (
-            "tests/core/test_strays.py::test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publish",
+            "tests/engine/state/test_placements_from_former_pool.py::test_a_pod_that_is_bound_anew_carries_what_vpods_of_other_pools_still_publish",
         ),
     ),
     Mutant(
@@ -280,7 +280,9 @@ BINDING = (
         "free[there] = (slots if there == ordinal else state.capacity) - state.held - ledger_slots(back)",
         "free[there] = (slots if there == ordinal else state.capacity) - ledger_slots(back)",
         "pending vreplicas would be planned where others stand",
-        ("tests/core/test_carry_shares.py::test_a_pod_on_which_others_stand_takes_less_of_what_is_pending",),
+        (
+            "tests/node/test_bind_ledger_shares.py::test_a_pod_on_which_others_stand_takes_less_of_what_is_pending",
+        ),
     ),
     Mutant(
         "what comes back by itself is planned again",
@@ -312,7 +314,9 @@ BINDING = (
         "free[there] -= count * vpod.weight",
         "free[there] -= count",
         "heavy vreplicas would be planned for slots that are taken",
-        ("tests/core/test_carry_shares.py::test_heavy_vreplicas_leave_the_next_vpod_what_they_do_not_take",),
+        (
+            "tests/node/test_bind_ledger_shares.py::test_heavy_vreplicas_leave_the_next_vpod_what_they_do_not_take",
+        ),
     ),
     Mutant(
         "a node's slots are off by one",
@@ -320,7 +324,7 @@ BINDING = (
         "taken + _declared(state, pod) > node.slots",
         "taken + _declared(state, pod) > node.slots + 1",
         "a node would get a slot more than it declares",
-        ("tests/core/test_verbs.py::TestFilter::test_a_node_that_declares_slots_holds_no_more_than_those",),
+        ("tests/node/test_verbs.py::TestFilter::test_a_node_that_declares_slots_holds_no_more_than_those",),
     ),
     Mutant(
         "expired decisions count",
@@ -328,6 +332,6 @@ BINDING = (
         "return entry if entry is not None and entry.expires_at > self._clock() else None",
         "return entry",
         "I5: kube-scheduler never says that it has given a pod up",
-        ("tests/core/test_decisions.py::test_decisions_expire",),
+        ("tests/node/test_decisions.py::test_decisions_expire",),
     ),
 )

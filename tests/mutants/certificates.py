@@ -9,7 +9,7 @@ _X509 = "webhook/x509.py"
 _SERVING = "extender/kube/serving/tls.py"
 _STEPS = "tests/webhook/test_rotation.py::"
 _REGISTERED = "tests/webhook/test_registration.py::"
-_SERVED = "tests/kube/test_serving_tls.py::"
+_SERVED = "tests/kube/serving/test_tls.py::"
 
 CERTIFICATES = (
     Mutant(

@@ -7,9 +7,9 @@ _SEEN = "extender/kube/seen_lease.py"
 _INFORMERS = "extender/service/watching/informers.py"
 _LEADERSHIP = "extender/service/pools/leadership.py"
 _TEST = "tests/kube/test_leader.py::"
-_SHARED = "tests/service/test_leadership.py::"
+_SHARED = "tests/service/pools/test_leadership.py::"
 _BUCKETS = "tests/service/test_buckets.py::"
-_INFORMED = "tests/service/test_informers.py::"
+_INFORMED = "tests/service/watching/test_informers.py::"
 _CATCHES_UP = "tests/service/test_taking_over.py::"
 
 LEADING = (
@@ -158,7 +158,7 @@ LEADING = (
         "chain(state.unplaced)",
         "I3: a vreplica would stay on a pod taken for lost beside one with room",
         (
-            "tests/core/test_scale_down.py::test_one_that_is_to_leave_its_pod_and_fits_on_no_open_one_waits_for_a_closed_one",
+            "tests/engine/scaling/test_scale_down.py::test_one_that_is_to_leave_its_pod_and_fits_on_no_open_one_waits_for_a_closed_one",
         ),
     ),
     Mutant(
@@ -167,7 +167,7 @@ LEADING = (
         "if not self._leading():",
         "if self._leading is None:",
         "a process that was frozen goes on between what it has read and what it writes",
-        ("tests/service/test_fenced.py::test_no_pod_is_repaired",),
+        ("tests/kube/test_fenced.py::test_no_pod_is_repaired",),
     ),
     Mutant(
         "the fence is not asked again before a write is sent",
@@ -311,7 +311,7 @@ LEADING = (
         "if refusal:",
         "it would wait for kube-scheduler's five minutes",
         (
-            "tests/service/test_reactivator.py::"
+            "tests/service/binding/test_reactivator.py::"
             "test_a_pod_refused_while_the_watch_still_shows_its_predecessor_is_patched_when_it_shows_it",
         ),
     ),
@@ -322,7 +322,7 @@ LEADING = (
         "                    continue\n",
         "what another leader has placed there meanwhile is trimmed for it (I4)",
         (
-            "tests/service/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",
+            "tests/service/placing/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",
         ),
     ),
     Mutant(
@@ -332,7 +332,7 @@ LEADING = (
         "if isinstance(owner, tuple):",
         "another would be promised what the pod is being bound with",
         (
-            "tests/service/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",
+            "tests/service/placing/test_placer.py::test_what_was_decided_and_nobody_knows_of_is_not_held_when_we_lead_again",
         ),
     ),
     Mutant(

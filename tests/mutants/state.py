@@ -7,22 +7,22 @@ _PASSIVE = "extender/engine/cache/passive_assume.py"
 _CACHES = "extender/engine/cache/caches.py"
 _STATE = "extender/engine/state/pool_state.py"
 _CLAIMS = "extender/engine/pods/claims.py"
-_BYTES = "tests/core/test_ledger_shares.py::"
+_BYTES = "tests/engine/pods/test_ledger_shares.py::"
 _PLAN = "extender/engine/placing/plan.py"
 _DOWN = "extender/engine/scaling/scale_down.py"
 _SCALER = "extender/service/pools/pool_scaler.py"
 _CLOSED = "extender/service/pools/draining_ordinals.py"
-_DOUBTS = "tests/service/test_pool_scaler.py::test_"
-_AFTER = "tests/core/test_assume.py::TestAfterAWrite::"
-_BEFORE = "tests/core/test_assume.py::TestBeforeAWrite::"
-_OBJECTS = "tests/core/test_caches.py::"
-_STANDING = "tests/core/test_carry.py::TestStanding::"
-_PLANS = "tests/core/test_plan.py::"
-_PLACES = "tests/core/test_plan_properties.py::"
-_LEAVES = "tests/core/test_scale_down.py::"
-_SCALES = "tests/service/test_autoscaler.py::"
-_STATES = "tests/core/test_state.py::"
-_CLAIMED = "tests/core/test_claims.py::"
+_DOUBTS = "tests/service/pools/test_pool_scaler.py::test_"
+_AFTER = "tests/engine/cache/test_assume.py::TestAfterAWrite::"
+_BEFORE = "tests/engine/cache/test_assume.py::TestBeforeAWrite::"
+_OBJECTS = "tests/engine/cache/test_caches.py::"
+_STANDING = "tests/node/test_bind_ledger.py::TestStanding::"
+_PLANS = "tests/engine/placing/test_plan.py::"
+_PLACES = "tests/engine/placing/test_plan_properties.py::"
+_LEAVES = "tests/engine/scaling/test_scale_down.py::"
+_SCALES = "tests/service/pools/test_autoscaler.py::"
+_STATES = "tests/engine/state/test_state.py::"
+_CLAIMED = "tests/engine/pods/test_claims.py::"
 
 CACHES = (
     Mutant(
@@ -32,7 +32,7 @@ CACHES = (
         "if not vpod.key:",
         "I3: nobody ever takes it back (seed 294000719)",
         (
-            "tests/service/test_schedule.py"
+            "tests/service/http/test_schedule.py"
             "::test_what_a_pool_still_holds_is_taken_back_where_all_is_given_back_in_another_one",
         ),
     ),
@@ -43,7 +43,7 @@ CACHES = (
         "mark = len(names), 0",
         "filter passes a node that there is not, or that is full",
         (
-            "tests/core/test_candidates.py"
+            "tests/node/test_candidates.py"
             "::test_a_list_that_is_not_of_the_same_nodes_is_not_taken_for_another_order",
         ),
     ),
@@ -187,7 +187,7 @@ POOL_STATE = (
         "return self.slots",
         "I1: its node has no more for it",
         (
-            "tests/service/test_foreign_writes.py::"
+            "tests/service/watching/test_foreign_writes.py::"
             "test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_annotation",
         ),
     ),
@@ -277,7 +277,9 @@ POOL_STATE = (
         "known = ledger if ledger.vreplicas >= status.vreplicas else status",
         "known = status",
         "I4: a crash between two writes would move vreplicas",
-        ("tests/core/test_state.py::TestClaims::test_decisions_start_from_the_larger_of_ledger_and_status",),
+        (
+            "tests/engine/state/test_state.py::TestClaims::test_decisions_start_from_the_larger_of_ledger_and_status",
+        ),
     ),
     Mutant(
         "a status that comes down to the ledger changes nothing",
@@ -353,7 +355,7 @@ PLAN = (
         "                if not vpod.key:\n",
         "liveness: what its pool asked of it meanwhile is never done (seed 287004468)",
         (
-            "tests/service/test_placer.py"
+            "tests/service/placing/test_placer.py"
             "::test_a_tenant_that_is_let_in_again_leaves_the_pod_that_was_to_be_emptied",
         ),
     ),
@@ -526,7 +528,7 @@ SCALE_DOWN = (
         "",
         "the pool would grow again at once, and shrink again, and so on",
         (
-            "tests/service/test_pool_scaler.py::test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays",
+            "tests/service/pools/test_pool_scaler.py::test_a_pod_that_a_vpod_needs_which_came_while_the_scale_was_read_stays",
         ),
     ),
     Mutant(
@@ -535,7 +537,9 @@ SCALE_DOWN = (
         "self._free[ordinal] = pod.capacity - pod.placed - _heavier(pod)",
         "self._free[ordinal] = pod.capacity - pod.placed",
         "liveness: placing keeps that room from others, and the pool does not grow",
-        ("tests/core/test_scaling.py::test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room",),
+        (
+            "tests/engine/scaling/test_scaling.py::test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room",
+        ),
     ),
     Mutant(
         "an unanswered scale-down is forgotten",
@@ -567,7 +571,7 @@ SCALE_DOWN = (
         "seen > asked",
         "seen != asked",
         "the watch lags: an older version says nothing",
-        ("tests/core/test_shrink_doubt.py::test_an_older_version_says_nothing",),
+        ("tests/engine/scaling/test_shrink_doubt.py::test_an_older_version_says_nothing",),
     ),
     Mutant(
         "replicas that the watch has not shown",
@@ -576,8 +580,8 @@ SCALE_DOWN = (
         "if scale.replicas < 0:",
         "stale read: what we know of the ordinals is older than the scale",
         (
-            "tests/service/test_pool_scaler.py::test_pods_that_the_watch_has_not_shown_yet_are_not_removed",
-            "tests/service/test_pool_scaler.py::test_ordinals_that_have_moved_unseen_are_not_cut_by_the_number_of_before",
+            "tests/service/pools/test_pool_scaler.py::test_pods_that_the_watch_has_not_shown_yet_are_not_removed",
+            "tests/service/pools/test_pool_scaler.py::test_ordinals_that_have_moved_unseen_are_not_cut_by_the_number_of_before",
         ),
     ),
 )

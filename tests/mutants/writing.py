@@ -7,13 +7,13 @@ _PATCH = "extender/service/placing/ledger_patch.py"
 _RECONCILER = "extender/service/pools/reconciler.py"
 _EVICTOR = "extender/service/pools/evictor.py"
 _MOVES = "extender/service/pools/pool_moves.py"
-_TEST = "tests/service/test_committer.py::"
-_PLACER = "tests/service/test_placer.py::"
-_REPAIRS = "tests/service/test_reconciler.py::"
-_EVICTS = "tests/service/test_evictor.py::"
-_ALONE = "tests/service/test_reconciler_alone.py::"
-_BUDGET = "tests/service/test_evictor_budget.py::"
-_ORDER = "tests/service/test_committer_doubts.py::"
+_TEST = "tests/service/placing/test_committer.py::"
+_PLACER = "tests/service/placing/test_placer.py::"
+_REPAIRS = "tests/service/pools/test_reconciler.py::"
+_EVICTS = "tests/service/pools/test_evictor.py::"
+_ALONE = "tests/service/pools/test_reconciler_without_placer.py::"
+_BUDGET = "tests/service/pools/test_evictor_budget.py::"
+_ORDER = "tests/service/placing/test_committer_doubts.py::"
 
 COMMITTER = (
     Mutant(
@@ -23,7 +23,7 @@ COMMITTER = (
         "        return publishable(",
         "I2: a lowering that was given up compares with what the ledger has become again",
         (
-            "tests/service/test_schedule.py::test_what_a_write_that_may_still_arrive_would_take_away_is_not_answered",
+            "tests/service/http/test_schedule.py::test_what_a_write_that_may_still_arrive_would_take_away_is_not_answered",
         ),
     ),
     Mutant(
@@ -33,7 +33,7 @@ COMMITTER = (
         "max(count, published)",
         "liveness: no ledger can have it, and the caller is never answered that it has to leave",
         (
-            "tests/service/test_schedule.py::"
+            "tests/service/http/test_schedule.py::"
             "test_who_publishes_more_than_its_pod_came_back_with_is_answered_what_the_ledger_has",
         ),
     ),
@@ -228,7 +228,7 @@ COMMITTER = (
         "if isinstance(error, ApiError):",
         "people would be warned of a forger that we are ourselves",
         (
-            "tests/service/test_foreign_writes.py::test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers",
+            "tests/service/watching/test_foreign_writes.py::test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers",
         ),
     ),
     Mutant(
@@ -237,7 +237,9 @@ COMMITTER = (
         "return text in self._texts.get(uid, ())",
         "return text is not None",
         "a forged ledger would be put right and nobody told",
-        ("tests/service/test_foreign_writes.py::test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right",),
+        (
+            "tests/service/watching/test_foreign_writes.py::test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right",
+        ),
     ),
     Mutant(
         "why a move in doubt was made is forgotten",
@@ -254,7 +256,7 @@ COMMITTER = (
         "before",
         "I4: what leaves next is called a move that was made before (seed 287003885)",
         (
-            "tests/service/test_committer_doubts.py"
+            "tests/service/placing/test_committer_doubts.py"
             "::test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again",
         ),
     ),
@@ -330,7 +332,7 @@ LOOPS = (
         "standing or [item for item in labelled if not pods and item.pool.key == has]",
         "I2: its ledgers are lowered, and nobody writes the status that publishes them",
         (
-            "tests/core/test_sources.py::TestWhoseItIs::"
+            "tests/model/test_foreign_kinds.py::TestWhoseItIs::"
             "test_labelled_for_a_pool_that_is_not_for_it_and_on_others_pods_it_is_that_pools_to_be_refused",
         ),
     ),
@@ -341,7 +343,7 @@ LOOPS = (
         "standing or (labelled if pods else [])",
         "I2: a status of ours is on its way, and its ledger is lowered meanwhile",
         (
-            "tests/core/test_sources.py::TestWhoseItIs::"
+            "tests/model/test_foreign_kinds.py::TestWhoseItIs::"
             "test_selected_by_nobody_any_more_it_stays_with_the_pool_that_has_it",
         ),
     ),
@@ -352,7 +354,7 @@ LOOPS = (
         "kept = 0",
         "its slots are taken for ever: nobody else releases it",
         (
-            "tests/service/test_schedule.py::"
+            "tests/service/http/test_schedule.py::"
             "test_what_was_given_back_while_its_pod_was_away_is_taken_from_the_pod_that_comes_back",
         ),
     ),
@@ -363,7 +365,7 @@ LOOPS = (
         "if any(_awaits_pods(self._state.pool(self._vpods[key].pool)) for key in self._given_back) else 0",
         "its slots are taken for ever: nobody else releases it",
         (
-            "tests/service/test_schedule.py::"
+            "tests/service/http/test_schedule.py::"
             "test_what_was_given_back_in_another_pool_is_taken_from_a_pod_of_the_first_one_that_comes_back",
         ),
     ),
@@ -373,7 +375,7 @@ LOOPS = (
         "- max(0, sum(before.values()) - wanted)",
         "",
         "I4 as told: a vpod that was scaled down says that the cluster has moved it",
-        ("tests/core/test_moves.py::test_what_nobody_wants_any_more_is_not_told_as_moved",),
+        ("tests/model/test_moves.py::test_what_nobody_wants_any_more_is_not_told_as_moved",),
     ),
     Mutant(
         "decisions of a batch do not reserve",
@@ -430,7 +432,7 @@ LOOPS = (
         "name: absence.since for",
         "a restart would move everything",
         (
-            "tests/core/test_absence.py::test_a_pod_that_is_not_ready_is_given_up_when_its_time_has_passed_by_our_clock",
+            "tests/engine/rebalance/test_absence.py::test_a_pod_that_is_not_ready_is_given_up_when_its_time_has_passed_by_our_clock",
             "simulate --seed 7000 --seeds 4 --events 60 --profile tests/mutants/failing_nodes.yaml",
         ),
     ),
@@ -440,7 +442,9 @@ LOOPS = (
         "self._absences.setdefault(key, Absences()).note(state, now)",
         "self._absences.setdefault(key, Absences())",
         "each failover would begin to count anew",
-        ("tests/service/test_rescheduler.py::test_a_standby_that_takes_over_goes_on_from_what_it_has_seen",),
+        (
+            "tests/service/pools/test_rescheduler.py::test_a_standby_that_takes_over_goes_on_from_what_it_has_seen",
+        ),
     ),
     Mutant(
         "no cool-down",
@@ -492,7 +496,7 @@ LOOPS = (
         "            batch.stale.add(key)\n            self._tell(batch, decision)\n            return\n",
         "the reason is lost: the status that is written then has none (I4)",
         (
-            "tests/service/test_committer_doubts.py::"
+            "tests/service/placing/test_committer_doubts.py::"
             "test_a_move_in_doubt_is_not_told_by_a_decision_that_is_stale_nor_where_it_was_not_made_after_all",
         ),
     ),

@@ -14,7 +14,7 @@ from extender.kube.api import EVERYWHERE, LEASES, PODS, VPODS, ListOptions, List
 from extender.model.bucket import Bucket
 from extender.model.names import LEASE_NAME
 from extender.service.app import Service
-from tests.service.test_schedule import KEY, a_request
+from tests.service.http.test_schedule import KEY, a_request
 from tests.support.builders import POOL
 from tests.support.service import World, lost, until, wall
 

@@ -25,7 +25,7 @@ from extender.model import names
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
 from extender.service.app import Service
 from extender.service.watching.foreign_kind import ForeignKind
-from tests.service.test_sources import GROUPS, KNATIVE, PRESET
+from tests.service.watching.test_sources import GROUPS, KNATIVE, PRESET
 from tests.support.builders import NS, POOL, a_node, a_pod, a_pool, a_stateful_set, a_vpod
 from tests.support.kept import larger
 from tests.support.service import TENANT, World, until

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from extender.kube.api import ADAPTERPOOLS, NAMESPACES, VPODS
-from tests.service.test_gauges import scraped
+from tests.service.http.test_gauges import scraped
 from tests.support.builders import NS
 from tests.support.service import World, until
 

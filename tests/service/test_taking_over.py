@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from extender.service.http.schedule import ScheduleRefused
-from tests.service.test_schedule import a_request
+from tests.service.http.test_schedule import a_request
 from tests.support.service import World, until
 
 pytestmark = pytest.mark.looptime

@@ -13,7 +13,7 @@ from extender.model.names import API_VERSION
 from extender.model.objects import VPod
 from extender.model.reasons import ConflictReason
 from extender.service.http.schedule import vpod_of_request
-from tests.service import test_sources as sources
+from tests.service.watching import test_sources as sources
 from tests.support.builders import NS
 from tests.support.service import TENANT, World, until
 

@@ -4,7 +4,7 @@ import asyncio
 
 from extender.kube.api import VPODS, PatchType
 from extender.model.ledger import Share
-from tests.service.test_committer import a_decision, commit
+from tests.service.placing.test_committer import a_decision, commit
 from tests.support.service import TENANT, World
 
 

@@ -21,7 +21,7 @@ names that a command takes: the vpod's or pod's in `explain`, the new vpods' in 
 
 _COMPLETION: Final = """## Completion
 
-<!-- not run: tests/terminal/test_completing.py runs the shells with it -->
+<!-- not run: tests/cli/terminal/test_completing.py runs the shells with it -->
 ```console
 $ source <(vreplica completion bash)                  # in ~/.bashrc
 $ source <(vreplica completion zsh)                   # in ~/.zshrc

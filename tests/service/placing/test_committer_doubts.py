@@ -1,0 +1,433 @@
+"""What a commit may rely on, and for how long: proofs, doubts, and what others have reserved or published since."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from extender.engine.placing.explain import Explanation, Reasoning, Step
+from extender.engine.placing.plan import Decision, place, release_all
+from extender.engine.rebalance.relocation import relocate
+from extender.kube.api import VPODS, PatchType
+from extender.model.ledger import Share
+from extender.model.moves import Move, MoveReason
+from extender.service.placing.batch import Committed
+from extender.service.placing.ledger_confirmations import FRESH_S, LATE_MAX, UNDER_WAY_S, Proofs
+from extender.service.placing.status_doubts import StatusDoubts
+from extender.service.placing.unreported_moves import UntoldMoves
+from extender.service.watching.caches import Caches
+from tests.service.placing.test_committer import OWNER, a_decision, a_world, commit, made_now
+from tests.support.builders import NS, POOL, a_vpod
+from tests.support.service import TENANT, World, lost
+
+pytestmark = pytest.mark.looptime
+
+
+@dataclass
+class Clock:
+    at: float = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+def test_of_several_late_writes_of_a_pod_each_is_remembered():
+    """The ledger was A, then B, and is A again: the first write finds what it looks for (seed 230000296)."""
+    clock = Clock()
+    proofs = Proofs(clock)
+    proofs.late("uid", "A")
+    proofs.late("uid", "B")
+    proofs.changed("uid", 0.0)
+    assert [proofs.is_fresh("uid", text) for text in "ABC"] == [False, False, True]
+    clock.at = UNDER_WAY_S
+    proofs.note("uid", clock.at)
+    assert [proofs.is_fresh("uid", text) for text in "ABC"] == [True, True, True]
+
+
+def test_of_too_many_late_writes_any_text_may_be_looked_for():
+    clock = Clock()
+    proofs = Proofs(clock)
+    for number in range(LATE_MAX + 1):
+        proofs.late("uid", str(number))
+    proofs.note("uid", 0.0)
+    assert not proofs.is_fresh("uid", "another")
+    clock.at = UNDER_WAY_S
+    proofs.note("uid", clock.at)
+    assert proofs.is_fresh("uid", "another")
+
+
+def test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for():
+    clock = Clock()
+    proofs = Proofs(clock)
+    proofs.note("uid", 0.0)
+    clock.at = FRESH_S - 0.1
+    assert proofs.is_fresh("uid", "{}")
+    clock.at = FRESH_S
+    assert not proofs.is_fresh("uid", "{}")
+
+
+def test_a_proof_is_none_while_a_write_that_compares_with_the_same_text_may_arrive():
+    clock = Clock()
+    proofs = Proofs(clock)
+    proofs.late("uid", "{}")
+    proofs.note("uid", 0.0)
+    assert not proofs.is_fresh("uid", "{}")
+    assert proofs.is_fresh("uid", "another")
+    clock.at = UNDER_WAY_S
+    proofs.note("uid", clock.at)
+    assert proofs.is_fresh("uid", "{}")
+
+
+def test_after_a_takeover_only_a_ledger_that_we_have_changed_proves_anything():
+    clock = Clock(at=10.0)
+    proofs = Proofs(clock)
+    proofs.note("asked", 10.0)
+    proofs.changed("changed", 10.0)
+    assert [proofs.is_fresh(uid, "{}", changed_since=9.0) for uid in ("asked", "changed")] == [False, True]
+    assert not proofs.is_fresh("changed", "{}", changed_since=10.5)
+
+
+async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_published():
+    """Found by review: it was given up, the vpod grew again, and the ledger looked as if it covered that."""
+    world = await World.create()
+    await world.pod(0, {"tenant/a": Share(2)}, node="node-0")
+    await world.vpod("a", 2)
+    await world.sync()
+    committer = world.committer()
+    pod = world.caches.pods.latest(f"{NS}/dispatcher-0")
+    assert pod is not None
+    committer.proofs.late(pod.uid, pod.ledger_text)
+    decision = made_now(world, a_decision("a", {0: 2}))
+    committer.reserve(OWNER, decision)
+    failed = (await committer.commit(OWNER, POOL, [decision])).failed
+    assert (await world.published(), list(failed)) == ({}, ["tenant/a"])
+
+
+def knowing(*names: str) -> Caches:
+    caches = Caches()
+    for name in names:
+        caches.vpods.update(a_vpod(name, 3))
+    return caches
+
+
+class Lists:
+    """Lists of vpods that are asked for, and are there when they are ``answered``."""
+
+    def __init__(self, doubts: StatusDoubts) -> None:
+        self.asked: list[tuple[str, asyncio.Future[bool]]] = []
+        doubts.list_again = self._list
+
+    async def _list(self, source: str) -> bool:
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.asked.append((source, answer))
+        return await answer
+
+    async def answered(self, *, there: bool = True) -> None:
+        self.asked[-1][1].set_result(there)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+
+async def held(doubts: StatusDoubts) -> bool:
+    holds = doubts.hold("tenant/a")
+    await asyncio.sleep(0)
+    return holds
+
+
+async def test_a_write_without_an_answer_is_in_doubt_until_vpods_are_listed_once_no_request_lives_that_long():
+    clock = Clock()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    lists = Lists(doubts)
+    doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
+    clock.at = 29.0
+    assert (await held(doubts), lists.asked) == (True, [])
+    clock.at = 30.0
+    assert await held(doubts)
+    clock.at = 600.0
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+    await lists.answered()
+    assert not await held(doubts)
+
+
+async def test_a_conflict_is_in_doubt_until_the_newer_version_is_seen_however_long_that_takes():
+    """Seed 161002421: the watch was silent for longer than the reservation; what was published lost its ledger."""
+    clock = Clock()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    lists = Lists(doubts)
+    doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
+    clock.at = 1.9
+    assert (await held(doubts), lists.asked) == (True, [])
+    clock.at = 2.0
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+    await lists.answered(there=False)
+    clock.at = 11.0
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+    clock.at = 12.0
+    assert (await held(doubts), len(lists.asked)) == (True, 2)
+    await lists.answered()
+    assert not await held(doubts)
+
+
+async def test_conflict_after_conflict_does_not_put_the_list_off():
+    clock = Clock()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    lists = Lists(doubts)
+    for clock.at in (0.0, 1.0, 2.0):
+        doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=True)
+    assert (await held(doubts), len(lists.asked)) == (True, 1)
+
+
+async def test_a_list_begun_while_a_write_may_be_under_way_tells_nothing_of_it():
+    clock = Clock()
+    doubts = StatusDoubts(knowing("a", "b"), clock, lasts_s=30.0)
+    lists = Lists(doubts)
+    doubts.note(OWNER, POOL, a_vpod("a", 3), conflict=False)
+    doubts.note(OWNER, POOL, a_vpod("b", 3), conflict=True)
+    clock.at = 5.0
+    assert doubts.hold("tenant/b")
+    await asyncio.sleep(0)
+    clock.at = 31.0
+    await lists.answered()
+    assert (await held(doubts), doubts.hold("tenant/b")) == (True, False)
+
+
+@pytest.mark.parametrize("conflict", [True, False])
+def test_a_newer_version_that_came_while_the_write_was_under_way_leaves_no_doubt(conflict: bool):
+    """Seed 200003442: what was decided for the older one stayed reserved, and the vpod grew again elsewhere (I4)."""
+    caches = Caches()
+    caches.vpods.update(a_vpod("a", 1, uid="uid", resource_version="5"))
+    vpod = caches.vpods.latest("tenant/a")
+    assert vpod is not None
+    doubts = StatusDoubts(caches, lambda: 0.0, lasts_s=30.0)
+    pool = caches.state.pool(POOL)
+    pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(1)}, expires_at=30.0)
+    caches.vpods.update(a_vpod("a", 2, uid="uid", resource_version="6"))
+    doubts.note(OWNER, POOL, vpod, conflict=conflict)
+    assert not doubts.hold("tenant/a")
+    assert pool.placed_of("tenant/a") == {}
+
+
+def test_a_newer_version_of_the_vpod_ends_the_doubt_and_its_reservation():
+    caches = Caches()
+    caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="5"))
+    doubts = StatusDoubts(caches, lambda: 0.0, lasts_s=30.0)
+    pool = caches.state.pool(POOL)
+    pool.reserve(OWNER, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=30.0)
+    vpod = caches.vpods.latest("tenant/a")
+    assert vpod is not None
+    doubts.note(OWNER, POOL, vpod, conflict=False)
+    assert doubts.hold("tenant/a")
+    caches.vpods.update(a_vpod("a", 3, uid="uid", resource_version="6"))
+    assert not doubts.hold("tenant/a")
+    assert pool.placed_of("tenant/a") == {}
+
+
+async def test_what_a_bind_has_reserved_since_the_decision_stays_in_the_ledger():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.pods(1)
+    await world.vpod("a", 3, {0: 3})
+    await world.sync()
+    committer = world.committer()
+    decision = made_now(world, a_decision("a", {1: 3}))
+    committer.reserve(OWNER, decision)
+    world.caches.state.reserve(("bind", "uid"), POOL, "tenant/a", {"dispatcher-0": Share(3)}, expires_at=60.0)
+    await committer.commit(OWNER, POOL, [decision])
+    assert (await world.ledger(0), await world.ledger(1)) == ({"tenant/a": 3}, {"tenant/a": 3})
+
+
+async def test_a_vpod_that_comes_back_while_its_release_is_written_keeps_its_ledgers():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("b", 1)
+    await world.sync()
+
+    async def come_back() -> None:
+        await world.vpod("a", 3)
+        await world.sync("vpods")
+
+    world.api.fail("patch", "vpods/status", name="b", then=come_back)
+    gone = release_all(world.caches.state.pool(POOL), "tenant/a")
+    await commit(world, a_decision("b", {0: 1}), gone)
+    assert (await world.cluster.get(VPODS, TENANT, "a"))["spec"]["vreplicas"] == 3
+    assert await world.ledger(0) == {"tenant/a": 3, "tenant/b": 1}
+
+
+async def test_a_ledger_that_somebody_else_has_begun_is_not_overwritten():
+    world = await World.create()
+    await world.pod(0, node="node-0")
+    await world.vpod("a", 15)
+    await world.sync()
+    await world.edit_ledger(0, {"tenant/x": 10})
+    assert set(await commit(world, a_decision("a", {0: 15}))) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/x": 10}
+
+
+async def test_what_another_leader_publishes_meanwhile_stays_in_the_ledger():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 1, {0: 3})
+    await world.vpod("b", 1)
+    await world.sync()
+    pause = world.api.pause("patch", "vpods/status", name="b")
+    written = asyncio.create_task(commit(world, a_decision("a", {0: 1}), a_decision("b", {0: 1})))
+    await pause.reached.wait()
+    await asyncio.sleep(1)
+    assert await world.published() == {0: 1}
+    status = {"placements": [{"podName": "dispatcher-0", "vreplicas": 3}], "scheduledVReplicas": 3}
+    await world.cluster.patch(
+        VPODS, TENANT, "a", {"status": status}, patch_type=PatchType.MERGE, subresource="status"
+    )
+    await world.sync("vpods")
+    pause.go_on.set()
+    await written
+    assert await world.ledger(0) == {"tenant/a": 3, "tenant/b": 1}
+
+
+async def test_what_a_vpod_that_has_left_still_publishes_stays_in_the_ledger():
+    world = await World.create()
+    await world.pod(0, {"tenant/a": 3}, node="node-0")
+    await world.vpod("a", 3, {0: 3}, poolRef={"namespace": NS, "name": "other"})
+    await world.sync()
+    committer, gone = world.committer(), release_all(world.caches.state.pool(POOL), "tenant/a")
+    committer.reserve(OWNER, gone)
+    assert set((await committer.commit(OWNER, POOL, [gone])).failed) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/a": 3}
+
+
+async def test_a_ledger_that_may_have_been_lowered_is_not_published_by_what_we_know_of_it():
+    world = await a_world(0)
+    await world.vpod("a", 3)
+    await world.sync()
+    committer = world.committer()
+
+    async def decide(vreplicas: int) -> None:
+        await world.set_vreplicas("a", vreplicas)
+        await world.sync("vpods")
+        decision = made_now(world, a_decision("a", {0: vreplicas}))
+        committer.reserve(OWNER, decision)
+        await committer.commit(OWNER, POOL, [decision])
+
+    await decide(3)
+    world.api.fail("patch", "pods", after=lost())
+    world.api.fail("get", "pods", before=lost())
+    await decide(1)
+    assert await world.ledger(0) == {"tenant/a": 1}
+    await decide(3)
+    await world.check()
+
+
+async def test_a_ledger_is_not_lowered_while_a_status_of_the_leader_before_may_be_under_way():
+    world = await a_world(0)
+    await world.vpod("a", 1)
+    await world.sync()
+    assert await commit(world, a_decision("a", {0: 1})) == {}
+    await world.edit_ledger(0, {"tenant/a": 3})
+    await world.sync()
+    committer, decision = world.committer(), made_now(world, a_decision("a", {0: 1}))
+    world.no_predecessor_writes = False
+    committer.reserve(OWNER, decision)
+    assert set((await committer.commit(OWNER, POOL, [decision])).failed) == {"tenant/a"}
+    assert await world.ledger(0) == {"tenant/a": 3}
+    world.no_predecessor_writes = True
+    committer.reserve(OWNER, decision)
+    assert (await committer.commit(OWNER, POOL, [decision])).failed == {}
+    assert await world.ledger(0) == {"tenant/a": 1}
+
+
+async def test_a_move_in_doubt_is_not_told_by_a_decision_that_is_stale_nor_where_it_was_not_made_after_all():
+    world = await a_world(0, 1)
+    await world.vpod("a", 3)
+    await world.sync()
+    await commit(world, a_decision("a", {0: 3}))
+    await world.sync()
+    committer = world.committer()
+    pool = world.caches.state.pool(POOL)
+
+    async def write(decision: Decision | None) -> Committed:
+        assert decision is not None
+        committer.reserve(OWNER, decision)
+        return await committer.commit(OWNER, POOL, [decision])
+
+    world.api.fail("patch", "vpods/status", before=lost())
+    move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 3, MoveReason.COMPACTION)
+    in_doubt = await write(relocate(pool, pool.vpods["tenant/a"], [move]))
+    assert (list(in_doubt.failed), in_doubt.told) == (["tenant/a"], {})
+    again = place(pool, pool.vpods["tenant/a"])
+    await world.set_vreplicas("a", 4)
+    await world.sync()
+    stale = await write(again)
+    assert (stale.failed, stale.told) == ({}, {})
+    written = await write(place(pool, pool.vpods["tenant/a"]))
+    assert (await world.published(), written.told["tenant/a"].moves) == ({0: 3, 1: 1}, ())
+
+
+def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
+    untold = UntoldMoves()
+    steps = (
+        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 3, "Drain", MoveReason.DRAIN),
+        Reasoning(Step.ADDED, "dispatcher-1", 3),
+    )
+    moving = a_decision("a", {1: 3})._replace(explanation=Explanation(3, steps, 0, None))
+    untold.remember(moving, {"dispatcher-0": 3})
+    next_one = a_decision("a", {1: 3})
+    assert untold.telling(next_one).moves == untold.told(next_one).moves == moving.moves
+    assert untold.told(next_one).moves == ()
+
+
+@pytest.mark.parametrize(
+    ("published", "told"),
+    [
+        pytest.param(
+            {"dispatcher-0": 5}, [(2, "dispatcher-0", "dispatcher-1")], id="the status has not arrived"
+        ),
+        pytest.param({"dispatcher-0": 3, "dispatcher-1": 2}, [], id="it has"),
+        pytest.param(
+            {"dispatcher-0": 4, "dispatcher-1": 1},
+            [(1, "dispatcher-0", "dispatcher-1")],
+            id="with a part of it",
+        ),
+    ],
+)
+def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(published, told):
+    """Seed 287003885: the vpod was made smaller since, and what left then was called another move."""
+    untold = UntoldMoves()
+    steps = (
+        Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", MoveReason.POLICY),
+        Reasoning(Step.ADDED, "dispatcher-1", 2),
+    )
+    moving = a_decision("a", {0: 3, 1: 2})._replace(explanation=Explanation(5, steps, 0, None))
+    untold.remember(moving, {"dispatcher-0": 5})
+    moves = untold.telling(a_decision("a", {0: 1}), published).moves
+    assert [(move.vreplicas, move.from_pod, move.to_pod) for move in moves] == told
+
+
+async def test_what_a_move_has_left_behind_is_not_called_a_move_when_fewer_are_wanted():
+    world = await a_world(0, 1)
+    await world.vpod("a", 5)
+    await world.sync()
+    await commit(world, a_decision("a", {0: 5}))
+    await world.sync()
+    committer = world.committer()
+    pool = world.caches.state.pool(POOL)
+
+    async def write(decision: Decision | None) -> Committed:
+        assert decision is not None
+        committer.reserve(OWNER, decision)
+        return await committer.commit(OWNER, POOL, [decision])
+
+    world.api.fail("patch", "vpods/status", after=lost())
+    move = Move("tenant/a", "dispatcher-0", "dispatcher-1", 1, MoveReason.POLICY)
+    assert list((await write(relocate(pool, pool.vpods["tenant/a"], [move]))).failed) == ["tenant/a"]
+    assert await world.published() == {0: 4, 1: 1}
+    told = await moved(world)
+    await asyncio.sleep(2)
+    await world.set_vreplicas("a", 1)
+    await world.sync()
+    await write(place(pool, pool.vpods["tenant/a"]))
+    assert (await world.published(), await moved(world)) == ({0: 1}, told)
+
+
+async def moved(world: World) -> list[str]:
+    conditions = (await world.status())["conditions"]
+    return [item["message"] + item["lastTransitionTime"] for item in conditions if item["type"] == "Moved"]
