@@ -26,7 +26,7 @@ import uvloop
 
 from extender.kube.api import Api
 from extender.kube.client import KubeApi
-from extender.kube.first_errors import told
+from extender.kube.first_errors import describe_error
 from extender.kube.reflector import Reflector
 from extender.kube.serving.listener import host_port
 from extender.kube.troubles import Troubles
@@ -162,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         uvloop.run(serve(settings))
     except (VReplicaError, OSError) as error:
-        print(f"vreplica-webhook: {told(error)}", file=sys.stderr)
+        print(f"vreplica-webhook: {describe_error(error)}", file=sys.stderr)
         return 1
     except BaseExceptionGroup as errors:
         # Out of the task group. What is not ours in it is a defect, and goes on with its traceback.
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if others is not None:
             raise
         for leaf in _leaves(ours):
-            print(f"vreplica-webhook: {told(leaf)}", file=sys.stderr)
+            print(f"vreplica-webhook: {describe_error(leaf)}", file=sys.stderr)
         return 1
     finally:
         tracing.stop()

@@ -16,7 +16,7 @@ import orjson
 from extender.model.decode import Json, mapping
 from extender.model.errors import VReplicaError
 from extender.model.reading import structure_problem
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 REVIEW_API_VERSION: Final = "admission.k8s.io/v1"
 REVIEW_KIND: Final = "AdmissionReview"
@@ -93,7 +93,7 @@ def decode_review(body: bytes) -> AdmissionRequest:
     version, kind = review.get("apiVersion"), review.get("kind")
     if version != REVIEW_API_VERSION or kind != REVIEW_KIND:
         raise ReviewError(
-            f"expected kind {REVIEW_KIND} of apiVersion {REVIEW_API_VERSION}, not {shown(kind, 80)} of {shown(version, 80)}"
+            f"expected kind {REVIEW_KIND} of apiVersion {REVIEW_API_VERSION}, not {safe_repr(kind, 80)} of {safe_repr(version, 80)}"
         )
     request = review.get("request")
     if not isinstance(request, dict):

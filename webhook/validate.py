@@ -33,7 +33,7 @@ from extender.model.decode import Json, is_true, mapping, pool_from, quantity, s
 from extender.model.errors import InvalidObject, LedgerUnreadable
 from extender.model.ledger import decode_ledger, ledger_slots
 from extender.model.objects import AdapterPool, Namespace, VPod, object_key
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 from webhook.review import ALLOWED, AdmissionRequest, Verdict, denied
 
 DEFAULT_PROFILES: Final = frozenset(BUILT_IN_PROFILES)
@@ -150,7 +150,7 @@ def _created_slots_problem(annotations: Json, pool: AdapterPool | None) -> str:
         "a count" if pool is None else f"{pool.slots_per_pod}, spec.slotsPerPod of AdapterPool {pool.key}"
     )
     return (
-        f"annotation {names.SLOTS_ANNOTATION} is {shown(value, 80)}, expected {wanted}; "
+        f"annotation {names.SLOTS_ANNOTATION} is {safe_repr(value, 80)}, expected {wanted}; "
         "remove it from the pod (template): the webhook writes it"
     )
 

@@ -28,7 +28,7 @@ from extender.cli.commands import (
 from extender.cli.terminal.completing import complete
 from extender.cli.terminal.exit_status import BROKEN_PIPE, ERROR, INTERRUPTED, OK
 from extender.cli.terminal.reference import reference
-from extender.kube.first_errors import told
+from extender.kube.first_errors import describe_error
 from extender.model.errors import VReplicaError
 from extender.telemetry.logs import LogFormat, set_up
 
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _to_the_end(command, options)
     except VReplicaError as error:
-        print(f"{prog}: {told(error)}", file=sys.stderr)
+        print(f"{prog}: {describe_error(error)}", file=sys.stderr)
         return ERROR
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -71,7 +71,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return BROKEN_PIPE
     except OSError as error:
         # A port that is taken, a certificate that does not load, an API server out of reach; a file, by its name.
-        plain = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else told(error)
+        plain = (
+            f"{error.filename}: {error.strerror}"
+            if error.filename and error.strerror
+            else describe_error(error)
+        )
         print(f"{prog}: {plain}", file=sys.stderr)
         return ERROR
 

@@ -16,7 +16,7 @@ from extender.config.nearest import nearest
 from extender.config.rules import broken_rules
 from extender.config.settings import BY_PATH, SECTIONS, SETTINGS, Entry, Kind
 from extender.model.names import CONFIG_API_VERSION, CONFIG_KIND
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 Json = Mapping[str, object]
 _HEAD: Final[Mapping[str, str]] = MappingProxyType({"apiVersion": CONFIG_API_VERSION, "kind": CONFIG_KIND})
@@ -75,7 +75,7 @@ def _wrong_head(document: Document) -> list[InvalidField]:
     """What is wrong with apiVersion and kind; a document of another kind is not looked at any further."""
     value, subject = document.value, document.subject
     if value is not None and not isinstance(value, Mapping):
-        return [InvalidField(subject, "", f"must be a mapping, not {shown(value)}")]
+        return [InvalidField(subject, "", f"must be a mapping, not {safe_repr(value)}")]
     wrong = []
     for name, expected in _HEAD.items():
         found = value.get(name) if value is not None else None
@@ -83,7 +83,7 @@ def _wrong_head(document: Document) -> list[InvalidField]:
             continue
         read_by = READ_BY.get(found, "") if isinstance(found, str) else ""
         hint = f"this {found} is {read_by}" if read_by else ""
-        got = f", not {shown(found)}" if found is not None else ""
+        got = f", not {safe_repr(found)}" if found is not None else ""
         wrong.append(InvalidField(subject, name, f"must be {expected}{got}", hint=hint))
     # Of a file of another kind, that it is of another kind is the news.
     return sorted(wrong, key=lambda error: not error.hint)
@@ -161,13 +161,13 @@ class _Reader:
 
     def _text(self, entry: Entry, raw: object) -> object:
         if not isinstance(raw, str):
-            self.wrong(entry.path, f"must be a string, not {shown(raw)}", "put it in quotes")
+            self.wrong(entry.path, f"must be a string, not {safe_repr(raw)}", "put it in quotes")
             return None
         pattern = entry.setting.pattern
         if pattern and re.fullmatch(pattern, raw) is None:
             self.wrong(
                 entry.path,
-                f"must be a name as Kubernetes has them, not {shown(raw)}",
+                f"must be a name as Kubernetes has them, not {safe_repr(raw)}",
                 "lower case letters, digits and - between them",
             )
             return None
@@ -184,7 +184,7 @@ class _Reader:
     def _flag(self, entry: Entry, raw: object) -> object:
         if isinstance(raw, bool):
             return raw
-        self.wrong(entry.path, f"must be true or false, not {shown(raw)}")
+        self.wrong(entry.path, f"must be true or false, not {safe_repr(raw)}")
         return None
 
     def _number(self, entry: Entry, raw: object) -> object:
@@ -196,7 +196,7 @@ class _Reader:
             return raw if whole else float(raw)  # type: ignore[arg-type]
         what = "whole number" if whole else "number"
         hint = "without quotes" if isinstance(raw, str) and raw.replace(".", "", 1).isdigit() else ""
-        self.wrong(entry.path, f"must be a {what} from {low:.12g} to {high:.12g}, not {shown(raw)}", hint)
+        self.wrong(entry.path, f"must be a {what} from {low:.12g} to {high:.12g}, not {safe_repr(raw)}", hint)
         return None
 
     def _items(self, entry: Entry, raw: object) -> list[object] | None:

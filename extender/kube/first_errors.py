@@ -13,7 +13,7 @@ from extender.model.names import GROUP
 from extender.telemetry.one_line import one_line
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """One line: what is wrong, and what to do about it."""
     text = one_line(" ".join(str(error).split())) or type(error).__name__
     fix = _fix(error, text)

@@ -27,7 +27,7 @@ from typing import Final, Protocol
 
 from extender.kube.api import ApiError, Obj
 from extender.kube.client import KubeApi
-from extender.kube.first_errors import told
+from extender.kube.first_errors import describe_error
 from extender.model.errors import VReplicaError
 from extender.telemetry.logs import LogFormat, set_up
 
@@ -92,7 +92,7 @@ class Tokens:
             _copy_surroundings(target)
             _replace(target.folder / "token", token.encode())
         except (ApiError, OSError, ValueError) as error:
-            period_s, trouble = RETRY_PERIOD_S, told(error)
+            period_s, trouble = RETRY_PERIOD_S, describe_error(error)
         else:
             period_s, trouble = granted_s * RENEWED_FRACTION * self._rng.uniform(0.9, 1.0), ""
         if trouble != target.trouble:
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         asyncio.run(serve(options.token, options.kubeconfig))
     except VReplicaError as error:
-        sys.stderr.write(f"tokens: {told(error)}\n")
+        sys.stderr.write(f"tokens: {describe_error(error)}\n")
         return 1
     return 0
 

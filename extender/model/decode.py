@@ -48,7 +48,7 @@ from extender.model.reading import (
     texts,
     value_at,
 )
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 SLICE_OBJECTS: Final = 100
 """Decoded at a stretch, some 5 ms: probes have to be answered meanwhile."""
@@ -94,7 +94,7 @@ def _no_bools(annotations: Json) -> tuple[str, ...]:
     """Annotations that should drain a pod and whose text is no bool: who wrote them believes that they do."""
     keys = (names.UNSCHEDULABLE_ANNOTATION, names.KNATIVE_UNSCHEDULABLE_ANNOTATION)
     return tuple(
-        f"{key} is {shown(annotations[key], 80)}, which is no bool"
+        f"{key} is {safe_repr(annotations[key], 80)}, which is no bool"
         for key in keys
         if key in annotations and not {text(annotations, key)} <= _TRUE | _FALSE
     )
@@ -162,7 +162,7 @@ def _refusal_in(status: Json) -> str:
     for condition in mappings(status, "conditions"):
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             said = text(condition, "message").partition(" preemption: ")[0] or text(condition, "reason")
-            return shown(said, REFUSAL_CHARS_MAX) if said else ""
+            return safe_repr(said, REFUSAL_CHARS_MAX) if said else ""
     return ""
 
 

@@ -22,7 +22,7 @@ from extender.model.errors import InvalidObject
 from extender.model.names import GROUP
 from extender.model.objects import AdapterPool, Path, Source, SourcePaths, ordinal_of
 from extender.model.reading import Json, mapping, selector_from
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 SOURCES_MAX: Final = 16
 """Of one pool."""
@@ -155,7 +155,7 @@ def _source(item: object) -> Source:
     base = _preset(item) if item.get("preset") is not None else _place(item)
     write_status = item.get("writeStatus", True)
     if not isinstance(write_status, bool):
-        raise InvalidObject("", "writeStatus", f"must be true or false, not {shown(write_status)}")
+        raise InvalidObject("", "writeStatus", f"must be true or false, not {safe_repr(write_status)}")
     return replace(base, selector=selector_from(mapping(item, "labelSelector")), write_status=write_status)
 
 
@@ -164,7 +164,7 @@ def _preset(item: Json) -> Source:
     found = PRESETS.get(name) if isinstance(name, str) else None
     if found is None:
         raise InvalidObject(
-            "", "preset", f"{shown(name, 80)} is not known; known are {', '.join(sorted(PRESETS))}"
+            "", "preset", f"{safe_repr(name, 80)} is not known; known are {', '.join(sorted(PRESETS))}"
         )
     stray = [field for field in (*_PLACE, "paths") if field in item]
     if stray:
@@ -215,13 +215,13 @@ def _path(raw: Json, field: str, *, below_status: bool = False) -> Path:
         raise InvalidObject(
             "",
             f"paths.{field}",
-            f"must be keys with dots between them (as spec.replicas), not {shown(value, 80)}",
+            f"must be keys with dots between them (as spec.replicas), not {safe_repr(value, 80)}",
         )
     if below_status and (len(steps) < 2 or steps[0] != "status" or steps[1] == "conditions"):
         raise InvalidObject(
             "",
             f"paths.{field}",
-            f"must be below status and not its conditions: we write it, not {shown(value, 80)}",
+            f"must be below status and not its conditions: we write it, not {safe_repr(value, 80)}",
         )
     return steps
 
@@ -229,7 +229,7 @@ def _path(raw: Json, field: str, *, below_status: bool = False) -> Path:
 def _entry_key(raw: Json, field: str, default: str) -> str:
     value = raw.get(field, default)
     if not isinstance(value, str) or not _STEP.fullmatch(value):
-        raise InvalidObject("", f"paths.{field}", f"must be one key, not {shown(value, 80)}")
+        raise InvalidObject("", f"paths.{field}", f"must be one key, not {safe_repr(value, 80)}")
     return value
 
 

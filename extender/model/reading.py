@@ -10,7 +10,7 @@ from typing import Final, TypeGuard
 
 from extender.model.errors import InvalidObject
 from extender.model.objects import LabelSelector, SelectorRequirement, placement_order
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 Json = Mapping[str, object]
 _PLAIN: Final = (dict, MappingProxyType)
@@ -110,7 +110,8 @@ def mappings(obj: Json, *path: str) -> list[Json]:
 def texts(obj: Json, *path: str) -> tuple[str, ...]:
     """The items of the list at ``path`` as texts; what is none, as a number out of a file, reads as it is written."""
     return tuple(
-        value if isinstance(value, str) else shown(value, TEXT_CHARS_MAX) for value in sequence(obj, *path)
+        value if isinstance(value, str) else safe_repr(value, TEXT_CHARS_MAX)
+        for value in sequence(obj, *path)
     )
 
 
@@ -142,7 +143,7 @@ def count(value: object, subject: str, field: str, *, default: int | None = None
         raise InvalidObject(subject, field, "is required")
     if type(value) is not int or not minimum <= value <= COUNT_MAX:
         raise InvalidObject(
-            subject, field, f"must be an integer from {minimum} to {COUNT_MAX}, not {shown(value)}"
+            subject, field, f"must be an integer from {minimum} to {COUNT_MAX}, not {safe_repr(value)}"
         )
     return value
 
@@ -192,7 +193,7 @@ def refuse_strange(document: object, subject: str) -> None:
             if isinstance(value, list):
                 pending.append((f"{place}[{key}]", inner, depth + 1))
             elif not isinstance(key, str) or _strange(key, depth):
-                raise InvalidObject(subject, place, f"{shown(key)} as a key: must be a string, in quotes")
+                raise InvalidObject(subject, place, f"{safe_repr(key)} as a key: must be a string, in quotes")
             else:
                 pending.append((f"{place}.{key}" if place else key, inner, depth + 1))
 

@@ -11,7 +11,7 @@ _REPR: Final = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 
 
-def shown(value: object, chars_max: int = 50) -> str:
+def safe_repr(value: object, chars_max: int = 50) -> str:
     """The beginning of a value's ``repr``, of lists and objects with a few of their items; at most ``chars_max`` characters."""
     if isinstance(value, str):
         return repr(value[:chars_max])[:chars_max]

@@ -13,8 +13,8 @@ the rest, by the profile, as soon as the watch shows them bound.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from extender.engine.placing.round_robin import round_robin
-from extender.engine.pods.claims import PodState
+from extender.engine.placing.grow import round_robin
+from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.profile import Profile
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
@@ -23,7 +23,7 @@ from extender.model.objects import AdapterPod, VPod
 
 
 @dataclass(frozen=True, slots=True)
-class Carry:
+class BindLedger:
     """The ledger that a pod gets when it is bound. ``planned``: the part that was pending, vpod key -> vreplicas."""
 
     ledger: Ledger
@@ -37,14 +37,14 @@ def carry_of(
     slots: int,
     with_planned: bool,
     allows: Callable[[VPod], bool],
-    strays: Mapping[str, Share] = EMPTY_LEDGER,
-) -> Carry:
+    placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
+) -> BindLedger:
     """What ``pod`` shall carry, within ``slots``; ``with_planned``: also what is pending.
 
-    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace. ``strays``: what vpods of
+    ``allows``: whether a vpod may be given anything, that is, whether the pool selects its namespace. ``placements_from_former_pool``: what vpods of
     other pools publish there: they have come from this one, and their status is not written anew yet.
     """
-    ledger = standing_of(pool, pod.name, slots, strays)
+    ledger = ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)
     planned: dict[str, int] = {}
     if with_planned and pod.ordinal is not None:
         free = slots - sum(share.slots for share in ledger.values())
@@ -55,7 +55,7 @@ def carry_of(
                 free -= share.slots
                 planned[key] = count
                 ledger[key] = Share(count + (there.vreplicas if there is not None else 0), share.weight)
-    return Carry(ledger, planned)
+    return BindLedger(ledger, planned)
 
 
 def plans_at_bind(profile: Profile) -> bool:
@@ -68,8 +68,11 @@ def plans_at_bind(profile: Profile) -> bool:
     return not profile.has_plugins and rules.round_robin and rules.keep_on_unavailable
 
 
-def standing_of(
-    pool: PoolState, pod_name: str, slots: int, strays: Mapping[str, Share] = EMPTY_LEDGER
+def ledger_of_ordinal(
+    pool: PoolState,
+    pod_name: str,
+    slots: int,
+    placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> dict[str, Share]:
     """The ordinal's standing placements, cut so that they never overcommit ``slots`` (I1).
 
@@ -79,7 +82,7 @@ def standing_of(
     """
     state = pool.pods.get(pod_name)
     if state is None:
-        return within_slots(slots, dict(strays))
+        return within_slots(slots, dict(placements_from_former_pool))
     published = {key: claim.status for key, claim in state.claims.items() if claim.published}
     held = state.last_ledger
     covered = {
@@ -87,11 +90,14 @@ def standing_of(
         for key, share in published.items()
         if key in held
     }
-    return within_slots(slots, covered, held, published, strays)
+    return within_slots(slots, covered, held, published, placements_from_former_pool)
 
 
 def ledger_of(
-    pool: PoolState, pod: AdapterPod, slots: int, strays: Mapping[str, Share] = EMPTY_LEDGER
+    pool: PoolState,
+    pod: AdapterPod,
+    slots: int,
+    placements_from_former_pool: Mapping[str, Share] = EMPTY_LEDGER,
 ) -> Ledger:
     """What a bound pod's ledger has to go on from: itself, or, where none can be read, what stands on its ordinal.
 
@@ -99,7 +105,7 @@ def ledger_of(
     """
     if pod.ledger_text is not None and not pod.ledger_error:
         return pod.ledger
-    return standing_of(pool, pod.name, slots, strays)
+    return ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)
 
 
 def _planned(pool: PoolState, ordinal: int, slots: int, allows: Callable[[VPod], bool]) -> dict[str, int]:
@@ -154,12 +160,12 @@ def _to_come(
     return free, returning
 
 
-def _open(pool: PoolState, state: PodState) -> bool:
+def _open(pool: PoolState, state: PodClaims) -> bool:
     """Whether an ordinal may get anything new, once it is bound."""
     return not (state.leaving or pool.is_closed(state))
 
 
-def _returning(pool: PoolState, state: PodState) -> dict[str, Share]:
+def _returning(pool: PoolState, state: PodClaims) -> dict[str, Share]:
     """What comes back with an ordinal and is placed nowhere yet: only its previous incarnation was seen to carry it."""
     back: dict[str, Share] = {}
     if state.name in pool.abandoned:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from extender.node.bind_ledger import Carry
+from extender.node.bind_ledger import BindLedger
 
 DECISIONS_MAX: Final = 10_000
 """Pods; the oldest go first."""
@@ -23,14 +23,14 @@ class PlacementDecision(NamedTuple):
 
     pod_uid: str
     node: str
-    carry: Carry
+    carry: BindLedger
     ledger_text: str | None
     """The pod's placements annotation when this was decided; a bind refuses when it has changed since."""
 
 
 @dataclass(slots=True)
 class _Entry:
-    carry: Carry
+    carry: BindLedger
     ledger_text: str | None
     nodes: AbstractSet[str]
     """As they were decided, but for those in ``cleared``."""
@@ -59,7 +59,9 @@ class PlacementDecisionCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def update(self, pod_uid: str, carry: Carry, ledger_text: str | None, nodes: AbstractSet[str]) -> None:
+    def update(
+        self, pod_uid: str, carry: BindLedger, ledger_text: str | None, nodes: AbstractSet[str]
+    ) -> None:
         """Replace all that was decided for a pod: it would carry ``carry`` on each of ``nodes``."""
         now = self._clock()
         self._drop(pod_uid)
@@ -84,7 +86,7 @@ class PlacementDecisionCache:
         times, until = self._times.get(pod_uid, (0, 0.0))
         return times if until > self._clock() else 0
 
-    def carry(self, pod_uid: str) -> Carry | None:
+    def carry(self, pod_uid: str) -> BindLedger | None:
         """What a pod would carry, on any node; None where nothing is decided for any."""
         entry = self._entry(pod_uid)
         return entry.carry if entry is not None and entry.nodes else None

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.state import State
 from extender.model.ledger import ledger_slots
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import UNRESOLVABLE, ConflictReason
-from extender.node.bind_ledger import standing_of
+from extender.node.bind_ledger import ledger_of_ordinal
 from extender.node.candidates import Candidates
 from extender.node.wire import Victims
 from extender.node.zone_rule import ZoneRule
@@ -46,16 +46,16 @@ class NodeVerdicts:
 def slots_of(state: State, pod: AdapterPod) -> int:
     """Slots of an adapter pod: its own, at most what its pool says; 0 without a pool."""
     pool = state.pools.get(pod.pool)
-    if pool is None or pool.pool is None:
+    if pool is None or pool.adapter_pool is None:
         return 0
     own = pod.own_slots
-    return pool.pool.slots_per_pod if own is None else min(own, pool.pool.slots_per_pod)
+    return pool.adapter_pool.slots_per_pod if own is None else min(own, pool.adapter_pool.slots_per_pod)
 
 
 def pod_problem(state: State, pod: AdapterPod) -> ConflictReason | None:
     """What makes a pod unfit for any node, None if nothing does."""
     pool = state.pools.get(pod.pool)
-    if pool is None or pool.pool is None:
+    if pool is None or pool.adapter_pool is None:
         return ConflictReason.POOL_NOT_FOUND
     if pool.taken_by:
         return ConflictReason.STATEFULSET_TAKEN
@@ -95,17 +95,19 @@ def zone_rule(state: State, pod: AdapterPod) -> ZoneRule | None:
     max_skew = pool.profile.hard_zone_skew if pool is not None else None
     if pool is None or max_skew is None:
         return None
-    strays = state.strays(pod.pool, pod.name)
-    standing = standing_of(pool, pod.name, slots_of(state, pod), strays)
+    placements_from_former_pool = state.placements_from_former_pool(pod.pool, pod.name)
+    standing = ledger_of_ordinal(pool, pod.name, slots_of(state, pod), placements_from_former_pool)
     if (known := pool.pods.get(pod.name)) is not None and known.last_ledger_old:
         # What its last pod held, and no status has published since, comes back (I2), and goes at once: no reason to wait.
         standing = {
-            key: share for key, share in standing.items() if key in strays or _is_published(known, key)
+            key: share
+            for key, share in standing.items()
+            if key in placements_from_former_pool or _is_published(known, key)
         }
     return ZoneRule(pool, pod.name, standing, max_skew) if standing else None
 
 
-def _is_published(pod: PodState, vpod_key: str) -> bool:
+def _is_published(pod: PodClaims, vpod_key: str) -> bool:
     claim = pod.claims.get(vpod_key)
     return claim is not None and claim.published > 0
 

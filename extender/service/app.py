@@ -15,7 +15,7 @@ from typing import Final
 from extender.config.model import Config, Mode
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.api import Api
 from extender.kube.client import KubeApi
 from extender.kube.events import EventRecorder
@@ -24,7 +24,7 @@ from extender.kube.leader import new_identity
 from extender.kube.read_only import ReadOnlyApi
 from extender.model.bucket import Bucket
 from extender.service.binding.binder import SchedulerVReplicaBinder
-from extender.service.binding.ordinal_history import Predecessors
+from extender.service.binding.ordinal_history_reader import OrdinalHistoryReader
 from extender.service.binding.pod_binder import PodBinder
 from extender.service.binding.reactivator import Reactivator
 from extender.service.binding.verbs import ExtenderVerbs
@@ -39,7 +39,7 @@ from extender.service.http.server import ExtenderServer, Health
 from extender.service.placing.committer import Committer
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.placer import Placer, Reporting
-from extender.service.placing.vpod_events import Narrator
+from extender.service.placing.vpod_events import VPodEvents
 from extender.service.pools.autoscaler import Autoscaler
 from extender.service.pools.availability import AvailabilityTracker
 from extender.service.pools.evictor import Evictor
@@ -51,8 +51,8 @@ from extender.service.reloading import Reloading, Watched, change_of_budget, cha
 from extender.service.shadow import Shadow
 from extender.service.watching.caches import Caches
 from extender.service.watching.first_lists import wait_synced
-from extender.service.watching.foreign_writes import ForeignWrites
 from extender.service.watching.informers import Informers
+from extender.service.watching.unexpected_writes import UnexpectedWrites
 from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
@@ -88,27 +88,27 @@ class Service:
         self.shadow = (
             Shadow(self.caches, read_only, metrics=self.metrics, clock=clock, now=now) if read_only else None
         )
-        succession = Succession(clock)
-        self.informers = Informers(api, self.caches, rng=rng, succession=succession)
+        ordinal_history = OrdinalHistory(clock)
+        self.informers = Informers(api, self.caches, rng=rng, ordinal_history=ordinal_history)
         self.recorder = EventRecorder(api, reporting_instance=self.identity, now=now, rng=rng)
         self.leadership = self._leadership(api, config, now, rng)
         self.leadership.first_version = lambda: self.informers.first_version
         self._fenced = fenced_by_pool(api, self.leadership.leads)
-        self._narrator = Narrator(self.recorder, self.metrics)
+        self._vpod_events = VPodEvents(self.recorder, self.metrics)
         # Parts hear of changes in the order in which they are made here.
         self.binder = SchedulerVReplicaBinder(
             api, self.caches, clock=clock, leads=self.leadership.leads, narrow_to=config.narrow_to
         )
         self._wire_placing()
         self._wire_moving()
-        predecessors = Predecessors(
+        ordinal_history_reader = OrdinalHistoryReader(
             self.caches,
-            succession,
+            ordinal_history,
             list_vpods=self.informers.list_published,
             founded=self.leadership.founded,
         )
-        self._wire_pools(predecessors)
-        self._wire_verbs(config, predecessors)
+        self._wire_pools(ordinal_history_reader)
+        self._wire_verbs(config, ordinal_history_reader)
         self.reloading: Reloading | None = None
         self.health = Health(self._not_ready)
         self.server = ExtenderServer(
@@ -129,7 +129,7 @@ class Service:
             Asked(self.caches, self.placer, self.leadership, self.health, self.metrics), config, now=now
         )
         self.server.questions += self.answers.routes
-        self._add_gauges(succession)
+        self._add_gauges(ordinal_history)
 
     # -- wiring: what each part is given, and what it tells the others ------------------------------------------------
 
@@ -151,8 +151,8 @@ class Service:
         committer.write_foreign_status = self.informers.sources.write_status
         committer.status_doubts.list_again = self.informers.list_again
         committer.pods_behind.list_pods = self.informers.list_pods
-        committer.refusals.tell = self._narrator.write_refused
-        committer.on_status_written = self._narrator.status_written
+        committer.refusals.tell = self._vpod_events.write_refused
+        committer.on_status_written = self._vpod_events.status_written
         self.autoscaler = Autoscaler(
             self._api,
             self.caches,
@@ -166,7 +166,7 @@ class Service:
             self.caches,
             committer,
             self.autoscaler,
-            reporting=Reporting(self._narrator, DecisionHistory(self.identity, self._now), self.metrics),
+            reporting=Reporting(self._vpod_events, DecisionHistory(self.identity, self._now), self.metrics),
             clock=self._clock,
         )
         self.leadership.another_has_led = self.placer.forget
@@ -179,7 +179,7 @@ class Service:
             self.caches,
             self.placer,
             self.autoscaler,
-            narrator=self._narrator,
+            vpod_events=self._vpod_events,
             metrics=self.metrics,
             now=self._now,
         )
@@ -188,9 +188,9 @@ class Service:
             self.caches, activate=self.placer.activation.add_all, recorder=self.recorder
         )
 
-    def _wire_pools(self, predecessors: Predecessors) -> None:
+    def _wire_pools(self, ordinal_history_reader: OrdinalHistoryReader) -> None:
         """What keeps pods and pools as they are said to be."""
-        foreign = ForeignWrites(
+        foreign = UnexpectedWrites(
             self.caches, self.committer.own_writes, recorder=self.recorder, metrics=self.metrics
         )
         self.reconciler = Reconciler(
@@ -200,7 +200,7 @@ class Service:
             foreign=foreign,
             metrics=self.metrics,
             clock=self._clock,
-            on_expiry=[predecessors.forget_gone, self.committer.forget_gone],
+            on_expiry=[ordinal_history_reader.forget_gone, self.committer.forget_gone],
         )
         self.reactivator = Reactivator(
             self._api, self.caches, metrics=self.metrics, leads=self.leadership.leads
@@ -215,14 +215,14 @@ class Service:
         )
         self.pool_status.recorder = self.recorder
 
-    def _wire_verbs(self, config: Config, predecessors: Predecessors) -> None:
+    def _wire_verbs(self, config: Config, ordinal_history_reader: OrdinalHistoryReader) -> None:
         """What kube-scheduler calls, on every replica."""
         self.pod_binder = PodBinder(
             self._api,
             self.caches,
             self.binder,
-            knows_past=predecessors.known,
-            on_bound=self.committer.proofs.changed,
+            knows_past=ordinal_history_reader.known,
+            on_bound=self.committer.ledger_confirmations.changed,
             scheduler_names=config.scheduler_names,
         )
         self.verbs = ExtenderVerbs(
@@ -238,7 +238,7 @@ class Service:
         """Whether this replica may act as the leader of any pool, now; in shadow mode it never does."""
         return self.leadership.leading()
 
-    def _add_gauges(self, succession: Succession) -> None:
+    def _add_gauges(self, ordinal_history: OrdinalHistory) -> None:
         add_gauges(
             self.metrics,
             Gauged(
@@ -258,7 +258,7 @@ class Service:
             activation=self.placer.activation,
             sources=self.informers.sources,
             own_writes=self.committer.own_writes,
-            succession=succession,
+            ordinal_history=ordinal_history,
         )
 
     def reconfigure(self, config: Config) -> None:

@@ -197,7 +197,7 @@ class Shadow:
 
     def _not_to_judge(self, vpod: VPod) -> str:
         pool = self.state.pools.get(vpod.pool)
-        if pool is None or pool.pool is None:
+        if pool is None or pool.adapter_pool is None:
             return "PoolNotFound"
         if pool.stateful_set is None:
             return "StatefulSetTaken" if pool.taken_by else "StatefulSetNotFound"

@@ -94,9 +94,9 @@ class Bench:
     def lacks_room(self) -> bool:
         """Whether it is room that is missing, and not the pool, its StatefulSet or the right to use it."""
         pool = self.pool
-        if pool.pool is None or pool.stateful_set is None:
+        if pool.adapter_pool is None or pool.stateful_set is None:
             return False
-        return self.state.allows(pool.pool, self.vpod.namespace)
+        return self.state.allows(pool.adapter_pool, self.vpod.namespace)
 
     @property
     def slots_waiting(self) -> int:

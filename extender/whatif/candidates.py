@@ -9,7 +9,7 @@ from extender.engine.placing.pick import totals
 from extender.engine.placing.plan import Decision
 from extender.engine.placing.refused import free_beside, reason_of, why_not_each
 from extender.engine.placing.select import spread_of
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.framework import MAX_SCORE
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.pool_state import PoolState
@@ -171,10 +171,10 @@ def _row(pool: PoolState, name: str, vreplicas: int, free: int) -> Row:
     return Row(name, node, zone, _slots(pool, known), free, verdict, vreplicas, "", "", None, None)
 
 
-def _slots(pool: PoolState, known: PodState | None) -> int:
+def _slots(pool: PoolState, known: PodClaims | None) -> int:
     if known is not None:
         return known.capacity
-    return pool.pool.slots_per_pod if pool.pool is not None else 0
+    return pool.adapter_pool.slots_per_pod if pool.adapter_pool is not None else 0
 
 
 def _says(reason: str) -> str:

@@ -170,10 +170,10 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
     """The decision's outcome; for what no pod could change, what is wrong in words."""
     match decision.explanation.reason:
         case ConflictReason.STATEFULSET_NOT_FOUND:
-            name = pool.pool.stateful_set_key if pool.pool is not None else ""
+            name = pool.adapter_pool.stateful_set_key if pool.adapter_pool is not None else ""
             why = f"StatefulSet {name} of AdapterPool {pool.key} does not exist"
         case ConflictReason.STATEFULSET_TAKEN:
-            name = pool.pool.stateful_set_key if pool.pool is not None else ""
+            name = pool.adapter_pool.stateful_set_key if pool.adapter_pool is not None else ""
             why = (
                 f"AdapterPool {pool.taken_by} has StatefulSet {name}, which AdapterPool {pool.key} names, too"
             )
@@ -182,7 +182,7 @@ def outcome_of(pool: PoolState, vpod: VPod, decision: Decision) -> str:
                 f"the namespaceSelector of AdapterPool {pool.key} does not select namespace {vpod.namespace}"
             )
         case ConflictReason.UNSATISFIABLE:
-            slots = pool.pool.slots_per_pod if pool.pool is not None else 0
+            slots = pool.adapter_pool.slots_per_pod if pool.adapter_pool is not None else 0
             why = f"one vreplica takes {counted(vpod.weight, 'slot')}, a pod of AdapterPool {pool.key} has {slots}"
         case _:
             why = ""
@@ -234,7 +234,7 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
         return state.selects(pool.key, vpod)
 
     plan = plan_scale(pool, allows)
-    if plan is None or pool.pool is None or pool.stateful_set is None:
+    if plan is None or pool.adapter_pool is None or pool.stateful_set is None:
         return None
     pods = (member.pod for member in pool.members())
     waiting = [pod for pod in pods if pod is not None and not (pod.node or pod.deleting or pod.finished)]
@@ -243,8 +243,8 @@ def size_of(state: State, pool: PoolState) -> Mapping[str, object] | None:
         "schedulable": pool.schedulable_count(),
         "wanted": plan.wanted,
         "unlimited": plan.unlimited,
-        "maxPods": pool.pool.max_pods,
-        "slotsPerPod": pool.pool.slots_per_pod,
+        "maxPods": pool.adapter_pool.max_pods,
+        "slotsPerPod": pool.adapter_pool.slots_per_pod,
         "freeSlots": pool.free_slots(),
         "withoutNode": len(waiting),
         "refusal": next((pod.refusal for pod in waiting if pod.refusal), ""),

@@ -15,7 +15,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.ledger import Ledger
 from extender.model.objects import AdapterPod, Node, StatefulSet, VPod
-from extender.node.bind_ledger import carry_of, standing_of
+from extender.node.bind_ledger import carry_of, ledger_of_ordinal
 from extender.node.exposure import prioritize_nodes
 from extender.node.verbs import filter_nodes, slots_of
 from extender.whatif.trial import Trial
@@ -33,7 +33,7 @@ ALIKE_MAX: Final = 3
 def add_pods(trial: Trial, pool: PoolState, count: int) -> list[AdapterPod]:
     """Raise the StatefulSet by ``count`` and bind the new pods; those that found a node. Nothing without a StatefulSet."""
     stateful_set = pool.stateful_set
-    if stateful_set is None or pool.pool is None:
+    if stateful_set is None or pool.adapter_pool is None:
         return []
     grown = replace(stateful_set, replicas=stateful_set.replicas + count)
     trial.exchange(stateful_set, grown)
@@ -46,7 +46,7 @@ def bind_missing(trial: Trial, pool: PoolState, *, but: Collection[int] = ()) ->
     ``but``: ordinals that go on waiting.
     """
     stateful_set = pool.stateful_set
-    if stateful_set is None or pool.pool is None:
+    if stateful_set is None or pool.adapter_pool is None:
         return []
     ordinals = (ordinal for ordinal in missing_pods(pool, stateful_set) if ordinal not in but)
     return list(_bound(trial, pool, list(islice(ordinals, PODS_BOUND_MAX))))
@@ -73,7 +73,7 @@ def held_back(pool: PoolState, state: State) -> dict[int, str]:
     seen to bring it. A refusal that our own rules explain is left out: who asks may change what they look at.
     """
     found: dict[int, str] = {}
-    if pool.stateful_set is None or pool.pool is None:
+    if pool.stateful_set is None or pool.adapter_pool is None:
         return found
     chooser = _Chooser(state, pool)
     seen: dict[str, bool] = {}
@@ -102,7 +102,7 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
         if node is not None:
             # The next one is chosen a node when this one has got its part of what waits, by its bind or by the placer.
             bound = replace(pod, node=node.name, ready=True, ledger=carried, ledger_text=None)
-            standing = standing_of(pool, pod.name, slots_of(state, pod))
+            standing = ledger_of_ordinal(pool, pod.name, slots_of(state, pod))
             trial.exchange(pod, bound)
             found.append((bound, replace(bound, ledger=standing)))
     # Which vpods get it is decided anew by who asks, in the turns that are theirs.
@@ -113,7 +113,7 @@ def _bound(trial: Trial, pool: PoolState, ordinals: list[int]) -> Iterator[Adapt
 
 def _as_pending(trial: Trial, pool: PoolState, ordinal: int) -> AdapterPod:
     """The ordinal's pod as it waits for its node, new where there is none or the one that is there goes."""
-    stateful_set, spec = pool.stateful_set, pool.pool
+    stateful_set, spec = pool.stateful_set, pool.adapter_pool
     if stateful_set is None or spec is None:
         raise ValueError("a pool without a StatefulSet gets no pods")
     name = f"{stateful_set.name}-{ordinal}"

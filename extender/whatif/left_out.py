@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.availability import unserved_on
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
@@ -19,16 +19,16 @@ NAMED: Final = 5
 
 def pools_asked(state: State) -> list[str]:
     """All AdapterPools, and pools that vpods ask for and nobody has made: their vreplicas wait, too."""
-    return sorted(key for key, pool in state.pools.items() if pool.pool is not None or pool.vpods)
+    return sorted(key for key, pool in state.pools.items() if pool.adapter_pool is not None or pool.vpods)
 
 
 def left_out(pool: PoolState) -> Iterator[str]:
     """In words, what of a pool counts for nothing."""
-    if pool.pool is None and pool.vpods:
+    if pool.adapter_pool is None and pool.vpods:
         count = len(pool.vpods)
         asks = "vpod asks" if count == 1 else "vpods ask"
         yield f"pool {pool.key} does not exist: {count} {asks} for it ({_named(sorted(pool.vpods))}) and {'gets' if count == 1 else 'get'} nothing"
-    if pool.pool is None or pool.stateful_set is None:
+    if pool.adapter_pool is None or pool.stateful_set is None:
         return
     own = {pod.name for pod in pool.members()}
     others = [name for name, pod in pool.pods.items() if pod.pod is not None and name not in own]
@@ -65,7 +65,7 @@ def unserved_of(pool: PoolState) -> Unserved:
     return Unserved(dict(why.most_common()), frozenset(vpods))
 
 
-def _says_that_it_is_down(state: PodState) -> bool:
+def _says_that_it_is_down(state: PodClaims) -> bool:
     pod, node = state.pod, state.node
     if not state.down or pod is None or pod.ready or pod.deleting or pod.finished:
         return state.down
@@ -82,7 +82,7 @@ def unserved_note(pool: PoolState, unserved: Unserved) -> Iterator[str]:
         f"pool {pool.key}: nobody serves {counted(unserved.vreplicas, 'vreplica')} of "
         f"{counted(len(unserved.vpods), 'vpod')} now: {reasons}"
     )
-    if pool.pool is not None and (after_s := pool.pool.reschedule_after_s) is not None:
+    if pool.adapter_pool is not None and (after_s := pool.adapter_pool.reschedule_after_s) is not None:
         told += f"; what is away for {after_s} s is placed elsewhere (rescheduleAfterSeconds)"
     yield told
 

@@ -6,10 +6,10 @@ from difflib import SequenceMatcher
 from typing import Final, TypeVar
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.model.names import SCHEDULER_NAME, UNSCHEDULABLE_ANNOTATION
 from extender.model.objects import AdapterPool, LabelSelector, Namespace, Node, VPod
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 from extender.whatif.bench import Bench, Change
 from extender.whatif.fix import Fix
 from extender.whatif.growth import bind, missing_pods
@@ -65,7 +65,7 @@ def pods_that_come(bench: Bench) -> Iterator[Fix]:
     """Pods that are not there, or wait for a node."""
     pool = bench.pool
     stateful_set = pool.stateful_set
-    if stateful_set is None or pool.pool is None:
+    if stateful_set is None or pool.adapter_pool is None:
         return
     ordinals = list(missing_pods(pool, stateful_set))
     namespace, name = stateful_set.namespace, stateful_set.name
@@ -89,7 +89,7 @@ def pods_that_come(bench: Bench) -> Iterator[Fix]:
     yield from _one_or_several(bench, ordinals, change, fix)
 
 
-def _why_not_bound(known: PodState | None) -> str:
+def _why_not_bound(known: PodClaims | None) -> str:
     """Why a pod that waits for its node is not expected to get one by itself, "" where nothing is known against it."""
     pod = known.pod if known is not None else None
     if known is None or pod is None or pod.node or pod.deleting or pod.finished:
@@ -97,9 +97,7 @@ def _why_not_bound(known: PodState | None) -> str:
     if pod.refusal:
         return f"kube-scheduler finds no node for {pod.name}: {pod.refusal}"
     if pod.scheduler_name not in {"", SCHEDULER_NAME}:
-        return (
-            f"{pod.name} waits for {shown(pod.scheduler_name)} (spec.schedulerName), not for {SCHEDULER_NAME}"
-        )
+        return f"{pod.name} waits for {safe_repr(pod.scheduler_name)} (spec.schedulerName), not for {SCHEDULER_NAME}"
     return ""
 
 
@@ -154,13 +152,13 @@ def marked_pods(bench: Bench) -> Iterator[Fix]:
     """Pods that a person has marked unschedulable."""
     marked = [pod for pod in bench.pool.members() if pod.draining]
 
-    def change(trial: Trial, some: Sequence[PodState]) -> bool:
+    def change(trial: Trial, some: Sequence[PodClaims]) -> bool:
         for state in some:
             if state.pod is not None:
                 trial.exchange(state.pod, replace(state.pod, unschedulable=False))
         return True
 
-    def fix(some: Sequence[PodState]) -> Fix:
+    def fix(some: Sequence[PodClaims]) -> Fix:
         keys = [state.pod.key for state in some if state.pod is not None]
         return Fix(
             change=f"lift {UNSCHEDULABLE_ANNOTATION} from {in_words([state.name for state in some])}",
@@ -235,7 +233,7 @@ def _ready_again(some: Sequence[Node]) -> Fix:
 
 def namespace_label(bench: Bench) -> Iterator[Fix]:
     """Labels with which the pool's namespaceSelector would select the vpod's namespace."""
-    spec, vpod, state = bench.pool.pool, bench.vpod, bench.state
+    spec, vpod, state = bench.pool.adapter_pool, bench.vpod, bench.state
     if spec is None or state.allows(spec, vpod.namespace):
         return
     known = state.namespaces.get(vpod.namespace)
@@ -285,7 +283,7 @@ def labels_selected(selector: LabelSelector, labels: dict[str, str]) -> dict[str
 
 def other_pool(bench: Bench) -> Iterator[Fix]:
     """The pool that a vpod names does not exist: those that do, the most similar name first."""
-    if bench.pool.pool is not None:
+    if bench.pool.adapter_pool is not None:
         return
     vpod, key = bench.vpod, bench.pool.key
     for pool in nearest_pools(list(_known_pools(bench)), key)[:POOLS_TRIED_MAX]:
@@ -310,8 +308,8 @@ def _exchanging(old: VPod, new: VPod) -> Change:
 
 def _known_pools(bench: Bench) -> Iterator[AdapterPool]:
     for state in bench.state.pools.values():
-        if state.pool is not None:
-            yield state.pool
+        if state.adapter_pool is not None:
+            yield state.adapter_pool
 
 
 def nearest_pools(pools: Sequence[AdapterPool], key: str) -> list[AdapterPool]:

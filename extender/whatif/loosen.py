@@ -29,7 +29,7 @@ PROFILES_TRIED_MAX: Final = 12
 def pods_more(bench: Bench) -> Iterator[Fix]:
     """Pods that the pool does not have; where maxPods forbids them, a greater maxPods, with which the autoscaler adds them."""
     pool = bench.pool
-    spec, stateful_set = pool.pool, pool.stateful_set
+    spec, stateful_set = pool.adapter_pool, pool.stateful_set
     if spec is None or stateful_set is None:
         return
     if bench.vpod.weight > spec.slots_per_pod:
@@ -147,7 +147,7 @@ def _raising(pool: PoolState, profile: Profile, limit: SkewLimit) -> Callable[[i
 def other_profile(bench: Bench) -> Iterator[Fix]:
     """Another of the profiles that the service knows."""
     pool = bench.pool
-    spec = pool.pool
+    spec = pool.adapter_pool
     if spec is None:
         return
     for name, profile in _others(bench.state.profiles, pool.profile.name):
@@ -184,7 +184,7 @@ def _placing_by(pool: PoolState, profile: Profile) -> Change:
 def more_slots(bench: Bench) -> Iterator[Fix]:
     """A greater slotsPerPod: pods take it over when they are created again, within what their nodes declare."""
     pool = bench.pool
-    spec = pool.pool
+    spec = pool.adapter_pool
     if spec is None or pool.stateful_set is None:
         return
     most = min(SLOTS_TRIED_MAX, bench.slots_waiting + bench.vpod.weight)
@@ -217,7 +217,7 @@ def _larger(pool: PoolState, spec: AdapterPool) -> Callable[[int], Change]:
 
 def resize(trial: Trial, pool: PoolState, spec: AdapterPool) -> bool:
     """Take the pool's new object and restart all pods with its slots; False where a node does not declare as many."""
-    trial.exchange(pool.pool, spec)
+    trial.exchange(pool.adapter_pool, spec)
     fits = True
     for member in list(pool.members()):
         pod = member.pod

@@ -10,7 +10,7 @@ from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.objects import AdapterPod, Node, VPod
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import Carry, carry_of
+from extender.node.bind_ledger import BindLedger, carry_of
 from extender.node.exposure import prioritize_nodes
 from extender.node.verbs import filter_nodes, pod_problem, slots_of
 from extender.whatif.explanation import Answer
@@ -28,9 +28,9 @@ class NodeVerdicts:
         def allows(vpod: VPod) -> bool:
             return state.selects(pool.key, vpod)
 
-        self.carry: Carry = carry_of(
+        self.carry: BindLedger = carry_of(
             pool, pod, slots=slots_of(state, pod), with_planned=not pod.node, allows=allows,
-            strays=state.strays(pool.key, pod.name),
+            placements_from_former_pool=state.placements_from_former_pool(pool.key, pod.name),
         )  # fmt: skip
         names = sorted(state.nodes)
         verdicts = filter_nodes(state, pod, names, state.nodes.get)

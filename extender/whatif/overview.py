@@ -21,7 +21,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.availability import unserved_on
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
@@ -59,7 +59,7 @@ class Overview:
     def __init__(self, state: State) -> None:
         self._state = state
         self._pools: list[dict[str, object]] = []
-        self._pods: list[tuple[tuple[int, float, tuple[int, str]], PoolState, PodState, str]] = []
+        self._pods: list[tuple[tuple[int, float, tuple[int, str]], PoolState, PodClaims, str]] = []
         self._waiting: list[_Waiting] = []
         self._pods_seen = 0
         self._waiting_seen = 0
@@ -67,7 +67,7 @@ class Overview:
     def steps(self) -> Iterator[None]:
         """Look at everything, some objects a step. What changes meanwhile is seen or not."""
         for pool in list(self._state.pools.values()):
-            if pool.pool is not None or pool.vpods:
+            if pool.adapter_pool is not None or pool.vpods:
                 yield from self._pool(pool)
 
     def _pool(self, pool: PoolState) -> Iterator[None]:
@@ -84,8 +84,8 @@ class Overview:
         self._pools.append(
             {
                 "name": pool.key,
-                "found": pool.pool is not None,
-                "profile": pool.pool.profile if pool.pool is not None else "",
+                "found": pool.adapter_pool is not None,
+                "profile": pool.adapter_pool.profile if pool.adapter_pool is not None else "",
                 "pods": counts["pods"],
                 "schedulablePods": pool.schedulable_count(),
                 "slots": slots.total,
@@ -105,7 +105,7 @@ class Overview:
     def _pending(self, pool: PoolState) -> Generator[None, None, int]:
         """Look at the vpods that wait; their vreplicas. Without their pool all of them do."""
         pending = 0
-        waiting = list(pool.unplaced if pool.pool is not None else pool.vpods)
+        waiting = list(pool.unplaced if pool.adapter_pool is not None else pool.vpods)
         for start in range(0, len(waiting), STEP_OBJECTS):
             for key in waiting[start : start + STEP_OBJECTS]:
                 pending += self._wait(pool, key)
@@ -113,7 +113,7 @@ class Overview:
             yield
         return pending
 
-    def _count(self, pool: PoolState, pod: PodState, counts: dict[str, int]) -> None:
+    def _count(self, pool: PoolState, pod: PodClaims, counts: dict[str, int]) -> None:
         state = _state_of(pool, pod)
         if pod.pod is not None:
             counts["pods"] += 1
@@ -130,9 +130,9 @@ class Overview:
     def _wait(self, pool: PoolState, key: str) -> int:
         vpod = pool.vpods.get(key)
         pending = max(0, vpod.vreplicas - pool.placed_vreplicas(key)) if vpod is not None else 0
-        if vpod is not None and (pending or pool.pool is None):
+        if vpod is not None and (pending or pool.adapter_pool is None):
             self._waiting_seen += 1
-            self._waiting.append(_Waiting(vpod, pending, found=pool.pool is not None))
+            self._waiting.append(_Waiting(vpod, pending, found=pool.adapter_pool is not None))
         return pending
 
     def to_json(self) -> dict[str, object]:
@@ -156,14 +156,14 @@ def overview(state: State) -> dict[str, object]:
     return made.to_json()
 
 
-def _unserved(pod: PodState) -> int:
+def _unserved(pod: PodClaims) -> int:
     """vreplicas that are published on the pod and that nobody serves."""
     return sum(claim.published for claim in pod.claims.values()) if pod.down else 0
 
 
-def _is_over(pool: PoolState, pod: PodState) -> bool:
+def _is_over(pool: PoolState, pod: PodClaims) -> bool:
     """Whether it holds more than its slots, which only its pool says."""
-    return pool.pool is not None and pod.held > pod.capacity
+    return pool.adapter_pool is not None and pod.held > pod.capacity
 
 
 def _waiting_order(waiting: _Waiting) -> tuple[bool, str, str]:
@@ -182,11 +182,11 @@ def _pool_order(row: dict[str, object]) -> tuple[int, bool, int, int, str]:
     )
 
 
-def _state_of(pool: PoolState, pod: PodState) -> str:
+def _state_of(pool: PoolState, pod: PodClaims) -> str:
     """In a word or two, what is special about a pod; "" for nothing."""
     if published := _unserved(pod):
         return unserved_on(pod, pod.name, published).why
-    if pool.pool is None:
+    if pool.adapter_pool is None:
         return "its AdapterPool does not exist"
     if pod.held > pod.capacity:
         return "overcommitted"
@@ -198,7 +198,7 @@ def _state_of(pool: PoolState, pod: PodState) -> str:
     return "closed" if pool.is_closed(pod) else full
 
 
-def _pod_row(pool: PoolState, pod: PodState, state: str) -> dict[str, object]:
+def _pod_row(pool: PoolState, pod: PodClaims, state: str) -> dict[str, object]:
     node, zone = pod.where
     return {
         "name": pod.name,

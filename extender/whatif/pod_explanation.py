@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.counted import counted, counted_are
 from extender.model.names import SCHEDULER_NAME
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 from extender.whatif.explanation import (
     NAMES_COMPARED_MAX,
     Answer,
@@ -39,7 +39,7 @@ PROBLEMS: Final[Mapping[ConflictReason, str]] = {
 }
 
 
-def find_pod(state: State, key: str) -> tuple[PoolState, PodState]:
+def find_pod(state: State, key: str) -> tuple[PoolState, PodClaims]:
     """An adapter pod, or an ordinal that stands for one, by ``namespace/name``. Raises UnknownObject."""
     namespace, _, name = key.rpartition("/")
     for pool in state.pools.values():
@@ -56,9 +56,9 @@ def find_pod(state: State, key: str) -> tuple[PoolState, PodState]:
     raise UnknownObject(names_like(f"adapter pod {key}", key, list(islice(names, NAMES_COMPARED_MAX))))
 
 
-def _standing_for(state: State, stranger: AdapterPod) -> PodState:
+def _standing_for(state: State, stranger: AdapterPod) -> PodClaims:
     """What would be known of a pod that counts nowhere."""
-    known = PodState(stranger.name, stranger.ordinal)
+    known = PodClaims(stranger.name, stranger.ordinal)
     known.stand(stranger, state.nodes.get(stranger.node))
     return known
 
@@ -107,7 +107,7 @@ def explain_pod(
     }
 
 
-def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> str:
+def _outcome(state: State, pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> str:
     pod = known.pod
     if pod is None or nodes is None:
         held = f" {counted(known.placed, 'slot')} of vreplicas wait for it." if known.placed else ""
@@ -126,7 +126,7 @@ def _outcome(state: State, pool: PoolState, known: PodState, nodes: NodeVerdicts
     return f"Pending: {len(nodes.passing)} of {counted(total, 'node')} would take it as far as is known here{_held_up(pod)}"
 
 
-def _takes(pool: PoolState, known: PodState, pod: AdapterPod) -> str:
+def _takes(pool: PoolState, known: PodClaims, pod: AdapterPod) -> str:
     """What of new vreplicas a pod that stands on a node takes."""
     if not pool.counts(pod):
         return "it counts nowhere: " + PROBLEMS[ConflictReason.STATEFULSET_NOT_FOUND].format(pool=pool.key)
@@ -143,14 +143,14 @@ def _held_up(pod: AdapterPod) -> str:
     if pod.refusal:
         return f", but kube-scheduler finds none: {pod.refusal}"
     if pod.scheduler_name not in {"", SCHEDULER_NAME}:
-        return f"; it waits for {shown(pod.scheduler_name)} to bind it, not for {SCHEDULER_NAME}"
+        return f"; it waits for {safe_repr(pod.scheduler_name)} to bind it, not for {SCHEDULER_NAME}"
     return (
         "; if it stays so, kube-scheduler lacks something else there (CPU, memory, volumes): "
         "kubectl describe pod says what"
     )
 
 
-def _steps(pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> Iterator[str]:
+def _steps(pool: PoolState, known: PodClaims, nodes: NodeVerdicts | None) -> Iterator[str]:
     pod = known.pod
     if pod is None or nodes is None:
         return
@@ -158,7 +158,7 @@ def _steps(pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> Iter
         yield "it has not been through the webhook: no vreplica.dev/slots; the reconciler puts that right once it is bound"
     if pod.scheduler_name not in {"", SCHEDULER_NAME} and not known.bound:
         yield (
-            f"it is for {shown(pod.scheduler_name)} to bind (spec.schedulerName): that one must be running, and its "
+            f"it is for {safe_repr(pod.scheduler_name)} to bind (spec.schedulerName): that one must be running, and its "
             "configuration must name our extender; the webhook gives new pods the name that it is set to"
         )
     if pod.refusal and known.pending:
@@ -176,7 +176,7 @@ def _steps(pool: PoolState, known: PodState, nodes: NodeVerdicts | None) -> Iter
             yield f"and gets {counted(sum(nodes.carry.planned.values()), 'vreplica')} that wait, of {counted(len(nodes.carry.planned), 'vpod')}"
 
 
-def _carries(pool: PoolState, known: PodState) -> list[Answer]:
+def _carries(pool: PoolState, known: PodClaims) -> list[Answer]:
     """Who has what there, the largest shares first."""
     rows = sorted(
         ((key, claim) for key, claim in known.claims.items() if claim.placed.vreplicas),
@@ -199,7 +199,7 @@ def _total(pool: PoolState, key: str) -> int:
     return max(pool.placed_vreplicas(key), vpod.vreplicas if vpod is not None else 0)
 
 
-def _loss(pool: PoolState, known: PodState, lost: Callable[[PodState], bool]) -> list[Answer]:
+def _loss(pool: PoolState, known: PodClaims, lost: Callable[[PodClaims], bool]) -> list[Answer]:
     """What each vpod of the pod loses with it, or with all pods of its node or zone; the largest part first."""
     rows = []
     for key, claim in known.claims.items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
 from extender.model.counted import counted
@@ -54,7 +54,7 @@ class PodFixes:
 def find_pod_fixes(
     state: State,
     pool: PoolState,
-    known: PodState,
+    known: PodClaims,
     verdicts: NodeVerdicts,
     *,
     expired: Callable[[], bool] = never,

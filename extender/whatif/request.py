@@ -17,7 +17,7 @@ from extender.engine.scaling.size import POOL_PODS_MAX
 from extender.model.errors import InvalidObject
 from extender.model.objects import VPod
 from extender.model.reading import Json, count
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 from extender.whatif.targets import Target, What
 from extender.whatif.whatif import Change
 
@@ -46,7 +46,7 @@ def change_from(document: Json, *, pool: str) -> Change:
         raise InvalidObject(_SUBJECT, "pool", "is required with addVPods where there is not exactly one pool")
     profile = document.get("profile")
     if profile is not None and not isinstance(profile, str):
-        raise InvalidObject(_SUBJECT, "profile", f"must be a text, not {shown(profile)}")
+        raise InvalidObject(_SUBJECT, "profile", f"must be a text, not {safe_repr(profile)}")
     return Change(
         drain=tuple(
             target_from(one, f"drain[{i}]") for i, one in enumerate(_list(document, "drain", TARGETS_MAX))
@@ -68,7 +68,7 @@ def pool_from(document: Json) -> str:
     if pool is None or pool == "":
         return ""
     if not isinstance(pool, str) or pool.count("/") != 1:
-        raise InvalidObject(_SUBJECT, "pool", f"must be NAMESPACE/NAME, not {shown(pool)}")
+        raise InvalidObject(_SUBJECT, "pool", f"must be NAMESPACE/NAME, not {safe_repr(pool)}")
     return pool
 
 
@@ -80,7 +80,7 @@ def target_from(value: object, where: str) -> Target:
             return Target(What(what), name)
         if not slash and what:
             return Target(None, what)
-    raise InvalidObject(_SUBJECT, where, f"must be pod/NAME, node/NAME or zone/NAME, not {shown(value)}")
+    raise InvalidObject(_SUBJECT, where, f"must be pod/NAME, node/NAME or zone/NAME, not {safe_repr(value)}")
 
 
 def settings_from(raw: object) -> Mapping[str, int]:
@@ -88,7 +88,7 @@ def settings_from(raw: object) -> Mapping[str, int]:
     if raw is None:
         return {}
     if not isinstance(raw, Mapping):
-        raise InvalidObject(_SUBJECT, "set", f"must be an object, not {shown(raw)}")
+        raise InvalidObject(_SUBJECT, "set", f"must be an object, not {safe_repr(raw)}")
     _only(raw, "set", tuple(SETTINGS))
     return {SETTINGS[key][0]: _setting(key, value) for key, value in raw.items()}
 
@@ -119,13 +119,13 @@ def _list(document: Json, name: str, most: int) -> Sequence[object]:
 def _flag(document: Json, name: str) -> bool:
     raw = document.get(name, False)
     if not isinstance(raw, bool):
-        raise InvalidObject(_SUBJECT, name, f"must be true or false, not {shown(raw)}")
+        raise InvalidObject(_SUBJECT, name, f"must be true or false, not {safe_repr(raw)}")
     return raw
 
 
 def _vpod(raw: object, pool: str, where: str) -> VPod:
     if not isinstance(raw, Mapping):
-        raise InvalidObject(_SUBJECT, where, f"must be an object, not {shown(raw)}")
+        raise InvalidObject(_SUBJECT, where, f"must be an object, not {safe_repr(raw)}")
     _only(raw, where, _VPOD_FIELDS)
     return VPod(
         namespace=_name_in(raw, "namespace", where),
@@ -142,5 +142,5 @@ def _vpod(raw: object, pool: str, where: str) -> VPod:
 def _name_in(raw: Mapping[object, object], field: str, where: str) -> str:
     value = raw.get(field)
     if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise InvalidObject(_SUBJECT, f"{where}.{field}", f"must be a name, not {shown(value)}")
+        raise InvalidObject(_SUBJECT, f"{where}.{field}", f"must be a name, not {safe_repr(value)}")
     return value

@@ -98,7 +98,7 @@ def _side(
         wanted=plan.wanted if plan is not None else pods,
         bound=frozenset(member.name for member in pool.members() if member.bound),
         free_slots=pool.free_slots(),
-        reschedule_after_s=pool.pool.reschedule_after_s if pool.pool is not None else None,
+        reschedule_after_s=pool.adapter_pool.reschedule_after_s if pool.adapter_pool is not None else None,
         overcommitted=len(pool.overcommitted()),
         placed=placed,
         left=left,

@@ -81,7 +81,7 @@ class Snapshot:
             nodes=tuple(state.nodes.values()),
             namespaces=tuple(state.namespaces.values()),
             stateful_sets=tuple(state.stateful_sets.values()),
-            pools=tuple(pool.pool for pool in state.pools.values() if pool.pool is not None),
+            pools=tuple(pool.adapter_pool for pool in state.pools.values() if pool.adapter_pool is not None),
             neighbours=tuple(_neighbours(state, pools)),
             full=tuple(_taken(pool) for pool in found),
         )

@@ -118,14 +118,14 @@ def apply(state: State, keys: Iterable[str], change: Change) -> dict[str, frozen
 
 def _welcome(trial: Trial, vpod: VPod) -> None:
     """A namespace that does not exist yet is thought of as one that the pool selects."""
-    spec = trial.state.pool(vpod.pool).pool
+    spec = trial.state.pool(vpod.pool).adapter_pool
     if spec is not None and vpod.namespace not in trial.state.namespaces:
         labels = labels_selected(spec.namespace_selector, {})
         trial.exchange(None, Namespace(name=vpod.namespace, labels=labels or {}))
 
 
 def _set(trial: Trial, pool: PoolState, change: Change) -> None:
-    spec = pool.pool
+    spec = pool.adapter_pool
     if spec is None:
         return
     if change.profile and change.profile not in trial.state.profiles:

@@ -17,7 +17,7 @@ from extender.service.placing.batch import Committed
 from extender.service.placing.committer import Committer
 from extender.service.placing.decision_history import NEW, DecisionHistory
 from extender.service.placing.placer import BATCH_VPODS_MAX, Placer, Reporting
-from extender.service.placing.vpod_events import Narrator
+from extender.service.placing.vpod_events import VPodEvents
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
 from tests.bench import objects
@@ -72,7 +72,7 @@ class Shipped:
             caches,
             self.committer,
             _NoAutoscaler(),
-            reporting=Reporting(Narrator(recorder, metrics), DecisionHistory("bench", time.time), metrics),
+            reporting=Reporting(VPodEvents(recorder, metrics), DecisionHistory("bench", time.time), metrics),
             clock=clock,
         )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.client import KubeApi
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import Informers
@@ -49,7 +49,9 @@ async def test_the_service_sees_the_adapters_of_the_stub_and_no_other_pods(tmp_p
     async with stub.serving() as url:
         memory.written_config(tmp_path, url)
         async with await KubeApi.connect(kubeconfig=str(tmp_path / "kubeconfig")) as api:
-            informers = Informers(api, caches, rng=random.Random(1), succession=Succession(loop.time))
+            informers = Informers(
+                api, caches, rng=random.Random(1), ordinal_history=OrdinalHistory(loop.time)
+            )
             task = asyncio.create_task(informers.run())
             await informers.wait_synced()
             updated = asyncio.Event()

@@ -10,7 +10,7 @@ import pytest
 from extender.cli.main import main
 from extender.config.kube_scheduler_file import InvalidConfiguration, load_configuration
 from extender.kube.api import ApiError, ConnectError, Forbidden, NotFound, OutcomeUnknown
-from extender.kube.first_errors import USUAL, told
+from extender.kube.first_errors import USUAL, describe_error
 from extender.python_version import python_problem, refuse_old_python
 
 ROOT = Path(__file__).parents[2]
@@ -173,20 +173,22 @@ ROWS = [
 
 @pytest.mark.parametrize(("error", "says"), ROWS)
 def test_an_error_is_told_with_its_fix(error, says):
-    line = told(error)
+    line = describe_error(error)
     assert says in line
     assert "\n" not in line
 
 
 def test_every_usual_mistake_has_a_test():
     fixes = {usual.fix for usual in USUAL}
-    assert {fix for fix in fixes for row in ROWS if told(row.values[0]).endswith(fix)} == fixes  # type: ignore[arg-type]
+    assert {fix for fix in fixes for row in ROWS if describe_error(row.values[0]).endswith(fix)} == fixes  # type: ignore[arg-type]
 
 
 def test_an_error_that_is_not_usual_stays_as_it_is():
-    assert told(NotFound(404, "NotFound", 'pods "x" not found')) == '404 NotFound: pods "x" not found'
     assert (
-        told(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        describe_error(NotFound(404, "NotFound", 'pods "x" not found')) == '404 NotFound: pods "x" not found'
+    )
+    assert (
+        describe_error(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         == f"[Errno {errno.ENOSPC}] No space left on device"
     )
 

@@ -106,8 +106,8 @@ class Pass:
     def state(self, profile: Profile, world: World | None = None) -> PoolState:
         """The state of the one pool, of that profile. Knative's minReplicas is both the pool's and the vpod's floor."""
         state = (world or self.world).build()
-        assert state.pool is not None
-        state.set_pool(replace(state.pool, min_pods=self.world.min_replicas), state.stateful_set)
+        assert state.adapter_pool is not None
+        state.set_pool(replace(state.adapter_pool, min_pods=self.world.min_replicas), state.stateful_set)
         state.set_profile(profile)
         return state
 
@@ -301,12 +301,12 @@ def _has_factor_of_weight_0(policy: Policy) -> bool:
 def _by_names(one: Pass, policy: Policy) -> int:
     """Knative's formula for what the policies name, also with weight 0, also where they name nothing."""
     state = one.state(one.profile)
-    assert state.pool is not None
+    assert state.adapter_pool is not None
     scores = {item["name"] for item in (policy.scheduler or {}).get("priorities") or []}
     wanted = pods_by_policy(
-        state, state.pool, list(state.vpods.values()), filters=policy.predicates, scores=scores
+        state, state.adapter_pool, list(state.vpods.values()), filters=policy.predicates, scores=scores
     )
-    return max(state.pool.min_pods, wanted)
+    return max(state.adapter_pool.min_pods, wanted)
 
 
 def _on_pods_that_are_gone(world: World) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.pods.topology import Topology, Zones
 from extender.engine.policy.arguments import arguments_from
 from extender.engine.policy.framework import PlaceUnknown
@@ -28,7 +28,7 @@ WEIGHT_WRAPS_AT = 2**64
 class Places:
     """A recorded State as a spread reads a pool."""
 
-    by_ordinal: dict[int, PodState]
+    by_ordinal: dict[int, PodClaims]
     topology: Topology
     zones: dict[str, int]
     nodes: dict[str, int]
@@ -58,7 +58,7 @@ def places_of(state: Mapping[str, Any], pods: list[Mapping[str, Any]], asked: in
     nodes = {ordinal_of(pod["name"]): pod["node"] for pod in pods}
     by_ordinal = {}
     for ordinal in {*nodes, *state["schedulablePods"], asked} - {None}:
-        pod = by_ordinal[ordinal] = PodState(f"{prefix}-{ordinal}", ordinal)
+        pod = by_ordinal[ordinal] = PodClaims(f"{prefix}-{ordinal}", ordinal)
         node = nodes.get(ordinal, "")
         pod.place = (node, topology.zone_of.get(node, ""))
     schedulable = sum(1 << ordinal for ordinal in state["schedulablePods"])

@@ -9,7 +9,7 @@ import pytest
 from extender.cli.main import new_parser
 from extender.cli.terminal.exit_status import DIFFERENT
 from extender.service.http.decision_log import IDLE_S
-from extender.service.http.journal_ring import ENTRIES_MAX, FETCHED_MAX
+from extender.service.http.recording_buffer import ENTRIES_MAX, FETCHED_MAX
 from extender.whatif.recording.entries import Cause
 from extender.whatif.recording.lines import FORMAT, FORMAT_VERSION, READERS
 from extender.whatif.recording.objects import KINDS

@@ -11,7 +11,7 @@ from extender.config.model import Config
 from extender.engine.placing.plan import place
 from extender.service.http import decision_log
 from extender.service.http.answers import Answers, Asked
-from extender.service.http.journal_ring import ENTRIES_MAX
+from extender.service.http.recording_buffer import ENTRIES_MAX
 from extender.service.http.server import Health
 from extender.service.placing.decision_history import DecisionHistory
 from extender.whatif.recording.entries import Cause

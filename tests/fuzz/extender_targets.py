@@ -13,7 +13,7 @@ import orjson
 from yarl import URL
 
 from extender.engine.placing.plan import Decision, place
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.model.errors import WireError
 from extender.model.objects import VPod
 from extender.service.http.describe import StateQuery, describe_state
@@ -170,13 +170,17 @@ class _Placer:
             raise NotCommitted("the ledger of dispatcher-1 has changed")
         state = self._caches.state
         pool = state.pool(vpod.pool)
-        return place(pool, vpod, allowed=pool.pool is None or state.allows(pool.pool, vpod.namespace))
+        return place(
+            pool, vpod, allowed=pool.adapter_pool is None or state.allows(pool.adapter_pool, vpod.namespace)
+        )
 
 
 def schedule_verb(target: VerbTarget) -> ScheduleVerb:
     """``/v1/schedule`` over the caches of a target, of which we lead every pool."""
-    succession = Succession(asyncio.get_running_loop().time)
-    sources = Informers(target.api, target.caches, rng=random.Random(1), succession=succession).sources
+    ordinal_history = OrdinalHistory(asyncio.get_running_loop().time)
+    sources = Informers(
+        target.api, target.caches, rng=random.Random(1), ordinal_history=ordinal_history
+    ).sources
     return ScheduleVerb(target.caches, _Placer(target.caches), sources, leadership=Leads())
 
 

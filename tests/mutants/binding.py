@@ -5,7 +5,7 @@ from tests.mutants.mutant import Mutant
 _BINDER = "extender/service/binding/binder.py"
 _POD_BINDER = "extender/service/binding/pod_binder.py"
 _SUCCESSION = "extender/engine/state/ordinal_history.py"
-_PREDECESSORS = "extender/service/binding/ordinal_history.py"
+_PREDECESSORS = "extender/service/binding/ordinal_history_reader.py"
 _CARRY = "extender/node/bind_ledger.py"
 _TEST = "tests/service/binding/test_binder.py::"
 _FORGED = "tests/service/binding/test_bind_forged.py::"
@@ -13,7 +13,7 @@ _STANDING = "tests/node/test_bind_ledger.py::TestStanding::"
 _PLANNED = "tests/node/test_bind_ledger.py::TestPlanned::"
 _RACES = "tests/service/binding/test_binder_races.py::"
 _PAST = "tests/engine/state/test_ordinal_history.py::"
-_WAITS = "tests/service/binding/test_ordinal_history.py::"
+_WAITS = "tests/service/binding/test_ordinal_history_reader.py::"
 
 BINDING = (
     Mutant(
@@ -208,8 +208,8 @@ BINDING = (
     Mutant(
         "what a lagging status claims comes before what the last pod held",
         "extender/node/bind_ledger.py",
-        "within_slots(slots, covered, held, published, strays)",
-        "within_slots(slots, published, strays, held)",
+        "within_slots(slots, covered, held, published, placements_from_former_pool)",
+        "within_slots(slots, published, placements_from_former_pool, held)",
         "stale read: what stands is cut to make room for what has left",
         (
             "tests/node/test_bind_ledger.py::TestStanding::"
@@ -244,22 +244,22 @@ BINDING = (
         "every leader believes it is the first",
         _PREDECESSORS,
         "if self._founded(pod.pool):",
-        "if self._succession.since >= 0.0:",
+        "if self._ordinal_history.since >= 0.0:",
         "another leader's status may be on its way",
         (f"{_WAITS}test_after_a_list_the_past_of_a_pod_that_waits_is_unknown",),
     ),
     Mutant(
         "the last ledger is forgotten",
         _CARRY,
-        "within_slots(slots, covered, held, published, strays)",
-        "within_slots(slots, covered, published, strays)",
+        "within_slots(slots, covered, held, published, placements_from_former_pool)",
+        "within_slots(slots, covered, published, placements_from_former_pool)",
         "a returning ordinal must cover statuses that the watch has not shown (I2)",
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
         "strays are not carried",
         _CARRY,
-        "within_slots(slots, covered, held, published, strays)",
+        "within_slots(slots, covered, held, published, placements_from_former_pool)",
         "within_slots(slots, covered, held, published)",
         "vpods that have changed to another pool still publish their old pods (I2)",
         (
@@ -269,8 +269,8 @@ BINDING = (
     Mutant(
         "what stands may overcommit",
         _CARRY,
-        "return within_slots(slots, covered, held, published, strays)",
-        "return within_slots(1 << 30, covered, held, published, strays)",
+        "return within_slots(slots, covered, held, published, placements_from_former_pool)",
+        "return within_slots(1 << 30, covered, held, published, placements_from_former_pool)",
         "I1: a pod that has become smaller",
         (f"{_TEST}test_standing_placements_never_overcommit_a_pod_that_has_become_smaller",),
     ),

@@ -187,7 +187,7 @@ POOL_STATE = (
         "return self.slots",
         "I1: its node has no more for it",
         (
-            "tests/service/watching/test_foreign_writes.py::"
+            "tests/service/watching/test_unexpected_writes.py::"
             "test_a_pod_is_as_large_as_what_it_requests_whatever_becomes_of_its_annotation",
         ),
     ),
@@ -362,8 +362,8 @@ PLAN = (
     Mutant(
         "callers leave pods in a dry run",
         _PLAN,
-        "self.leave_closed = leave_closed and pool.pool is not None and pool.pool.moves_to_shrink",
-        "self.leave_closed = leave_closed",
+        "leave_closed and pool.adapter_pool is not None and pool.adapter_pool.moves_to_shrink",
+        "leave_closed",
         "I4: a pool that moves nothing moved callers' vreplicas",
         (f"{_PLANS}test_who_publishes_itself_leaves_a_pod_to_be_emptied",),
     ),

@@ -182,7 +182,7 @@ COMMITTER = (
     Mutant(
         "the watch alone proves a ledger",
         _COMMITTER,
-        "return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)",
+        "return not self.ledger_confirmations.is_fresh(pod.uid, pod.ledger_text, changed_since=since)",
         "return False",
         "stale read: the pod may be gone by now (I2)",
         (f"{_TEST}test_what_a_ledger_says_that_only_the_watch_has_told_is_asked_for_before_it_is_published",),
@@ -228,7 +228,7 @@ COMMITTER = (
         "if isinstance(error, ApiError):",
         "people would be warned of a forger that we are ourselves",
         (
-            "tests/service/watching/test_foreign_writes.py::test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers",
+            "tests/service/watching/test_unexpected_writes.py::test_our_own_writes_alarm_nobody_whatever_becomes_of_their_answers",
         ),
     ),
     Mutant(
@@ -238,7 +238,7 @@ COMMITTER = (
         "return text is not None",
         "a forged ledger would be put right and nobody told",
         (
-            "tests/service/watching/test_foreign_writes.py::test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right",
+            "tests/service/watching/test_unexpected_writes.py::test_a_forged_ledger_of_a_bound_pod_is_told_and_put_right",
         ),
     ),
     Mutant(
@@ -396,7 +396,7 @@ LOOPS = (
     Mutant(
         "a lost ledger is written again empty",
         "extender/node/bind_ledger.py",
-        "    return standing_of(pool, pod.name, slots, strays)\n",
+        "    return ledger_of_ordinal(pool, pod.name, slots, placements_from_former_pool)\n",
         "    return {}\n",
         "I2: the statuses say what stands there",
         (f"{_ALONE}test_a_ledger_that_cannot_be_read_is_written_again_with_what_is_published",),

@@ -7,7 +7,7 @@ from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.scaling.size import anyone
 from extender.model.ledger import Share, ledger_slots
 from extender.model.objects import AdapterPod, LabelSelector
-from extender.node.bind_ledger import carry_of, plans_at_bind, standing_of
+from extender.node.bind_ledger import carry_of, ledger_of_ordinal, plans_at_bind
 from tests.support import worlds
 from tests.support.builders import POOL, Scene
 from tests.support.worlds import Naive
@@ -67,7 +67,10 @@ class TestStanding:
     def test_the_last_ledger_comes_back_with_the_weights_it_had(self, weight: int):
         scene = Scene(slots=9).pod(0, {"tenant/a": Share(3, 2), "tenant/b": 3}).vpod("b", 3, {0: 3})
         scene.vpod("a", 3, {0: 3}, weight=weight).no_pod(0).pod(0, node="", uid="next")
-        assert standing_of(scene.pool, "dispatcher-0", 9) == {"tenant/a": Share(3, 2), "tenant/b": Share(3)}
+        assert ledger_of_ordinal(scene.pool, "dispatcher-0", 9) == {
+            "tenant/a": Share(3, 2),
+            "tenant/b": Share(3),
+        }
 
     def test_the_larger_of_both_counts(self):
         scene = Scene().pod(0, {"tenant/a": 4}).vpod("a", 4, {0: 1}).no_pod(0).pod(0, node="", uid="next")
@@ -162,7 +165,7 @@ def test_for_every_pending_pod_of_any_pool(world):
     for state in [state for state in pool.pods.values() if state.pending]:
         slots = state.capacity
         carry = carry_of(pool, state.pod, slots=slots, with_planned=True, allows=anyone)
-        standing = standing_of(pool, state.name, slots)
+        standing = ledger_of_ordinal(pool, state.name, slots)
         assert ledger_slots(carry.ledger) <= slots, "never more than its slots (I1)"
         published = {
             v.key: v.placements[state.name] for v in naive.vpods.values() if v.placements.get(state.name)

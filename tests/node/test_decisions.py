@@ -4,7 +4,7 @@ import pytest
 
 from extender.model.ledger import Share
 from extender.node import decisions
-from extender.node.bind_ledger import Carry
+from extender.node.bind_ledger import BindLedger
 from extender.node.decisions import PlacementDecision, PlacementDecisionCache
 
 
@@ -26,7 +26,7 @@ def cache(clock) -> PlacementDecisionCache:
     return PlacementDecisionCache(clock, ttl_s=60.0)
 
 
-CARRY = Carry({"tenant/a": Share(2)}, {"tenant/a": 1})
+CARRY = BindLedger({"tenant/a": Share(2)}, {"tenant/a": 1})
 
 
 def decide(cache: PlacementDecisionCache, uid: str = "u", *nodes: str) -> None:

@@ -13,12 +13,12 @@ CHECKED: Final = (
     *(
         f"extender/service/{name}.py"
         for name in (
-            "binding/binder", "binding/ordinal_history", "binding/pod_binder", "binding/reactivator", "binding/verbs",
+            "binding/binder", "binding/ordinal_history_reader", "binding/pod_binder", "binding/reactivator", "binding/verbs",
             "http/schedule",
             "placing/committer", "placing/ledger_writer", "placing/placer", "placing/queue", "placing/status_doubts",
             "pools/autoscaler", "pools/availability", "pools/evictor", "pools/leadership", "pools/pool_scaler",
             "pools/pool_status", "pools/reconciler", "pools/rescheduler", "pools/scale_cache",
-            "watching/foreign_writes", "watching/informers", "watching/sources",
+            "watching/unexpected_writes", "watching/informers", "watching/sources",
         )
     ),
     "extender/kube/leader.py",
@@ -53,7 +53,7 @@ NOT_CHECKED: Final[Mapping[str, str]] = {
     "extender/service/garbage.py": "tells the collector what to leave alone; where it stops nothing is missing",
     "extender/service/http/decision_log.py": ASKED,
     "extender/service/watching/first_lists.py": "tells in the log how far the first lists are, beside the service, which waits for them itself",
-    "extender/service/http/journal_ring.py": ASKED,
+    "extender/service/http/recording_buffer.py": ASKED,
     "extender/service/http/overload.py": "reads a body before its verb begins, and waits for the last verb at a stop; no verb waits in it",
     "extender/service/http/overview.py": ASKED,
     "extender/service/http/page/facts.py": ASKED,

@@ -99,7 +99,7 @@ class Scene:
     def other_stateful_set(self, name: str, **pool_fields) -> "Scene":
         """The pool names another StatefulSet from now on, which is there."""
         self.state.stateful_set_changed(None, a_stateful_set(name=name))
-        known = self.pool.pool
+        known = self.pool.adapter_pool
         self.state.adapter_pool_changed(known, a_pool(stateful_set=name, generation=2, **pool_fields))
         return self
 

@@ -4,8 +4,8 @@ import orjson
 
 from extender.engine.state.state import State
 from extender.whatif.recording.entries import Decided, Entry, Header, Synced
+from extender.whatif.recording.entry_writer import EntryWriter, MakeEntry, snapshot_of
 from extender.whatif.recording.lines import line_from, line_to_json
-from extender.whatif.recording.notes import MakeEntry, Notes, snapshot_of
 from extender.whatif.recording.player import NO_CHANGES, Changes, Player
 
 
@@ -14,13 +14,13 @@ class Notebook:
 
     def __init__(self, state: State) -> None:
         self.lines: list[bytes] = []
-        self.notes = Notes(self._keep)
+        self.notes = EntryWriter(self._keep)
         self._seq = 0
         self._write(Header("replica", 0.0))
         for what in snapshot_of(state):
             self._write(Entry(0.0, 0, what))
         self._write(Synced(0))
-        state.keep_journal(self.notes)
+        state.observed_by(self.notes)
 
     def _keep(self, make: MakeEntry) -> None:
         self._seq += 1

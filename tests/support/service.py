@@ -49,7 +49,7 @@ from extender.service.binding.pod_binder import PodBinder
 from extender.service.placing.committer import Committer
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.placing.placer import Reporting
-from extender.service.placing.vpod_events import Narrator
+from extender.service.placing.vpod_events import VPodEvents
 from extender.service.watching.caches import Caches
 from extender.service.watching.informers import CacheSink
 from extender.telemetry.metrics import Metrics
@@ -464,8 +464,8 @@ class World:
         return Led(self)
 
     def reporting(self, recorder: EventRecorder | None = None) -> Reporting:
-        narrator = Narrator(recorder or self.recorder(), self.metrics)
-        return Reporting(narrator, DecisionHistory("test", wall), self.metrics)
+        vpod_events = VPodEvents(recorder or self.recorder(), self.metrics)
+        return Reporting(vpod_events, DecisionHistory("test", wall), self.metrics)
 
     def recorder(self) -> EventRecorder:
         return EventRecorder(self.api, reporting_instance="test", now=wall)

@@ -111,7 +111,7 @@ def helps_itself(scene: Scene, turns: list[str]) -> bool:
 def make(state: State, fix: Fix, value: object, turns: list[str]) -> bool:  # noqa: C901 - one case a field
     """Do what the fix says."""
     trial, pool = Trial(state), state.pool(POOL)
-    spec = pool.pool
+    spec = pool.adapter_pool
     assert spec is not None
     match fix.field:
         case "spec.replicas":

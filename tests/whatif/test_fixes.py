@@ -332,7 +332,9 @@ def test_a_profile_of_ones_own_is_offered_and_knatives_rules_are_not():
     profiles = {**BUILT_IN_PROFILES, "mine": replace(BUILT_IN_PROFILES["spread"], name="mine")}
     scene = Scene(replicas=2, slots=10, profile="ha", max_pods=2)
     scene.state.profiles = profiles
-    scene.state.adapter_pool_changed(scene.pool.pool, a_pool(10, profile="ha", max_pods=2, generation=2))
+    scene.state.adapter_pool_changed(
+        scene.pool.adapter_pool, a_pool(10, profile="ha", max_pods=2, generation=2)
+    )
     scene.node(a_node("n1", "z1")).node(a_node("n2", "z2")).pod(0, {}).pod(1, {}, node="n1").vpod("a", 4)
     offered = [fix.after for fix in fixes_of(scene) if fix.field == "spec.profile"]
     assert offered == ["default", "pack", "spread", "mine"]

@@ -134,7 +134,7 @@ def test_a_pool_that_only_vpods_speak_of_is_told_as_one_that_is_not_there():
 def test_vpods_whose_pool_has_been_deleted_are_told_although_all_of_them_is_placed():
     scene = Scene(replicas=2).pod(0, {"tenant/a": 2}, ready=True).pod(1, {"tenant/a": 1})
     scene.vpod("a", 3, {0: 2, 1: 1}).vpod("none", 0)
-    scene.state.adapter_pool_changed(scene.pool.pool, None)
+    scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
     found = overview(scene.state)
     (pool,) = found["pools"]
     assert (pool["found"], pool["unservedVReplicas"], pool["overcommittedPods"]) == (False, 1, 0)

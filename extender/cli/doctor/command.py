@@ -9,7 +9,7 @@ from extender.cli.doctor.report import EXIT_NOT_EXAMINED, as_document, as_table,
 from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
 from extender.cli.terminal.output import Format, print_result
 from extender.cli.terminal.replica_address import ReplicaAccess
-from extender.kube.first_errors import told
+from extender.kube.first_errors import describe_error
 from extender.model.errors import VReplicaError
 
 USER_AGENT = "vreplica-doctor"
@@ -23,7 +23,7 @@ async def run_doctor(
         async with open_cluster(access, user_agent=USER_AGENT) as cluster:
             facts = await fetch(cluster, namespace=namespace, now_s=time.time(), replica=replica)
     except VReplicaError as error:
-        print(f"vreplica: {told(error)}", file=sys.stderr)
+        print(f"vreplica: {describe_error(error)}", file=sys.stderr)
         return EXIT_NOT_EXAMINED
     examined = examine(facts)
     print_result(as_document(examined), output, lambda: print(as_table(examined)))

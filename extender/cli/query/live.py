@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
-from extender.cli.terminal.progress import Tell, untold
+from extender.cli.terminal.progress import Tell, unreported_moves
 from extender.engine.state.manifests import Manifests
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -29,7 +29,7 @@ from extender.kube.api import (
     Obj,
     Resource,
 )
-from extender.kube.first_errors import listing_trouble, told
+from extender.kube.first_errors import describe_error, listing_trouble
 from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.names import POOL_LABEL
 from extender.model.reading import mapping, text
@@ -61,11 +61,11 @@ async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
             yield cluster.api
     except ConnectError as error:
         raise CannotRead(
-            f"{told(error)} Or ask -f FILE, objects from files, or --server URL, a running service."
+            f"{describe_error(error)} Or ask -f FILE, objects from files, or --server URL, a running service."
         ) from error
 
 
-async def read_cluster(api: Api, command: str, tell: Tell = untold) -> Manifests:
+async def read_cluster(api: Api, command: str, tell: Tell = unreported_moves) -> Manifests:
     """All that decisions look at. Objects that cannot be read are told on stderr and left out, as the service leaves them.
 
     Raises CannotRead.

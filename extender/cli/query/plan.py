@@ -136,7 +136,7 @@ def _placements(target: Mapping[str, int]) -> list[Row]:
 
 def _decide(state: State, vpod: VPod) -> Decision:
     pool = state.pool(vpod.pool)
-    allowed = pool.pool is None or state.allows(pool.pool, vpod.namespace)
+    allowed = pool.adapter_pool is None or state.allows(pool.adapter_pool, vpod.namespace)
     decision = place(pool, vpod, allowed=allowed)
     shares = decision.shares(pool.placed_of(vpod.key))
     pool.reserve("plan", vpod.key, shares, expires_at=float("inf"))
@@ -161,7 +161,7 @@ def _pool_row(state: State, key: str, *, autoscale: bool, compact: bool) -> Row:
     pool = state.pool(key)
     replicas = pool.stateful_set.replicas if pool.stateful_set is not None else 0
     scale = plan_scale(pool, allows)
-    budget = pool.pool.moves_per_period if pool.pool is not None else 0
+    budget = pool.adapter_pool.moves_per_period if pool.adapter_pool is not None else 0
     surplus = ordinals_to_close(pool, scale, allows) if scale is not None else 0
     limits = Limits(budget=budget, emptying=surplus)
     moves = plan_moves(pool, limits) if compact else []

@@ -20,7 +20,7 @@ from typing import Final, Protocol
 from extender import __version__
 from extender.cli.recordings.recording_file import RecordingFile, line_of, read_lines
 from extender.cli.terminal.replica import Replica, ReplicaError
-from extender.service.http.journal_ring import JournalRing, Lost, as_lines
+from extender.service.http.recording_buffer import Lost, RecordingBuffer, as_lines
 from extender.service.watching.caches import Caches
 from extender.whatif.recording.entries import Entry, Gap, Header, Synced
 
@@ -81,7 +81,7 @@ class ClusterSource:
     """A cluster that is watched into ``caches``, where everything has been listed. ``now``: epoch seconds."""
 
     def __init__(self, caches: Caches, *, now: Callable[[], float]) -> None:
-        self._ring = JournalRing(
+        self._ring = RecordingBuffer(
             caches.state, now=now, header=lambda: Header("cluster", 0.0, __version__, "cluster")
         )
 

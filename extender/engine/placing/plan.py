@@ -19,13 +19,13 @@ Pure: a plan looks at the state and returns a ``Decision``; reserving and writin
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from extender.engine.placing.deal import deal
 from extender.engine.placing.explain import Explanation, Reasoning, Step, added
+from extender.engine.placing.grow import grow
 from extender.engine.placing.refused import reason_for, why_refused
-from extender.engine.placing.replace_all import place_afresh, room_once_left, steps_between
+from extender.engine.placing.replace_all import replace_all, room_once_left, steps_between
 from extender.engine.placing.select import shrink
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.even_pod_spread import EvenPodSpread
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.pool_state import PoolState
@@ -123,7 +123,9 @@ class _Plan:
     """The working values of one ``place``."""
 
     def __init__(self, pool: PoolState, vpod: VPod, *, leave_closed: bool = False) -> None:
-        self.leave_closed = leave_closed and pool.pool is not None and pool.pool.moves_to_shrink
+        self.leave_closed = (
+            leave_closed and pool.adapter_pool is not None and pool.adapter_pool.moves_to_shrink
+        )
         self.pool = pool
         self.vpod = vpod
         self.key = vpod.key
@@ -142,8 +144,8 @@ class _Plan:
             return self.stand_still(problem)
         self._keep()
         wanted = self._wanted()
-        if self._places_afresh(wanted):
-            return self._decision(wanted, self._place_afresh(wanted), ConflictReason.INSUFFICIENT_SLOTS)
+        if self._replaces_all(wanted):
+            return self._decision(wanted, self._replace_all(wanted), ConflictReason.INSUFFICIENT_SLOTS)
         while (surplus := sum(self.kept.values()) - wanted) > 0:
             self._shrink(surplus)
             if sum(self.kept.values()) - wanted >= surplus:
@@ -158,14 +160,14 @@ class _Plan:
     # -- what cannot be decided ---------------------------------------------------------------------------------
 
     def _problem(self, *, allowed: bool) -> ConflictReason | None:
-        if self.pool.pool is None:
+        if self.pool.adapter_pool is None:
             return ConflictReason.POOL_NOT_FOUND
         if self.pool.stateful_set is None:
             taken = self.pool.taken_by
             return ConflictReason.STATEFULSET_TAKEN if taken else ConflictReason.STATEFULSET_NOT_FOUND
         if not allowed:
             return ConflictReason.TENANT_NOT_ALLOWED
-        if self.vpod.weight > self.pool.pool.slots_per_pod:
+        if self.vpod.weight > self.pool.adapter_pool.slots_per_pod:
             return ConflictReason.UNSATISFIABLE
         return None
 
@@ -254,9 +256,13 @@ class _Plan:
     def _most_wanted(self) -> int:
         """``_wanted``, were there a pod for each."""
         vreplicas = self.vpod.vreplicas
-        if self.vpod.deleting or self.pool.pool is None or (not vreplicas and self.rules.zero_means_none):
+        if (
+            self.vpod.deleting
+            or self.pool.adapter_pool is None
+            or (not vreplicas and self.rules.zero_means_none)
+        ):
             return vreplicas
-        return max(vreplicas, self.pool.pool.min_pods_per_vpod)
+        return max(vreplicas, self.pool.adapter_pool.min_pods_per_vpod)
 
     def _must_go(self, name: str) -> bool:
         pod = self.pool.pods[name]
@@ -264,7 +270,7 @@ class _Plan:
             return True
         return not pod.schedulable and not self.rules.keep_on_unavailable
 
-    def _is_emptied(self, pod: PodState) -> bool:
+    def _is_emptied(self, pod: PodClaims) -> bool:
         """Whether what it has there leaves for the pool's sake: not while it is served, and might not be elsewhere.
 
         Excused or not: excuses are not recorded, and what is played again has to come to the same.
@@ -288,7 +294,7 @@ class _Plan:
             elif fitting := self._trim(name, count):
                 self.kept[name] = fitting
 
-    def _is_lost(self, pod: PodState) -> bool:
+    def _is_lost(self, pod: PodClaims) -> bool:
         """Whether an ordinal is gone and no pod of it runs any more: what it held is nowhere."""
         return not (self.pool.is_member(pod) or pod.condemned)
 
@@ -311,7 +317,7 @@ class _Plan:
         vreplicas = self.vpod.vreplicas
         if self.vpod.deleting:  # it keeps what it has until it is gone, and gets no more
             return min(vreplicas, sum(self.kept.values()) + sum(self.leaving.values()))
-        minimum = self.pool.pool.min_pods_per_vpod if self.pool.pool is not None else 0
+        minimum = self.pool.adapter_pool.min_pods_per_vpod if self.pool.adapter_pool is not None else 0
         if minimum <= vreplicas or (not vreplicas and self.rules.zero_means_none):
             return vreplicas
         standing = sum(1 for count in self.kept.values() if count)
@@ -359,11 +365,11 @@ class _Plan:
             room = room_once_left(self.pool, self.vpod, self._free_of)
         fresh = not self.kept and not self.pool.claims_of(self.key)
         free = self.pool.free_of if fresh else self._free_of
-        given, left = deal(self.pool, self.vpod, self.kept, missing, free, room)
+        given, left = grow(self.pool, self.vpod, self.kept, missing, free, room)
         self._add(given)
         return left
 
-    def _places_afresh(self, wanted: int) -> bool:
+    def _replaces_all(self, wanted: int) -> bool:
         profile, standing = self.pool.profile, sum(self.kept.values())
         if self.rules.grow_in_place or not profile.has_plugins or self.vpod.deleting:
             return False
@@ -381,7 +387,7 @@ class _Plan:
     def _even_out(self, wanted: int, left: int) -> int:
         """Place all afresh where that leaves fewer without a place than growing did; else leave all as it is."""
         grown, self.kept = self.kept, {}
-        placed, fresh = place_afresh(self.pool, self.vpod, list(grown), wanted, self._free_of)
+        placed, fresh = replace_all(self.pool, self.vpod, list(grown), wanted, self._free_of)
         if fresh >= left or (fresh and self.leaving):
             self.kept = grown
             return left
@@ -389,10 +395,10 @@ class _Plan:
         self.steps = list(steps_between(self._start(), placed))
         return fresh
 
-    def _place_afresh(self, wanted: int) -> int:
+    def _replace_all(self, wanted: int) -> int:
         before, self.kept = self.kept, {}
         entries = [*before, *(name for name in self.vpod.placements if name in self.pool.pods)]
-        placed, left = place_afresh(self.pool, self.vpod, entries, wanted, self._free_of)
+        placed, left = replace_all(self.pool, self.vpod, entries, wanted, self._free_of)
         if not left:
             self.kept = placed
             self.steps += steps_between(before, placed)

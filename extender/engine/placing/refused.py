@@ -6,7 +6,7 @@ from typing import Final
 
 from extender.engine.placing.pick import refusal
 from extender.engine.placing.select import refusals, spread_of
-from extender.engine.pods.claims import PodState, tenant_of
+from extender.engine.pods.claims import PodClaims, tenant_of
 from extender.engine.policy.spreading import ZONE_SKEW
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import VPod
@@ -97,7 +97,7 @@ def free_beside(pool: PoolState, vpod: VPod, kept: Mapping[str, int]) -> Callabl
     return free
 
 
-def _why_not(pool: PoolState, pod: PodState, vpod: VPod, free: int) -> str:
+def _why_not(pool: PoolState, pod: PodClaims, vpod: VPod, free: int) -> str:
     """``free``: its free slots beside what the vpod keeps there."""
     if why := pod.why_unschedulable():
         return why

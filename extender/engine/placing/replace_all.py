@@ -18,7 +18,7 @@ from extender.model.moves import MoveReason
 from extender.model.objects import VPod, placement_order
 
 
-def place_afresh(
+def replace_all(
     pool: PoolState, vpod: VPod, standing: Collection[str], wanted: int, free: Callable[[int], int]
 ) -> tuple[dict[str, int], int]:
     """Place ``wanted`` vreplicas: (pod name -> vreplicas, how many found no place).

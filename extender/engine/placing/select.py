@@ -1,6 +1,6 @@
 """Placing and taking away by a profile's plugins: what ``plan`` and the rebalancer call. Pure; the state is not changed.
 
-``grow`` gives one vreplica at a time to the pod that scores best, ``shrink`` takes one at a time from the pod that the
+``grow_by_plugins`` gives one vreplica at a time to the pod that scores best, ``shrink`` takes one at a time from the pod that the
 deschedulers name, ``better_place`` finds one move that makes a placement strictly better. All of them, and ``refusals``,
 raise ``PluginFailed`` where a third party's plugin does not give an answer (``guard``).
 """
@@ -13,7 +13,7 @@ from zlib import crc32
 from extender.engine.placing.evenly import grow_evenly
 from extender.engine.placing.pick import picker, refusal, totals
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.framework import DeschedulePlugin, PlaceUnknown, Scope, Weighted, scope_of
 from extender.engine.policy.ordinals import fill_lowest
 from extender.engine.policy.profile import Profile, Ties
@@ -45,7 +45,7 @@ def spread_of(
     return spread
 
 
-def grow(
+def grow_by_plugins(
     pool: PoolState,
     vpod: VPod,
     kept: Mapping[str, int],
@@ -206,7 +206,9 @@ def better_place(
     return None
 
 
-def _preferred(pool: PoolState, vpod: VPod, spread: Spread, source: PodState, profile: Profile) -> int | None:
+def _preferred(
+    pool: PoolState, vpod: VPod, spread: Spread, source: PodClaims, profile: Profile
+) -> int | None:
     """The ordinal that one vreplica less on ``source`` would rather go to than back; None where that is no other."""
     if source.ordinal is None:
         return None
@@ -225,7 +227,7 @@ def _preferred(pool: PoolState, vpod: VPod, spread: Spread, source: PodState, pr
     return None if best == source.ordinal else best
 
 
-def _is_worth_it(spread: Spread, source: PodState, to: int, profile: Profile) -> bool:
+def _is_worth_it(spread: Spread, source: PodClaims, to: int, profile: Profile) -> bool:
     before = _worth(spread, profile)
     spread.remove(source)
     spread.add(to)

@@ -1,4 +1,4 @@
-"""``Claim`` and ``PodState``: what vpods hold of one adapter pod, kept so that adding up is never needed.
+"""``Claim`` and ``PodClaims``: what vpods hold of one adapter pod, kept so that adding up is never needed.
 
 A claim is what one vpod has on one pod, seen from three sides:
 
@@ -121,7 +121,7 @@ def reserving(reserved: Share | None, owner: object, expires_at: float) -> Claim
     return change
 
 
-class PodState:
+class PodClaims:
     """One ordinal of a pool: its pod (if it exists), its node, and all claims on it.
 
     ``held`` and ``placed`` are slots, the sums of the claims; ``ledger_bytes`` is the most that a ledger of all of them

@@ -8,7 +8,7 @@ for each new entry is all that it costs. From then on the pod is *crowded*, and 
 """
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodState, tenant_of
+from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodClaims, tenant_of
 
 
 class LedgerShares:
@@ -26,14 +26,14 @@ class LedgerShares:
         """No pod has an ordinal any more."""
         self.crowded, self.spent = 0, {}
 
-    def mark(self, pod: PodState, ordinal: int) -> None:
+    def mark(self, pod: PodClaims, ordinal: int) -> None:
         """A pod, as it is, has that ordinal from now on."""
         if pod.tenant_bytes is not None:
             self.crowded |= 1 << ordinal
             for tenant in pod.tenant_bytes:
                 self._follow(pod, tenant, ordinal)
 
-    def entry_changed(self, pod: PodState, ordinal: int | None, key: str, change: int) -> None:
+    def entry_changed(self, pod: PodClaims, ordinal: int | None, key: str, change: int) -> None:
         """An entry, ``change`` bytes (fewer than 0 where it has gone), has changed a ledger that is crowded now, or was.
 
         ``ordinal``: None where it has none in the pool. The pod's claims and ``ledger_bytes`` say so already.
@@ -53,7 +53,7 @@ class LedgerShares:
         if not crowded:
             pod.tenant_bytes = None
 
-    def _follow(self, pod: PodState, tenant: str, ordinal: int) -> None:
+    def _follow(self, pod: PodClaims, tenant: str, ordinal: int) -> None:
         has = (pod.tenant_bytes or {}).get(tenant, 0)
         others = self.spent.get(tenant, 0) & ~(1 << ordinal)
         if after := others | (1 << ordinal if has > TENANT_ROOM_BYTES_MAX else 0):
@@ -61,6 +61,6 @@ class LedgerShares:
         else:
             self.spent.pop(tenant, None)
 
-    def full(self, pods: dict[int, PodState]) -> int:
+    def full(self, pods: dict[int, PodClaims]) -> int:
         """The pods, of those by ordinal, whose ledgers have no room for one more entry of anybody."""
         return sum(1 << ordinal for ordinal in bits(self.crowded) if pods[ordinal].ledger_full)

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from extender.model.errors import InvalidObject
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 Arguments = Mapping[str, int | bool]
 """Argument name -> value, each one that the plugin takes."""
@@ -42,7 +42,7 @@ def arguments_from(raw: object, signature: Signature, subject: str, field: str) 
         given = raw or {}
         zero = False
     else:
-        raise InvalidObject(subject, field, f"must be an object or a text with JSON, not {shown(raw)}")
+        raise InvalidObject(subject, field, f"must be an object or a text with JSON, not {safe_repr(raw)}")
     names = {name.lower(): name for name in signature}
     found: dict[str, object] = {}
     for key, value in given.items():
@@ -62,11 +62,11 @@ def _from_json(text: str, subject: str, field: str) -> Mapping[str, object]:
     try:
         value, _ = json.JSONDecoder().raw_decode(text.lstrip(_GO_SPACE))
     except (ValueError, RecursionError):
-        raise InvalidObject(subject, field, f"is not JSON: {shown(text)}") from None
+        raise InvalidObject(subject, field, f"is not JSON: {safe_repr(text)}") from None
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise InvalidObject(subject, field, f"must hold a JSON object, not {shown(text)}")
+        raise InvalidObject(subject, field, f"must hold a JSON object, not {safe_repr(text)}")
     return value
 
 
@@ -79,7 +79,7 @@ def _value(value: object, argument: Argument, zero: bool, subject: str, field: s
         value = argument.kind(0)
     if type(value) is not argument.kind or (argument.kind is int and not _in_range(value, argument.least)):
         wanted = "true or false" if argument.kind is bool else _range(argument.least)
-        raise InvalidObject(subject, field, f"must be {wanted}, not {shown(value)}")
+        raise InvalidObject(subject, field, f"must be {wanted}, not {safe_repr(value)}")
     return value
 
 

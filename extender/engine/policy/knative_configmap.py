@@ -24,7 +24,7 @@ from typing import Final
 from extender.engine.policy.profile_document import profile_from
 from extender.engine.policy.registry import BUILT_IN_PLUGINS
 from extender.model.errors import InvalidObject
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 _GO_SPACE: Final = " \t\r\n"
 Document = dict[str, object]
@@ -58,7 +58,7 @@ class _Part:
     def read(self, *, ignore_unknown: bool) -> Document:
         """Its lists under our names; an error in them is told in the ConfigMap's own terms."""
         if not isinstance(self.data, Mapping):
-            raise InvalidObject(self.subject, "data", f"must be an object, not {shown(self.data)}")
+            raise InvalidObject(self.subject, "data", f"must be an object, not {safe_repr(self.data)}")
         for key in self.data:
             if key not in self.fields and not str(key).startswith("_"):
                 known = ", ".join(self.fields)
@@ -98,17 +98,17 @@ def _entries(raw: object, subject: str, field: str) -> list[object]:
         try:
             raw, _ = json.JSONDecoder().raw_decode(raw.lstrip(_GO_SPACE))
         except (ValueError, RecursionError):
-            raise InvalidObject(subject, field, f"is not JSON: {shown(raw)}") from None
+            raise InvalidObject(subject, field, f"is not JSON: {safe_repr(raw)}") from None
     if raw is None:
         return []
     if not isinstance(raw, list):
-        raise InvalidObject(subject, field, f"must hold a JSON list, not {shown(raw)}")
+        raise InvalidObject(subject, field, f"must hold a JSON list, not {safe_repr(raw)}")
     return raw
 
 
 def _entry(raw: object, subject: str, field: str, *, weighted: bool) -> Document:
     if not isinstance(raw, Mapping):
-        raise InvalidObject(subject, field, f"must be an object, not {shown(raw)}")
+        raise InvalidObject(subject, field, f"must be an object, not {safe_repr(raw)}")
     given = {str(key).lower(): value for key, value in raw.items()}
     name, args = given.get("name"), given.get("args")
     if not isinstance(name, str) or not name:
@@ -119,7 +119,7 @@ def _entry(raw: object, subject: str, field: str, *, weighted: bool) -> Document
     if _takes_arguments(name):
         if not isinstance(args, str):
             raise InvalidObject(
-                subject, f"{field}.Args", f"of {name} must be a text with JSON, not {shown(args)}"
+                subject, f"{field}.Args", f"of {name} must be a text with JSON, not {safe_repr(args)}"
             )
         entry["args"] = args
     return entry

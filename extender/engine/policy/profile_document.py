@@ -26,7 +26,7 @@ from extender.engine.policy.framework import Weighted
 from extender.engine.policy.profile import Profile, Rules, Ties
 from extender.engine.policy.registry import BUILT_IN_PLUGINS, Maker, PluginFactory, Registry
 from extender.model.errors import InvalidObject
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 
 WEIGHT_MAX: Final = 100
 PLUGINS_MAX: Final = 50
@@ -45,7 +45,7 @@ def profile_from(document: Mapping[str, object], registry: Registry = BUILT_IN_P
     """Read a profile. Raises InvalidObject naming the field, and what is known where a name is not."""
     name = document.get("name")
     if not isinstance(name, str) or not name:
-        raise InvalidObject("profile", "name", f"must be a text that is not empty, not {shown(name)}")
+        raise InvalidObject("profile", "name", f"must be a text that is not empty, not {safe_repr(name)}")
     reader = _Reader(f"profile {name}", registry)
     reader.only(document, "", _KNOWN)
     return Profile(
@@ -91,13 +91,13 @@ class _Reader:
         if raw is None:
             return Rules()
         if not isinstance(raw, Mapping):
-            raise InvalidObject(self.subject, "rules", f"must be an object, not {shown(raw)}")
+            raise InvalidObject(self.subject, "rules", f"must be an object, not {safe_repr(raw)}")
         known = {_camel(one.name): one.name for one in fields(Rules)}
         self.only(raw, "rules", tuple(known))
         for key, value in raw.items():
             if not isinstance(value, bool):
                 raise InvalidObject(
-                    self.subject, f"rules.{key}", f"must be true or false, not {shown(value)}"
+                    self.subject, f"rules.{key}", f"must be true or false, not {safe_repr(value)}"
                 )
         return Rules(**{known[key]: value for key, value in raw.items()})
 
@@ -106,7 +106,9 @@ class _Reader:
         if raw is None:
             return Ties.LOWEST_ORDINAL
         if not isinstance(raw, str) or raw not in list(Ties):
-            raise InvalidObject(self.subject, "ties", f"must be one of {', '.join(Ties)}, not {shown(raw)}")
+            raise InvalidObject(
+                self.subject, "ties", f"must be one of {', '.join(Ties)}, not {safe_repr(raw)}"
+            )
         return Ties(raw)
 
     def plugins(
@@ -125,7 +127,7 @@ class _Reader:
         for index, item in enumerate(raw):
             field = f"{where}[{index}]"
             if not isinstance(item, Mapping):
-                raise InvalidObject(self.subject, field, f"must be an object, not {shown(item)}")
+                raise InvalidObject(self.subject, field, f"must be an object, not {safe_repr(item)}")
             weighted = where in ("scores", "deschedulers")
             self.only(item, field, ("name", "weight", "args") if weighted else ("name", "args"))
             name = item.get("name")
@@ -145,7 +147,9 @@ class _Reader:
         if factory is None or role(factory) is None:
             known = ", ".join(sorted(one.name for one in self.registry.values() if role(one) is not None))
             problem = "is not known" if factory is None else f"is no {_ROLES[where]}"
-            raise InvalidObject(self.subject, f"{field}.name", f"{shown(name)} {problem} (known: {known})")
+            raise InvalidObject(
+                self.subject, f"{field}.name", f"{safe_repr(name)} {problem} (known: {known})"
+            )
         return factory
 
     def _weight(self, raw: object, field: str) -> int:
@@ -153,7 +157,7 @@ class _Reader:
             return 1
         if type(raw) is not int or not 0 <= raw <= WEIGHT_MAX:
             raise InvalidObject(
-                self.subject, field, f"must be an integer from 0 to {WEIGHT_MAX}, not {shown(raw)}"
+                self.subject, field, f"must be an integer from 0 to {WEIGHT_MAX}, not {safe_repr(raw)}"
             )
         return raw
 

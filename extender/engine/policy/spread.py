@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple, Protocol, TypeVar
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.pods.topology import Topology, Zones
 from extender.model.objects import StatefulSet
 
@@ -38,7 +38,7 @@ class Places(Protocol):
     """What a spread reads of a pool; ``PoolState`` is one."""
 
     @property
-    def by_ordinal(self) -> Mapping[int, PodState]:
+    def by_ordinal(self) -> Mapping[int, PodClaims]:
         """The pods of the StatefulSet."""
 
     @property
@@ -147,7 +147,7 @@ class Spread:
 
     # -- changes ------------------------------------------------------------------------------------------------
 
-    def hold(self, pod: PodState, count: int) -> None:
+    def hold(self, pod: PodClaims, count: int) -> None:
         """Say that ``count`` vreplicas stand on a pod; ``free`` already knows."""
         ordinal = pod.ordinal
         if ordinal is not None and self.schedulable >> ordinal & 1:
@@ -164,7 +164,7 @@ class Spread:
         if self._free(ordinal) <= given * self.weight:
             self.room &= ~(1 << ordinal)
 
-    def remove(self, pod: PodState) -> None:
+    def remove(self, pod: PodClaims) -> None:
         """Take one of the vreplicas that ``hold`` or ``add`` put on a pod."""
         ordinal = pod.ordinal
         if ordinal is None or not self.schedulable >> ordinal & 1:
@@ -177,7 +177,7 @@ class Spread:
         if not self.closed & bit and self.free_of(ordinal) > 0:
             self.room |= bit
 
-    def _count_away(self, pod: PodState, count: int) -> None:
+    def _count_away(self, pod: PodClaims, count: int) -> None:
         self._least.clear()
         _change(self.away_pods, pod.name, count)
         node, zone = pod.where
@@ -232,7 +232,7 @@ class Spread:
             ),
         )
 
-    def candidate_of(self, pod: PodState) -> Candidate:
+    def candidate_of(self, pod: PodClaims) -> Candidate:
         """Any pod, also one that is not schedulable; node and zone are "" where its node is not known."""
         if pod.ordinal is not None and self.schedulable >> pod.ordinal & 1:
             return self.candidate(pod.ordinal)

@@ -16,7 +16,7 @@ Every replica counts, also one that does not lead: who leads next goes on from w
 from dataclasses import dataclass
 from datetime import datetime
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
 
 
@@ -47,7 +47,7 @@ class Absences:
     def look(self, pool: PoolState, now: float) -> tuple[frozenset[str], float | None]:
         """(pods to abandon, when the next one will be unless it comes back, None for never), after a ``note``."""
         self.note(pool, now)
-        limit = pool.pool.reschedule_after_s if pool.pool is not None else None
+        limit = pool.adapter_pool.reschedule_after_s if pool.adapter_pool is not None else None
         if limit is None:
             return frozenset(), None
         due = {name: absence.since + limit for name, absence in self._absent.items()}
@@ -62,7 +62,7 @@ class Absences:
         return absence.since if absence is not None else None
 
 
-def _present(state: PodState) -> bool:
+def _present(state: PodClaims) -> bool:
     return (
         state.bound
         and state.pod is not None
@@ -72,7 +72,7 @@ def _present(state: PodState) -> bool:
     )
 
 
-def _seen(state: PodState, now: float) -> _Absence:
+def _seen(state: PodClaims, now: float) -> _Absence:
     pod = state.pod
     if pod is None:
         return _Absence(now, "", "")

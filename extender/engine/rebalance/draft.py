@@ -5,8 +5,8 @@ What they give is taken, what they take is not free yet: a destination's ledger 
 
 from collections.abc import Callable, Mapping
 
-from extender.engine.placing.deal import deal
-from extender.engine.pods.claims import PodState
+from extender.engine.placing.grow import grow
+from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
@@ -19,12 +19,12 @@ Placements = Mapping[str, int]
 def destinations(
     pool: PoolState, vpod: VPod, kept: Placements, missing: int, free: Callable[[int], int], room: int
 ) -> tuple[dict[int, int], int]:
-    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is left). ``room``: as for ``deal``.
+    """Where the pool's profile would add ``missing`` vreplicas: (ordinal -> vreplicas, what is left). ``room``: as for ``grow``.
 
     Nowhere, where a plugin fails: what is not placed is not moved either.
     """
     try:
-        return deal(pool, vpod, kept, missing, free, room)
+        return grow(pool, vpod, kept, missing, free, room)
     except PluginFailed:
         return {}, missing
 
@@ -53,12 +53,12 @@ class Draft:
         known = self._placed.get(key)
         return self._pool.placed_of(key) if known is None else known
 
-    def still_on(self, pod: PodState) -> dict[str, int]:
+    def still_on(self, pod: PodClaims) -> dict[str, int]:
         """vpod key -> vreplicas that no move has taken off this pod yet."""
         return {key: count for key in pod.claims if (count := self.placed(key).get(pod.name, 0))}
 
     def place(
-        self, vpod: VPod, pod: PodState, count: int, *, among: int | None = None
+        self, vpod: VPod, pod: PodClaims, count: int, *, among: int | None = None
     ) -> tuple[dict[int, int], int]:
         """Find room elsewhere for ``count`` of what a vpod has on ``pod``; what is left. ``among``: bit set, None for all."""
         receivers = self._receivers if among is None else self._receivers & among

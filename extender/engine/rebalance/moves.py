@@ -28,12 +28,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from extender.engine.placing.select import better_place
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.guard import PluginFailed
 from extender.engine.rebalance.draft import Draft, Placements, after
 from extender.engine.rebalance.relocation import is_movable
 from extender.engine.state.availability import down_among, would_end_service
-from extender.engine.state.external_vpods import is_callers
+from extender.engine.state.external_vpods import may_exist_unseen
 from extender.engine.state.pool_state import PoolState
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import VPod, placement_order
@@ -122,7 +122,7 @@ class _Period:
 
     # -- sources --------------------------------------------------------------------------------------------------
 
-    def _urgent(self) -> Iterator[tuple[PodState, MoveReason]]:
+    def _urgent(self) -> Iterator[tuple[PodClaims, MoveReason]]:
         pool = self._pool
         loaded = sorted(
             (pod for pod in pool.pods.values() if pod.placed),
@@ -134,7 +134,7 @@ class _Period:
             if pod.abandoned and not pod.draining and pool.is_member(pod):
                 yield pod, MoveReason.RESCHEDULE
 
-    def _overcommitted(self) -> Iterator[PodState]:
+    def _overcommitted(self) -> Iterator[PodClaims]:
         for pod in self._pool.members():
             if pod.placed > pod.capacity and not pod.leaving:
                 yield pod
@@ -142,13 +142,13 @@ class _Period:
     def _movable(self, key: str) -> VPod | None:
         """The vpod, if the evictor may move it: not one that placing has to decide first, nor a caller's own."""
         vpod = self._pool.vpods.get(key)
-        if vpod is None or self._limits.fixed(key) or is_callers(self._pool, key):
+        if vpod is None or self._limits.fixed(key) or may_exist_unseen(self._pool, key):
             return None
         return vpod if is_movable(self._pool, vpod) else None
 
     # -- drains, failures, overcommit: as much as fits ---------------------------------------------------------------
 
-    def _lighten(self, pod: PodState, reason: MoveReason, slots: int) -> None:
+    def _lighten(self, pod: PodClaims, reason: MoveReason, slots: int) -> None:
         """Move up to ``slots`` off a pod, and over that no more than one vreplica's worth."""
         everything = slots >= pod.placed
         for vpod, count in self._shares_on(pod, slots, cheapest_first=everything):
@@ -160,7 +160,7 @@ class _Period:
                 slots -= moved * vpod.weight
                 self._record(vpod.key, pod, ordinal, moved, reason)
 
-    def _shares_on(self, pod: PodState, slots: int, *, cheapest_first: bool) -> list[tuple[VPod, int]]:
+    def _shares_on(self, pod: PodClaims, slots: int, *, cheapest_first: bool) -> list[tuple[VPod, int]]:
         """Movable vpods with their vreplicas there: the smallest shares first, or those that give most slots a move."""
         found = [
             (vpod, claim.placed.vreplicas)
@@ -192,7 +192,7 @@ class _Period:
             if not self._empty(pod, ordinal):
                 return
 
-    def _empty(self, pod: PodState, ordinal: int) -> bool:
+    def _empty(self, pod: PodClaims, ordinal: int) -> bool:
         """Plan to empty a pod; False, and nothing planned, where not all of its load fits below."""
         load = self._load_of(pod)
         if load is None:
@@ -215,7 +215,7 @@ class _Period:
                     self._record(vpod.key, pod, to, count, MoveReason.COMPACTION)
         return True
 
-    def _load_of(self, pod: PodState) -> list[tuple[VPod, int]] | None:
+    def _load_of(self, pod: PodClaims) -> list[tuple[VPod, int]] | None:
         """What has to leave the pod to empty it; None if something there may not be moved."""
         load: list[tuple[VPod, int]] = []
         for key, count in self._draft.still_on(pod).items():
@@ -259,7 +259,7 @@ class _Period:
 
     # -- the outcome ---------------------------------------------------------------------------------------------------
 
-    def _record(self, key: str, pod: PodState, ordinal: int, count: int, reason: MoveReason) -> None:
+    def _record(self, key: str, pod: PodClaims, ordinal: int, count: int, reason: MoveReason) -> None:
         """Count a move against the budget; what is over it keeps its room, and its turn comes another period."""
         count = min(count, self._budget)
         if count <= 0:

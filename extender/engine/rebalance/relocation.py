@@ -66,7 +66,7 @@ def is_movable(pool: PoolState, vpod: VPod) -> bool:
     shares = [claim.placed for claim in pool.claims_of(vpod.key).values() if claim.placed.vreplicas]
     if vpod.deleting or any(share.weight != vpod.weight for share in shares):
         return False
-    minimum = pool.pool.min_pods_per_vpod if pool.pool is not None and vpod.vreplicas else 0
+    minimum = pool.adapter_pool.min_pods_per_vpod if pool.adapter_pool is not None and vpod.vreplicas else 0
     return sum(share.vreplicas for share in shares) <= max(vpod.vreplicas, minimum)
 
 

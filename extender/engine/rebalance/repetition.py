@@ -58,7 +58,7 @@ def surroundings(pool: PoolState) -> int:
         (
             pool.profile.name,
             pool.stateful_set.ordinals if pool.stateful_set is not None else None,
-            pool.pool.generation if pool.pool is not None else None,
+            pool.adapter_pool.generation if pool.adapter_pool is not None else None,
             pool.schedulable,
             frozenset(pool.zones.items()),
             frozenset(pool.nodes.items()),

@@ -22,7 +22,7 @@ from extender.model.objects import AdapterPool, VPod
 
 def knative_pods(state: PoolState, allows: Callable[[VPod], bool]) -> int:
     """The number of pods by the formula that goes with the pool's profile, without maxPods."""
-    pool = state.pool
+    pool = state.adapter_pool
     if pool is None:
         return 0
     vpods = [vpod for vpod in state.vpods.values() if vpod.weight <= pool.slots_per_pod and allows(vpod)]

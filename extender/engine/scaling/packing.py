@@ -12,9 +12,9 @@ stand is not known, so it is taken to go where it is missing; kube-scheduler and
 
 from dataclasses import dataclass
 
-from extender.engine.placing.round_robin import round_robin
+from extender.engine.placing.grow import round_robin
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.policy.spreading import ZoneSpread
 from extender.engine.state.ledger_room import LedgerRoom
 from extender.engine.state.pool_state import PoolState
@@ -49,7 +49,7 @@ class Packing:
         self.barred = 0
         """Bit set of the ordinals that get nothing for now."""
 
-    def leave(self, vpod_key: str, pod: PodState, vreplicas: int) -> None:
+    def leave(self, vpod_key: str, pod: PodClaims, vreplicas: int) -> None:
         """A vpod takes vreplicas off a pod that is not among ``ordinals``, to be added to one that is."""
 
     def add(self, vpod_key: str, missing: int, weight: int) -> int:
@@ -96,7 +96,7 @@ class Packing:
         return ordinal
 
 
-def _heavier(pod: PodState) -> int:
+def _heavier(pod: PodClaims) -> int:
     """Slots by which vreplicas that stay there weigh more by now than they do in its ledger."""
     if pod.held <= pod.placed:
         return 0  # nearly all of them, nearly always
@@ -149,7 +149,7 @@ class ZonePacking(Packing):
         """No less than what fits: there may be too few on each pod."""
         self._counts: dict[str, dict[str, int]] = {}
 
-    def leave(self, vpod_key: str, pod: PodState, vreplicas: int) -> None:
+    def leave(self, vpod_key: str, pod: PodClaims, vreplicas: int) -> None:
         """A vpod takes vreplicas off a pod: its zone has fewer."""
         counts = self._counts_of(vpod_key)
         _, zone = pod.where
@@ -230,7 +230,7 @@ class ZonePacking(Packing):
         return self._append()
 
 
-def to_come(pod: PodState) -> bool:
+def to_come(pod: PodClaims) -> bool:
     """Whether the ordinal's pod is still to be bound: it will take work."""
     return not (pod.bound or pod.draining)
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.scaling.packing import Packing, ZonePacking, zone_rule
 from extender.engine.scaling.size import ScalePlan, anyone, missing_vreplicas, plan_scale
 from extender.engine.state.pool_state import PoolState
@@ -31,7 +31,7 @@ from extender.model.objects import AdapterPool, StatefulSet, VPod
 
 def ordinals_to_close(state: PoolState, plan: ScalePlan, allows: Callable[[VPod], bool] = anyone) -> int:
     """Bit set of the ordinals that the pool can do without."""
-    pool, stateful_set = state.pool, state.stateful_set
+    pool, stateful_set = state.adapter_pool, state.stateful_set
     if pool is None or stateful_set is None or plan.wanted >= stateful_set.replicas:
         return 0
     count = plan.wanted
@@ -96,7 +96,7 @@ def lasting_count(state: PoolState, count: int, allows: Callable[[VPod], bool] =
     return count
 
 
-def holds_nothing(pod: PodState) -> bool:
+def holds_nothing(pod: PodClaims) -> bool:
     """Whether the pod can go and nobody misses it."""
     unreadable = pod.pod is not None and bool(pod.pod.ledger_error)
     expected_back = pod.last_ledger and not pod.last_ledger_old
@@ -209,7 +209,7 @@ def _packing(state: PoolState, pool: AdapterPool, ordinals: range) -> Packing:
     return ZonePacking(state, pool, ordinals, added_max=0, rule=rule)
 
 
-def _leaves(packing: Packing, pod: PodState) -> bool:
+def _leaves(packing: Packing, pod: PodClaims) -> bool:
     """Whether all that the pod holds fits onto the pods that are left."""
     for key, claim in sorted(pod.claims.items()):
         share = claim.placed

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodState
+from extender.engine.pods.claims import TENANT_ROOM_BYTES_MAX, PodClaims
 from extender.engine.scaling.knative import knative_pods
 from extender.engine.scaling.packing import Packing, ZonePacking, to_replace, zone_rule
 from extender.engine.state.pool_state import PoolState
@@ -60,7 +60,7 @@ def plan_scale(
     ``allows``: whether the pool selects a vpod's namespace; a pool does not grow for tenants that may not use it.
     ``replicas``: as if the StatefulSet had so many, fewer than it has and the ones above empty; None for as it is.
     """
-    pool, stateful_set = state.pool, state.stateful_set
+    pool, stateful_set = state.adapter_pool, state.stateful_set
     if pool is None or stateful_set is None:
         return None
     expected = expected_slots(state, allows)
@@ -105,7 +105,7 @@ def expected_slots(state: PoolState, allows: Callable[[VPod], bool] = anyone) ->
 
     Of those that no pod could ever hold, nothing; of those that may not use the pool, what they have.
     """
-    pool = state.pool
+    pool = state.adapter_pool
     if pool is None:
         return 0
     return sum(
@@ -142,7 +142,7 @@ def _placed_to_stay(state: PoolState, vpod_key: str, left: frozenset[str]) -> in
     )
 
 
-def _lost_slots(pod: PodState, left: frozenset[str]) -> int:
+def _lost_slots(pod: PodClaims, left: frozenset[str]) -> int:
     if pod.name in left:
         return pod.capacity
     return 0 if pod.abandoned else max(0, pod.free)

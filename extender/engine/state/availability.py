@@ -1,7 +1,7 @@
 """Availability: which of a vpod's vreplicas are served, and why the others are not. Pure.
 
 A vreplica is *placed* once a status names its pod; it is *served* while that pod is Ready, is not being deleted, and
-stands on a node that is Ready (``PodState.serving``). A pod that restarts is ``excused`` for a while (``EXCUSED_S``):
+stands on a node that is Ready (``PodClaims.serving``). A pod that restarts is ``excused`` for a while (``EXCUSED_S``):
 its vreplicas count as served, so that a restart changes no status. A pod that has not served yet is not excused.
 
 ``PoolState.unserved`` has, by vpod, the vreplicas that are published on pods that are down (neither serving nor
@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.model.counted import counted_are
 from extender.model.event_reasons import EventReason
 from extender.model.objects import AdapterPod, Condition, Node, VPod, placement_order
@@ -150,7 +150,7 @@ def serves(pool: "PoolState", pod_name: str) -> bool:
     return state is not None and not state.down
 
 
-def would_end_service(source: PodState, target: PodState) -> bool:
+def would_end_service(source: PodClaims, target: PodClaims) -> bool:
     """Whether vreplicas that are served on one pod would not be on another."""
     return target.down and not source.down
 
@@ -205,7 +205,7 @@ def condition_of(vpod: VPod) -> Condition | None:
     return next((item for item in vpod.conditions if item.type == AVAILABLE), None)
 
 
-def unserved_on(state: PodState | None, name: str, vreplicas: int) -> Unserved:
+def unserved_on(state: PodClaims | None, name: str, vreplicas: int) -> Unserved:
     """That a pod which is down does not serve so many."""
     pod = state.pod if state is not None else None
     if state is None or pod is None or pod.finished or not pod.node:
@@ -224,7 +224,7 @@ def unserved_on(state: PodState | None, name: str, vreplicas: int) -> Unserved:
 
 def why_unserved(pod: AdapterPod | None, node: Node | None) -> str:
     """Why nobody serves what is placed on a pod, "" where it serves; None: it, or the node under it, is not there."""
-    state = PodState("", None)
+    state = PodClaims("", None)
     state.stand(pod, node)
     return "" if state.serving else unserved_on(state, "", 0).why
 

@@ -30,7 +30,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.pool_state import PoolState
 from extender.model.objects import ordinal_of, placement_order
 
@@ -85,7 +85,7 @@ class CollectedVPod:
     """Pod name -> vreplicas that it shall have, where a decision is not yet what the status says."""
 
 
-def why_unschedulable(pool: PoolState, pod: PodState) -> str:
+def why_unschedulable(pool: PoolState, pod: PodClaims) -> str:
     """In a few words, why a pod of the pool takes no new vreplicas; "" if it does."""
     why = pod.why_unschedulable()
     if not why and not pool.is_member(pod):
@@ -101,9 +101,9 @@ def collect(pool: PoolState) -> CollectedPool:
     there = sum(1 for pod in named if pod.pod is not None and pod.ordinal in ordinals)
     return CollectedPool(
         key=pool.key,
-        stateful_set=pool.pool.stateful_set if pool.pool is not None else "",
+        stateful_set=pool.adapter_pool.stateful_set if pool.adapter_pool is not None else "",
         replicas=len(ordinals),
-        capacity=pool.pool.slots_per_pod if pool.pool is not None else 0,
+        capacity=pool.adapter_pool.slots_per_pod if pool.adapter_pool is not None else 0,
         free_slots={pod.ordinal: pod.free for pod in named if pod.ordinal is not None},
         schedulable_pods=tuple(bits(pool.schedulable)),
         last_ordinal=max(pool.schedulable.bit_length() - 1, _highest_named(pool)),

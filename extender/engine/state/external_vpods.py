@@ -9,7 +9,9 @@ from extender.engine.state.pool_state import PoolState
 from extender.model.foreign_kinds import is_caller_kept, source_of
 
 
-def is_callers(pool: PoolState, vpod_key: str) -> bool:
+def may_exist_unseen(pool: PoolState, vpod_key: str) -> bool:
     """Whether it is not for us to say that the vpod of a ledger's key (``ns/name@source``) is gone."""
     source = source_of(vpod_key)
-    return is_caller_kept(pool.pool, vpod_key) or (bool(source) and source not in pool.watched_sources)
+    return is_caller_kept(pool.adapter_pool, vpod_key) or (
+        bool(source) and source not in pool.watched_sources
+    )

@@ -1,4 +1,4 @@
-"""``Succession``: of which ordinals we know what their last pod held, so that the next one may be bound (I2). Pure.
+"""``OrdinalHistory``: of which ordinals we know what their last pod held, so that the next one may be bound (I2). Pure.
 
 A pod's ledger covers whatever is published on it, also by a status that is still on its way when the pod is deleted. Who
 has seen the pod's end knows its last ledger, and gives it to the ordinal's next pod. A list breaks that: pods may have come
@@ -22,7 +22,7 @@ HOLD_S: Final = 20.0
 """From when a pod was seen alive to when a status that relies on it may still arrive: a proof of 5 s, a request of 10 s."""
 
 
-class Succession:
+class OrdinalHistory:
     """Told of lists (``listed``) and changes (``pod_changed``). ``clock``: seconds, monotonic."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -18,7 +18,7 @@ from extender.engine.pods.claims import (
     SHARE_BYTES_MAX,
     TENANT_ROOM_BYTES_MAX,
     Claim,
-    PodState,
+    PodClaims,
     publishing,
     recorded,
     recording,
@@ -28,8 +28,8 @@ from extender.engine.pods.claims import (
 from extender.engine.pods.ledger_shares import LedgerShares
 from extender.engine.pods.topology import Topology, Zones
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
-from extender.engine.state.journal import Journal
 from extender.engine.state.ordinal_history import HOLD_S
+from extender.engine.state.state_observer import StateObserver
 from extender.model.ledger import EMPTY_LEDGER, Ledger, Share, share_of
 from extender.model.objects import (
     AdapterPod,
@@ -66,19 +66,19 @@ class PoolState:
     ) -> None:
         self.key = key
         self.revision = 0
-        self.journal: Journal | None = None
+        self.observer: StateObserver | None = None
         self.topology = topology if topology is not None else Topology()
         self.profile = profile
-        self.pool: AdapterPool | None = None
+        self.adapter_pool: AdapterPool | None = None
         self.stateful_set: StatefulSet | None = None
         self.taken_by = ""
-        self.pods: dict[str, PodState] = {}
+        self.pods: dict[str, PodClaims] = {}
         self.strangers: dict[str, AdapterPod] = {}
         """Pods with the pool's label that its StatefulSet does not control, by name: they count nowhere."""
-        self.by_ordinal: dict[int, PodState] = {}
+        self.by_ordinal: dict[int, PodClaims] = {}
         self.vpods: dict[str, VPod] = {}
         self.placements: dict[str, dict[str, Claim]] = {}
-        """vpod key -> pod name -> its claim there; the same Claim objects as in ``PodState.claims``."""
+        """vpod key -> pod name -> its claim there; the same Claim objects as in ``PodClaims.claims``."""
         self.unplaced: dict[str, None] = {}
         """vpods of which fewer vreplicas are placed than wanted, in the order in which that was noticed."""
         self.unserved: dict[str, int] = {}
@@ -97,7 +97,7 @@ class PoolState:
         """Zone -> bit set of the schedulable pods on its nodes; never 0."""
         self.nodes: dict[str, int] = {}
         """Node name -> bit set of the schedulable pods on it; never 0."""
-        self.to_come: dict[str, PodState] = {}
+        self.to_come: dict[str, PodClaims] = {}
         """The pods that stand on no node, and those of which it is still remembered what their last one held."""
         self._gone_since: dict[str, float] = {}
         """Pods that are gone, and whose last ledger is kept -> when that was first noticed (s)."""
@@ -107,7 +107,7 @@ class PoolState:
     @property
     def forgettable(self) -> bool:
         """Whether nothing refers to this pool any more."""
-        return self.pool is None and not self.pods and not self.vpods
+        return self.adapter_pool is None and not self.pods and not self.vpods
 
     @property
     def hosting(self) -> Zones:
@@ -133,7 +133,7 @@ class PoolState:
         """vreplicas of one vpod that are placed."""
         return sum([claim.placed.vreplicas for claim in self.claims_of(vpod_key).values()])
 
-    def is_member(self, state: PodState) -> bool:
+    def is_member(self, state: PodClaims) -> bool:
         """Whether the StatefulSet has that pod: its ordinal, and not only another's pod with the same ordinal.
 
         A vpod whose poolRef has changed still publishes the names of its old pool's pods.
@@ -148,14 +148,14 @@ class PoolState:
         """Whether the StatefulSet controls that pod. While none is known nothing is placed, and what is there stays."""
         return self.stateful_set is None or pod.is_controlled_by(self.stateful_set)
 
-    def members(self) -> Iterator[PodState]:
+    def members(self) -> Iterator[PodClaims]:
         """The pods and expected pods of the StatefulSet, by ascending ordinal; without those we know nothing of."""
         if self.stateful_set is not None:
             for ordinal in self.stateful_set.ordinals:
                 if (pod := self.by_ordinal.get(ordinal)) is not None:
                     yield pod
 
-    def is_closed(self, pod: PodState) -> bool:
+    def is_closed(self, pod: PodClaims) -> bool:
         """Whether the pod gets nothing new because it is being emptied."""
         return pod.ordinal is not None and bool(self.closed >> pod.ordinal & 1)
 
@@ -216,9 +216,9 @@ class PoolState:
             closed += 0 if pod.open else left
         return SlotCounts(total, used, free, closed)
 
-    def overcommitted(self) -> list[PodState]:
+    def overcommitted(self) -> list[PodClaims]:
         """Bound pods whose ledger is over their capacity; none without the pool, which says what that is."""
-        if self.pool is None:
+        if self.adapter_pool is None:
             return []
         return [
             pod
@@ -232,7 +232,7 @@ class PoolState:
 
     def set_pool(self, pool: AdapterPool | None, stateful_set: StatefulSet | None) -> None:
         """Take a new pool object, with its StatefulSet as now known."""
-        self.pool = pool
+        self.adapter_pool = pool
         self.set_stateful_set(stateful_set)
 
     def exchange_stateful_set(self, stateful_set: StatefulSet) -> None:
@@ -270,8 +270,8 @@ class PoolState:
 
     def set_closed(self, closed: int) -> None:
         """Close these ordinals to new vreplicas, and open all others."""
-        if self.journal is not None:
-            self.journal.closed(self.key, closed)
+        if self.observer is not None:
+            self.observer.closed(self.key, closed)
         changed, self.closed = self.closed ^ closed, closed
         self.revision += 1
         for ordinal in bits(changed):
@@ -280,8 +280,8 @@ class PoolState:
 
     def set_abandoned(self, names: frozenset[str]) -> None:
         """Take these pods, and no others, for lost: they are not schedulable, and what they have leaves them."""
-        if self.journal is not None:
-            self.journal.abandoned(self.key, names)
+        if self.observer is not None:
+            self.observer.abandoned(self.key, names)
         changed, self.abandoned = self.abandoned ^ names, names
         self.revision += 1
         for name in sorted(changed):
@@ -304,10 +304,10 @@ class PoolState:
         self._refresh(state)
         self._forget_if_empty(state)
 
-    def _note_place(self, state: PodState) -> None:
+    def _note_place(self, state: PodClaims) -> None:
         self.bound_pods.note(state.name, state.where if state.bound else None)
 
-    def _note_to_come(self, state: PodState) -> None:
+    def _note_to_come(self, state: PodClaims) -> None:
         if state.bound and not state.last_ledger:
             self.to_come.pop(state.name, None)
         else:
@@ -343,14 +343,14 @@ class PoolState:
             state.revision += 1
             self._refresh_served(state)
 
-    def _stand(self, state: PodState, pod: AdapterPod | None, node: Node | None) -> None:
+    def _stand(self, state: PodClaims, pod: AdapterPod | None, node: Node | None) -> None:
         down = state.down
         state.stand(pod, node)
         self._note_place(state)
         if state.down is not down:
             self._refresh_served(state)
 
-    def _refresh_served(self, state: PodState) -> None:
+    def _refresh_served(self, state: PodClaims) -> None:
         for key, claim in state.claims.items():
             if claim.published:
                 self._count_unserved(key)
@@ -400,8 +400,8 @@ class PoolState:
         self, owner: object, vpod_key: str, shares: Mapping[str, Share], *, expires_at: float
     ) -> None:
         """Reserve what a decision gives (or takes: a smaller share) per pod, until released or ``expires_at`` (s)."""
-        if self.journal is not None:
-            self.journal.reserved(self.key, owner, vpod_key, shares, expires_at)
+        if self.observer is not None:
+            self.observer.reserved(self.key, owner, vpod_key, shares, expires_at)
         pods = self.pods
         for name, share in shares.items():
             state = pods.get(name) or self._pod(name)
@@ -418,8 +418,8 @@ class PoolState:
 
     def release(self, owner: object, vpod_key: str) -> None:
         """Undo the reservations of ``owner``, exactly: another owner's later ones stay."""
-        if self.journal is not None:
-            self.journal.released(self.key, owner, vpod_key)
+        if self.observer is not None:
+            self.observer.released(self.key, owner, vpod_key)
         claims = self.placements.get(vpod_key, {})
         nothing = reserving(None, None, 0.0)
         for name in list(claims):
@@ -470,15 +470,15 @@ class PoolState:
 
     # -- the one place where sums and bits are derived -----------------------------------------------------------
 
-    def _pod(self, name: str) -> PodState:
+    def _pod(self, name: str) -> PodClaims:
         state = self.pods.get(name)
         if state is None:
-            state = self.pods[name] = self.to_come[name] = PodState(name, ordinal_of(name))
+            state = self.pods[name] = self.to_come[name] = PodClaims(name, ordinal_of(name))
             self._index(state)
             self._refresh(state)
         return state
 
-    def _index(self, state: PodState) -> None:
+    def _index(self, state: PodClaims) -> None:
         if (
             state.ordinal is not None
             and self.stateful_set is not None
@@ -487,7 +487,7 @@ class PoolState:
             self.by_ordinal[state.ordinal] = state
             self.shares.mark(state, state.ordinal)
 
-    def _forget_if_empty(self, state: PodState) -> None:
+    def _forget_if_empty(self, state: PodClaims) -> None:
         if state.pod is None and not state.claims and not state.last_ledger:
             self.pods.pop(state.name, None)
             self.to_come.pop(state.name, None)
@@ -495,7 +495,7 @@ class PoolState:
                 del self.by_ordinal[state.ordinal]
                 self._set_bits(state, state.ordinal, schedulable=False)
 
-    def _set_ledger(self, state: PodState, ledger: Ledger) -> None:
+    def _set_ledger(self, state: PodClaims, ledger: Ledger) -> None:
         """Record what a pod's annotation says. Whoever calls it refreshes the pod afterwards."""
         for key, claim in list(state.claims.items()):
             share = ledger.get(key, NOTHING)
@@ -528,7 +528,7 @@ class PoolState:
             self._forget_if_empty(state)
         return moved
 
-    def _add_claim(self, key: str, state: PodState, claim: Claim) -> Claim:
+    def _add_claim(self, key: str, state: PodClaims, claim: Claim) -> Claim:
         state.claims[key] = claim
         state.revision += 1
         state.ledger_bytes += len(key) + SHARE_BYTES_MAX
@@ -541,7 +541,7 @@ class PoolState:
             claims[state.name] = claim
         return claim
 
-    def _drop_claim(self, key: str, state: PodState) -> None:
+    def _drop_claim(self, key: str, state: PodClaims) -> None:
         del state.claims[key]
         was_crowded = state.ledger_bytes > TENANT_ROOM_BYTES_MAX
         state.ledger_bytes -= len(key) + SHARE_BYTES_MAX
@@ -552,16 +552,16 @@ class PoolState:
         if not claims:
             del self.placements[key]
 
-    def _follow_shares(self, state: PodState, key: str, change: int) -> None:
+    def _follow_shares(self, state: PodClaims, key: str, change: int) -> None:
         """A ledger that is crowded, or was, has got or lost an entry of ``change`` bytes."""
         ordinal = state.ordinal
         found = ordinal is not None and self.by_ordinal.get(ordinal) is state
         self.shares.entry_changed(state, ordinal if found else None, key, change)
 
-    def _refresh(self, state: PodState) -> None:
+    def _refresh(self, state: PodClaims) -> None:
         self.revision += 1
         state.revision += 1
-        slots = self.pool.slots_per_pod if self.pool is not None else 0
+        slots = self.adapter_pool.slots_per_pod if self.adapter_pool is not None else 0
         if state.pod is not None and (own := state.pod.own_slots) is not None:
             slots = min(slots, own)
         state.capacity = slots
@@ -576,7 +576,7 @@ class PoolState:
         state.schedulable = exists and not state.abandoned and not state.why_unschedulable()
         self._set_bits(state, ordinal, schedulable=state.schedulable)
 
-    def _follow_room(self, state: PodState) -> None:
+    def _follow_room(self, state: PodClaims) -> None:
         """What is claimed of a pod has changed, and nothing else of it."""
         self.revision += 1
         state.revision += 1
@@ -588,7 +588,7 @@ class PoolState:
             state.open = open_
             self.room ^= 1 << ordinal
 
-    def _set_bits(self, state: PodState, ordinal: int, *, schedulable: bool) -> None:
+    def _set_bits(self, state: PodClaims, ordinal: int, *, schedulable: bool) -> None:
         bit = 1 << ordinal
         open_ = state.open = schedulable and state.has_room and not self.closed & bit
         self.schedulable = self.schedulable | bit if schedulable else self.schedulable & ~bit

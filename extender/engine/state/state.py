@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.pods.node_index import NodeIndex
 from extender.engine.pods.topology import Topology
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
-from extender.engine.state.journal import Journal
 from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state_observer import StateObserver
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod, object_key
 
@@ -44,16 +44,16 @@ class State:
         """StatefulSet key -> pod key -> pod, for all pods that name it as their controller, whatever it says of that."""
         self._allowed: dict[tuple[str, str, int, str], bool] = {}
         """(Pool key, UID, generation, namespace) -> whether the pool selects it."""
-        self.journal: Journal | None = None
-        """Told of every change, see ``keep_journal``."""
+        self.observer: StateObserver | None = None
+        """Told of every change, see ``observed_by``."""
         self._surroundings = 0
         """Grows with every change of nodes and namespaces."""
 
-    def keep_journal(self, journal: Journal | None) -> None:
-        """Tell ``journal``, and nobody else, of every change from now on; None: nobody."""
-        self.journal = journal
+    def observed_by(self, observer: StateObserver | None) -> None:
+        """Tell ``observer``, and nobody else, of every change from now on; None: nobody."""
+        self.observer = observer
         for pool in self.pools.values():
-            pool.journal = journal
+            pool.observer = observer
 
     def revision_of(self, pool: PoolState) -> tuple[int, int]:
         """Changes with everything that decisions about the pool look at, here and in ``pool``."""
@@ -69,7 +69,7 @@ class State:
         state = self.pools.get(key)
         if state is None:
             state = self.pools[key] = PoolState(key, self.topology)
-            state.journal = self.journal
+            state.observer = self.observer
         return state
 
     def _forget(self, key: str) -> None:
@@ -81,10 +81,10 @@ class State:
 
     def adapter_pool_changed(self, old: AdapterPool | None, new: AdapterPool | None) -> None:
         """An AdapterPool came, changed or went."""
-        if self.journal is not None:
-            self.journal.changed(old, new)
+        if self.observer is not None:
+            self.observer.changed(old, new)
         if old is not None and new is not None and replace(old, resource_version=new.resource_version) == new:
-            self.pool(new.key).pool = new  # a write of its status: nothing to derive anew
+            self.pool(new.key).adapter_pool = new  # a write of its status: nothing to derive anew
             return
         self._allowed.clear()
         if old is not None:
@@ -117,7 +117,9 @@ class State:
         """Give a StatefulSet to the first of the pools that name it. The others have none: two would undo each other's scaling."""
         stateful_set = self.stateful_sets.get(key)
         naming = {
-            name: pool for name in self._pools_of_stateful_set.get(key, ()) if (pool := self.pools[name].pool)
+            name: pool
+            for name in self._pools_of_stateful_set.get(key, ())
+            if (pool := self.pools[name].adapter_pool)
         }
         first = min(naming, key=lambda name: _precedence(naming[name], stateful_set), default="")
         for name in sorted(naming):
@@ -143,8 +145,8 @@ class State:
 
         Only its ordinals, its UID, and which pool its pods name, matter for what is derived here.
         """
-        if self.journal is not None:
-            self.journal.changed(old, new)
+        if self.observer is not None:
+            self.observer.changed(old, new)
         key = new.key if new is not None else old.key if old is not None else ""
         if new is None:
             self.stateful_sets.pop(key, None)
@@ -170,8 +172,8 @@ class State:
         ):
             self.nodes[name] = new  # a heartbeat: nothing to derive anew
             return
-        if self.journal is not None:
-            self.journal.changed(known, new)
+        if self.observer is not None:
+            self.observer.changed(known, new)
         self._surroundings += 1
         self.topology.node_changed(known, new)
         self.node_index.node_changed(known, new)
@@ -184,8 +186,8 @@ class State:
 
     def namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         """A namespace came, changed its labels or went."""
-        if self.journal is not None:
-            self.journal.changed(old, new)
+        if self.observer is not None:
+            self.observer.changed(old, new)
         self._surroundings += 1
         self._allowed.clear()
         if new is not None:
@@ -195,8 +197,8 @@ class State:
 
     def pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         """An adapter pod came, changed or went. One that its pool's StatefulSet does not control is none, until it does."""
-        if self.journal is not None:
-            self.journal.changed(old, new)
+        if self.observer is not None:
+            self.observer.changed(old, new)
         self._index_by_owner(old, new)
         if old is not None and self.pool(old.pool).strangers.pop(old.name, None) is not None:
             self._forget(old.pool)
@@ -264,10 +266,10 @@ class State:
             self.pool(new.pool).pod_changed(old, new, self.nodes.get(new.node))
 
     def forget_last_ledgers(self, pod_keys: Iterable[str]) -> None:
-        """What these pods' former incarnations were seen to carry counts no longer (see ``succession``)."""
-        if self.journal is not None:
+        """What these pods' former incarnations were seen to carry counts no longer (see ``ordinal_history``)."""
+        if self.observer is not None:
             pod_keys = list(pod_keys)
-            self.journal.forgotten(pod_keys)
+            self.observer.forgotten(pod_keys)
         for key in pod_keys:
             namespace, _, name = key.partition("/")
             for pool_key, pool in self.pools.items():
@@ -276,8 +278,8 @@ class State:
 
     def vpod_changed(self, old: VPod | None, new: VPod | None) -> None:
         """A vpod came, changed or went; one that names another pool leaves its old one."""
-        if self.journal is not None:
-            self.journal.changed(old, new)
+        if self.observer is not None:
+            self.observer.changed(old, new)
         if old is not None and (new is None or new.pool != old.pool):
             self.pool(old.pool).vpod_changed(old, None)
             self._forget(old.pool)
@@ -299,8 +301,8 @@ class State:
 
     def expire(self, now: float) -> list[tuple[str, str]]:
         """Drop reservations past their time; (pool, vpod) keys that lost one."""
-        if self.journal is not None:
-            self.journal.expired(now)
+        if self.observer is not None:
+            self.observer.expired(now)
         lost = []
         for key, pool in list(self.pools.items()):
             lost += [(key, vpod) for vpod in pool.expire(now)]
@@ -329,9 +331,9 @@ class State:
     def selects(self, pool_key: str, vpod: VPod) -> bool:
         """Whether a vpod may use the pool it asks for, as far as the pool is known."""
         state = self.pools.get(pool_key)
-        return state is None or state.pool is None or self.allows(state.pool, vpod.namespace)
+        return state is None or state.adapter_pool is None or self.allows(state.adapter_pool, vpod.namespace)
 
-    def strays(self, pool_key: str, pod_name: str) -> dict[str, Share]:
+    def placements_from_former_pool(self, pool_key: str, pod_name: str) -> dict[str, Share]:
         """Vpod key -> what vpods that have changed to another pool still publish on a pod of this one (I2)."""
         namespace = pool_key.partition("/")[0]
         found: dict[str, Share] = {}
@@ -346,7 +348,7 @@ class State:
         keys = {pool.stateful_set_key for pool in pools if pool is not None}
         return sorted({name for key in keys for name in self._pools_of_stateful_set.get(key, ())})
 
-    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[PodState]:
+    def elsewhere(self, pool_key: str, pod_name: str) -> Iterator[PodClaims]:
         """What the namespace's other pools know of a pod of that name."""
         namespace = pool_key.partition("/")[0]
         for key, pool in self.pools.items():
@@ -375,7 +377,9 @@ class State:
                 "taken by": pool.taken_by,
             }
             for key, pool in sorted(self.pools.items())
-            if pool.pool is not None or pool.vpods or any(pod.pod or pod.claims for pod in pool.pods.values())
+            if pool.adapter_pool is not None
+            or pool.vpods
+            or any(pod.pod or pod.claims for pod in pool.pods.values())
         }
 
 

@@ -24,7 +24,7 @@ from extender.model.ledger import encode_ledger
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.model.objects import AdapterPod, Node
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import Carry, carry_of, plans_at_bind
+from extender.node.bind_ledger import BindLedger, carry_of, plans_at_bind
 from extender.node.candidates import Candidates
 from extender.node.decisions import PlacementDecision, PlacementDecisionCache
 from extender.node.exposure import prioritize_known_nodes
@@ -52,7 +52,7 @@ class AssumedPod:
 
     pod: AdapterPod
     node: str
-    carry: Carry
+    carry: BindLedger
     slots: int
 
     @property
@@ -75,7 +75,7 @@ class VReplicaBinder(Protocol):
         """
         ...
 
-    def carry(self, pod_uid: str) -> Carry | None:
+    def carry(self, pod_uid: str) -> BindLedger | None:
         """What the pod would carry by the last ``find``, None where no node passed or it is too long ago."""
         ...
 
@@ -143,7 +143,7 @@ class SchedulerVReplicaBinder:
         self._cache.update(pod.uid, carry, pod.ledger_text, names)
         return verdicts
 
-    def _narrowed(self, pod: AdapterPod, carry: Carry, passed: Collection[str]) -> Collection[str]:
+    def _narrowed(self, pod: AdapterPod, carry: BindLedger, passed: Collection[str]) -> Collection[str]:
         """The best of the nodes that pass, where there are more than are wanted."""
         most = room_for(self.narrow_to, self._cache.times(pod.uid))
         if len(passed) <= most:
@@ -157,7 +157,7 @@ class SchedulerVReplicaBinder:
         """Pods of which decisions are remembered."""
         return len(self._cache)
 
-    def carry(self, pod_uid: str) -> Carry | None:
+    def carry(self, pod_uid: str) -> BindLedger | None:
         """See VReplicaBinder."""
         return self._cache.carry(pod_uid)
 
@@ -236,7 +236,7 @@ class SchedulerVReplicaBinder:
         """See VReplicaBinder."""
         self._cache.delete(pod_uid)
 
-    def _carry(self, pod: AdapterPod, *, with_planned: bool) -> Carry:
+    def _carry(self, pod: AdapterPod, *, with_planned: bool) -> BindLedger:
         """Planned vreplicas only where the ledger has bytes for them. Raises LedgerTooLarge for standing ones."""
         state = self._caches.state
         pool, slots = state.pool(pod.pool), slots_of(state, pod)
@@ -246,7 +246,7 @@ class SchedulerVReplicaBinder:
             pod,
             slots=slots,
             allows=partial(state.selects, pod.pool),
-            strays=state.strays(pod.pool, pod.name),
+            placements_from_former_pool=state.placements_from_former_pool(pod.pool, pod.name),
         )
         carry = carried(with_planned=with_planned)
         try:

@@ -10,7 +10,7 @@ from extender.kube.api import ApiError
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import Carry
+from extender.node.bind_ledger import BindLedger
 from extender.node.candidates import Candidates
 from extender.node.decisions import PlacementDecision
 from extender.node.verbs import NodeVerdicts
@@ -22,7 +22,7 @@ class FakeBinderConfig:
     """What to answer. ``refused``: node name -> reason of ``find``; the errors are raised by ``assume`` and ``bind``."""
 
     refused: Mapping[str, ConflictReason] = field(default_factory=dict)
-    carry: Carry = field(default_factory=lambda: Carry(EMPTY_LEDGER, {}))
+    carry: BindLedger = field(default_factory=lambda: BindLedger(EMPTY_LEDGER, {}))
     slots: int = 20
     assume_error: BindRefused | None = None
     bind_errors: list[ApiError] = field(default_factory=list)
@@ -56,7 +56,7 @@ class FakeVReplicaBinder:
         }
         return verdicts
 
-    def carry(self, pod_uid: str) -> Carry | None:
+    def carry(self, pod_uid: str) -> BindLedger | None:
         """See VReplicaBinder."""
         return self.config.carry if self._decisions.get(pod_uid) else None
 

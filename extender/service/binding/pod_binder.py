@@ -40,7 +40,7 @@ class _Flight:
 class PodBinder:
     """One bind request from beginning to end: read, assume, write.
 
-    A pod whose ordinal's past is not known here is refused (``knows_past``, see ``predecessors``).
+    A pod whose ordinal's past is not known here is refused (``knows_past``, see ``ordinal_history_reader``).
 
     A Binding of which nobody knows whether it arrived is *in doubt*: what was assumed for it stays until the watch
     tells, until the pod is to be bound again, or for ``RESERVATION_TTL_S``, whichever is first (I5).
@@ -143,7 +143,7 @@ class PodBinder:
 
     async def _check_past(self, pod: AdapterPod) -> None:
         pool = self._caches.state.pools.get(pod.pool)
-        if pool is None or pool.pool is None:
+        if pool is None or pool.adapter_pool is None:
             return  # refused for that, and no list will change it
         if not await self._knows_past(pod):
             raise BindRefused(ConflictReason.CATCHING_UP, f"what {pod.name} held before is not known here")

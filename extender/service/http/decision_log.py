@@ -1,7 +1,7 @@
 """``DecisionLog``: what this replica sees and decides, for ``vreplica record`` (``GET /v1/decisions``).
 
 Nothing is kept while nobody records. Who asks without ``since`` gets a snapshot, as lines of JSON, and from then on the
-state's changes and the placer's decisions go into a ring (``journal_ring``), each under its number; with ``since`` and
+state's changes and the placer's decisions go into a ring (``recording_buffer``), each under its number; with ``since`` and
 ``journal``, the name of what is kept, comes what is there after that number. It ends ``IDLE_S`` after the last question.
 
 .. code-block:: text
@@ -27,7 +27,7 @@ from extender import __version__
 from extender.engine.placing.plan import Decision
 from extender.engine.state.state import State
 from extender.model.moves import Move
-from extender.service.http.journal_ring import JournalRing, Lost, as_lines
+from extender.service.http.recording_buffer import Lost, RecordingBuffer, as_lines
 from extender.whatif.recording.entries import Cause, Header, Synced
 
 IDLE_S: Final = 60.0
@@ -50,7 +50,7 @@ class DecisionLog:
         header: Callable[[], Header],
         refusal: Callable[[], str] = str,
     ) -> None:
-        self.ring = JournalRing(state, now=now, header=header)
+        self.ring = RecordingBuffer(state, now=now, header=header)
         self.decisions = 0
         """Made since the start, whether or not somebody records."""
         self._refusal = refusal
@@ -134,6 +134,6 @@ def _seq_from(text: str) -> int:
 
 def new_header(identity: str, leader: str, state: State, *, shadow: bool) -> Header:
     """What a replica's snapshot begins with; in shadow mode it is somebody else's cluster that it sees."""
-    used = {pool.pool.profile for pool in state.pools.values() if pool.pool is not None}
+    used = {pool.adapter_pool.profile for pool in state.pools.values() if pool.adapter_pool is not None}
     source = "cluster" if shadow else "replica"
     return Header(source, 0.0, __version__, identity, leader, profiles=tuple(sorted(used)))

@@ -25,7 +25,7 @@ from typing import Final
 
 from extender.engine.placing.explain import Explanation
 from extender.engine.pods.bits import bits
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.engine.state.collector import collect, collect_vpod, why_unschedulable
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
@@ -65,7 +65,7 @@ class StateQuery:
             return False
         return self.pool in {"", pool.key}
 
-    def wants_pod(self, pod: PodState) -> bool:
+    def wants_pod(self, pod: PodClaims) -> bool:
         """Whether the pod, of a pool that is shown, is."""
         return not self.vpod or self.vpod in pod.claims
 
@@ -139,7 +139,7 @@ class _Page:
             yield
         return {
             "name": pool.key,
-            "found": pool.pool is not None,
+            "found": pool.adapter_pool is not None,
             "profile": pool.profile.name,
             "replicas": found.replicas if pool.stateful_set is not None else None,
             "missingPods": found.missing_pods,
@@ -181,7 +181,7 @@ def listed_sentences(explanation: Explanation) -> list[str]:
     return [*listed[: SENTENCES_LISTED_MAX - 1], explanation.outcome()]
 
 
-def _pod(pool: PoolState, pod: PodState) -> dict[str, object]:
+def _pod(pool: PoolState, pod: PodClaims) -> dict[str, object]:
     return {
         "name": pod.name,
         "node": pod.pod.node if pod.pod is not None else "",

@@ -7,7 +7,7 @@ them, and so may an alert.
 from collections.abc import Callable
 from typing import Final
 
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.engine.state.state import State
 from extender.service.placing.activation import Activation
 from extender.service.placing.queue import VPodQueues
@@ -36,7 +36,7 @@ def add_kept_gauge(  # noqa: PLR0913 (each is a different collaborator)
     activation: Activation,
     sources: ForeignSources,
     own_writes: OwnWrites,
-    succession: Succession,
+    ordinal_history: OrdinalHistory,
 ) -> None:
     """Declare it."""
     sizes: dict[str, Callable[[], int]] = {
@@ -47,7 +47,7 @@ def add_kept_gauge(  # noqa: PLR0913 (each is a different collaborator)
         "raised_pools": lambda: len(activation),
         "pools_with_sources": lambda: sources.pools_told,
         "ledger_writes": lambda: len(own_writes),
-        "known_ordinals": lambda: len(succession),
+        "known_ordinals": lambda: len(ordinal_history),
     }
     metrics.gauge(
         "kept_entries",

@@ -63,16 +63,18 @@ class PoolGauges:
     def read(self) -> list[tuple[str, PoolNumbers]]:
         """(label, numbers) of every pool that exists, or that vpods name; several have the label ``other`` or ``missing``."""
         pools = {
-            key: state for key, state in self._state.pools.items() if state.pool is not None or state.vpods
+            key: state
+            for key, state in self._state.pools.items()
+            if state.adapter_pool is not None or state.vpods
         }
         for gone in [key for key in self._known if key not in pools]:
             del self._known[gone]
-        for gone in [key for key in self._named if key not in pools or pools[key].pool is None]:
+        for gone in [key for key in self._named if key not in pools or pools[key].adapter_pool is None]:
             del self._named[gone]
         return [(self._label(key, state), self._look(key, state)) for key, state in pools.items()]
 
     def _label(self, key: str, state: PoolState) -> str:
-        if state.pool is None:
+        if state.adapter_pool is None:
             return MISSING
         if key in self._named or len(self._named) < POOLS_NAMED_MAX:
             self._named[key] = None

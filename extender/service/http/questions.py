@@ -34,7 +34,7 @@ from extender.kube.serving.bodies import (
 from extender.kube.serving.listener import body_of
 from extender.model.errors import InvalidObject, VReplicaError
 from extender.model.reading import structure_problem
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 from extender.service.placing.decision_history import DecisionHistory
 from extender.service.watching.caches import Caches
 from extender.whatif.explanation import (
@@ -159,14 +159,14 @@ class Questions:
             raise Refused(400, "ask for one of ?vpod=NAMESPACE/NAME and ?pod=NAMESPACE/NAME")
         key = vpod or pod
         if not _KEY.fullmatch(key):
-            raise Refused(400, f"{shown(key)} is not NAMESPACE/NAME")
+            raise Refused(400, f"{safe_repr(key)} is not NAMESPACE/NAME")
         return await (self._explain_vpod(key) if vpod else self._explain_pod(key))
 
     async def _explain_vpod(self, key: str) -> bytes:
         def prepare() -> Work:
             pool = pool_of_vpod(self._caches.state, key)
             keys = [pool.key]
-            if pool.pool is None:
+            if pool.adapter_pool is None:
                 keys += [one.key for one in nearest_pools(self._caches.pools.list(), pool.key)[:POOLS_BESIDE]]
             snapshot = Snapshot.of(self._caches.state, keys)
             history = self._history.history(key) or told_by_status(pool.vpods[key])

@@ -31,7 +31,7 @@ from extender.model.errors import InvalidObject, WireError
 from extender.model.names import GROUP
 from extender.model.objects import VPod, object_key
 from extender.model.reading import Json, count, placements_from, structure_problem
-from extender.model.safe_repr import shown
+from extender.model.safe_repr import safe_repr
 from extender.service.binding.verbs import SUCCESS, UNSCHEDULABLE
 from extender.service.placing.placer import NotCommitted
 from extender.service.watching.caches import Caches
@@ -190,7 +190,7 @@ def _vpod(root: object) -> VPod:
         raise InvalidObject(_SUBJECT, "vpod.group", f"{GROUP} is ours: a VPod is placed by creating it")
     deleted = vpod.get("deleted", False)
     if not isinstance(deleted, bool):
-        raise InvalidObject(_SUBJECT, "vpod.deleted", f"must be true or false, not {shown(deleted)}")
+        raise InvalidObject(_SUBJECT, "vpod.deleted", f"must be true or false, not {safe_repr(deleted)}")
     listed = vpod.get("placements")
     if isinstance(listed, list) and len(listed) > PLACEMENTS_MAX:
         raise InvalidObject(
@@ -225,6 +225,8 @@ def _text(section: Json, field: str, form: "re.Pattern[str]", default: str = "")
     value = section.get(field.rpartition(".")[2], default or None)
     if not isinstance(value, str) or not form.fullmatch(value):
         raise InvalidObject(
-            _SUBJECT, field, "is required" if value is None else f"is not a valid name: {shown(value, 80)}"
+            _SUBJECT,
+            field,
+            "is required" if value is None else f"is not a valid name: {safe_repr(value, 80)}",
         )
     return value

@@ -70,7 +70,7 @@ class Activation:
 
     def _raise_targets(self, pool: PoolState) -> None:
         """More pods, or fewer: targets that minPodsPerVPod raises are others now, also of vpods that have all they asked for."""
-        minimum = pool.pool.min_pods_per_vpod if pool.pool is not None else 0
+        minimum = pool.adapter_pool.min_pods_per_vpod if pool.adapter_pool is not None else 0
         count = min(minimum, pool.schedulable_count())
         if count == self._schedulable.get(pool.key, 0):
             return
@@ -146,7 +146,7 @@ class Activation:
         for queue in self._queues.values():
             queue.activate()
         for key, pool in self._caches.state.pools.items():
-            selector = pool.pool.namespace_selector if pool.pool is not None else None
+            selector = pool.adapter_pool.namespace_selector if pool.adapter_pool is not None else None
             if selector is None or changed is None or selector.matches(before) == selector.matches(after):
                 continue
             if not self._queues.serves(key):

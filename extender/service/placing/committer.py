@@ -36,7 +36,7 @@ from extender.service.placing.batch import Batch, Committed
 from extender.service.placing.ledger_patch import publishable
 from extender.service.placing.ledger_writer import LedgerWriter
 from extender.service.placing.status_doubts import StatusDoubts
-from extender.service.placing.unreported_moves import UntoldMoves
+from extender.service.placing.unreported_moves import UnreportedMoves
 from extender.service.placing.vpod_status import StatusWriter, vpod_status
 from extender.service.placing.write_refusals import WriteRefusals, as_refused
 from extender.service.watching.caches import Caches
@@ -86,7 +86,7 @@ class Committer:
         """Told of a vpod as it was and as it is, once its status has been written."""
         self._slots = asyncio.Semaphore(WRITES_IN_FLIGHT_MAX)
         self.refusals = WriteRefusals(metrics)
-        self._untold = UntoldMoves()
+        self._unreported_moves = UnreportedMoves()
         self.status_doubts = StatusDoubts(caches, clock, lasts_s=RESERVATION_TTL_S)
         self._ledger_writer = LedgerWriter(
             api,
@@ -96,7 +96,7 @@ class Committer:
             refusals=self.refusals,
             metrics=metrics,
         )
-        self.proofs = self._ledger_writer.proofs
+        self.ledger_confirmations = self._ledger_writer.ledger_confirmations
         self.own_writes = self._ledger_writer.own_writes
         self.pods_behind = self._ledger_writer.pods_behind
 
@@ -131,13 +131,15 @@ class Committer:
                 if key not in batch.unknown:
                     self._caches.state.release(owner, pool, key)
                 elif key not in batch.told:
-                    self._untold.remember(decision, batch.published[key])
+                    self._unreported_moves.remember(decision, batch.published[key])
         return batch
 
     def forget_gone(self) -> None:
         """Forget moves of vpods that are gone, and of which no ledger has anything either."""
         pools = self._caches.state.pools
-        self._untold.keep(lambda key: any(key in p.vpods or p.claims_of(key) for p in pools.values()))
+        self._unreported_moves.keep(
+            lambda key: any(key in p.vpods or p.claims_of(key) for p in pools.values())
+        )
 
     async def _write_ups(self, pool: str, batch: Batch) -> None:
         await self._ledgers(pool, batch, self._ups(pool, batch))
@@ -245,7 +247,7 @@ class Committer:
             if self.leadership.no_predecessor_writes(pool)
             else self.leadership.leads_since(pool)
         )
-        return not self.proofs.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
+        return not self.ledger_confirmations.is_fresh(pod.uid, pod.ledger_text, changed_since=since)
 
     # -- statuses -----------------------------------------------------------------------------------------------
 
@@ -260,7 +262,7 @@ class Committer:
         if vpod is None:
             # One that has changed its pool has yet to tell there why it left.
             gone = self._caches.vpods.latest(key) is None
-            batch.told[key] = self._untold.told(decision) if gone else decision
+            batch.told[key] = self._unreported_moves.told(decision) if gone else decision
             return
         try:
             async with self._slots:
@@ -300,7 +302,9 @@ class Committer:
             batch.failed.setdefault(decision.vpod, "what its ledgers say has to be confirmed again")
             del confirmed[name]
         target = publishable(decision.target, confirmed, vpod.placements)
-        told = as_refused(self._untold.telling(decision, vpod.placements), batch.refused.get(decision.vpod))
+        told = as_refused(
+            self._unreported_moves.telling(decision, vpod.placements), batch.refused.get(decision.vpod)
+        )
         pool = self._caches.state.pool(decision.pool)
         availability = availability_of(pool, target, decision.explanation.wanted)
         write = self.write_foreign_status if vpod.source else vpod_status
@@ -309,7 +313,7 @@ class Committer:
     def _tell(self, batch: Batch, decision: Decision) -> None:
         """The status says what was decided, all of it unless a ledger has failed: then the moves wait to be told in full."""
         if decision.vpod not in batch.failed:
-            batch.told[decision.vpod] = self._untold.told(decision)
+            batch.told[decision.vpod] = self._unreported_moves.told(decision)
 
     def _of_pool(self, key: str, pool: str) -> VPod | None:
         """The newest of a vpod, None also where it has left the pool: there it is as good as gone."""

@@ -1,4 +1,4 @@
-"""``Proofs``: which pods' ledgers the API server has told us of in an answer of its own, not long ago, and for good.
+"""``LedgerConfirmations``: which pods' ledgers the API server has told us of in an answer of its own, not long ago, and for good.
 
 What the watch has told may be seconds old, and the pod gone by now with another one under its name. Where that matters
 (a placement that is to be published by what a ledger says; I2), an answer to a write or a read of ours is better.
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 FRESH_S: Final = 5.0
-"""From when the request was sent: ``succession.HOLD_S`` counts on it."""
+"""From when the request was sent: ``ordinal_history.HOLD_S`` counts on it."""
 UNDER_WAY_S: Final = 15.0
 """No request lives that long, whoever has given up waiting for it."""
 PODS_MAX: Final = 20_000
@@ -26,7 +26,7 @@ ANY: Final = "any text"
 T = TypeVar("T")
 
 
-class Proofs:
+class LedgerConfirmations:
     """By pod UID. ``clock``: the event loop's time, seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:

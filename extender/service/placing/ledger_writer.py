@@ -2,7 +2,7 @@
 
 The patch compares the whole annotation with the text that the decision knew, and the pod's UID (I1). Where no answer tells
 whether it has arrived, the pod is read; while it may still be under way, no answer proves that the ledger stays as it is
-(``proofs``), and nothing new is published by it (I2).
+(``ledger_confirmations``), and nothing new is published by it (I2).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from extender.model.reasons import ConflictReason
 from extender.node.bind_ledger import ledger_of
 from extender.node.verbs import slots_of
 from extender.service.placing.batch import Batch
-from extender.service.placing.ledger_confirmations import Proofs
+from extender.service.placing.ledger_confirmations import LedgerConfirmations
 from extender.service.placing.ledger_patch import covers, ledger_patch, merged, written_text
 from extender.service.placing.write_refusals import WriteRefusals
 from extender.service.watching.caches import Caches
@@ -55,7 +55,7 @@ class LedgerWriter:
         self._caches = caches
         self._clock = clock
         self._slots = slots
-        self.proofs = Proofs(clock)
+        self.ledger_confirmations = LedgerConfirmations(clock)
         self.own_writes = OwnWrites()
         self.pods_behind = PodsBehind(caches, clock)
         self._refusals = refusals
@@ -66,7 +66,7 @@ class LedgerWriter:
         """What is remembered of a pod ends with it."""
         if old is not None and (new is None or new.uid != old.uid):
             self.own_writes.forget(old.uid)
-            self.proofs.forget(old.uid)
+            self.ledger_confirmations.forget(old.uid)
         self.pods_behind.told(old, new)
 
     async def write(self, pod_key: str, batch: Batch, change: Mapping[str, Share]) -> None:
@@ -77,7 +77,11 @@ class LedgerWriter:
             return
         state = self._caches.state
         slots, pool = slots_of(state, pod), state.pools.get(pod.pool)
-        ledger = pod.ledger if pool is None else ledger_of(pool, pod, slots, state.strays(pod.pool, pod.name))
+        ledger = (
+            pod.ledger
+            if pool is None
+            else ledger_of(pool, pod, slots, state.placements_from_former_pool(pod.pool, pod.name))
+        )
         try:
             patch = ledger_patch(pod, merged(ledger, change), slots)
         except (LedgerTooLarge, OverflowError) as error:
@@ -102,12 +106,12 @@ class LedgerWriter:
                     )
                 self._answered(reply, sent_at)
             if text != pod.ledger_text:
-                self.proofs.changed(pod.uid, sent_at)
+                self.ledger_confirmations.changed(pod.uid, sent_at)
         except ApiError as error:
             await self._failed(pod, batch, change, error)
             if isinstance(error, OutcomeUnknown) and text != pod.ledger_text:
                 # It may be under way still: where the text is as it was, no answer proves that it will stay so.
-                self.proofs.late(pod.uid, pod.ledger_text)
+                self.ledger_confirmations.late(pod.uid, pod.ledger_text)
 
     async def _failed(
         self, pod: AdapterPod, batch: Batch, change: Mapping[str, Share], error: ApiError
@@ -136,5 +140,5 @@ class LedgerWriter:
     def _answered(self, reply: Obj, sent_at: float) -> AdapterPod:
         pod = pod_from(reply)
         self._caches.pods.written(pod)
-        self.proofs.note(pod.uid, sent_at)
+        self.ledger_confirmations.note(pod.uid, sent_at)
         return pod

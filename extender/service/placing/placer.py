@@ -29,10 +29,10 @@ from extender.service.placing.batch import Committed
 from extender.service.placing.committer import Committer
 from extender.service.placing.decision_history import ASKED, EVICTOR, DecisionHistory
 from extender.service.placing.queue import VPodQueues
-from extender.service.placing.vpod_events import Narrator, has_grown
+from extender.service.placing.vpod_events import VPodEvents, has_grown
 from extender.service.placing.vpod_status import SCHEDULED
 from extender.service.watching.caches import Caches
-from extender.service.watching.external_vpods import Callers
+from extender.service.watching.external_vpods import ExternalVPods
 from extender.telemetry.metrics import Metrics
 from extender.telemetry.tracing import span
 from extender.whatif.recording.entries import Cause
@@ -74,7 +74,7 @@ def _tell_nobody(_cause: Cause, _decision: Decision, _asked: Sequence[Move] = ()
 class Reporting:
     """Who is told of decisions."""
 
-    narrator: Narrator
+    vpod_events: VPodEvents
     history: DecisionHistory
     metrics: Metrics
 
@@ -94,7 +94,7 @@ class Placer:
         self._caches = caches
         self._committer = committer
         self._autoscaler = autoscaler
-        self._narrator = reporting.narrator
+        self._vpod_events = reporting.vpod_events
         self.history = reporting.history
         self._metrics = reporting.metrics
         self._clock = clock
@@ -102,7 +102,7 @@ class Placer:
         self._batches = 0
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """One a pool, for as long as somebody decides there or waits for it."""
-        self.callers = Callers(caches, forgotten=self._forget_vpod)
+        self.callers = ExternalVPods(caches, forgotten=self._forget_vpod)
         self.queues = VPodQueues(clock)
         self.activation = Activation(caches, self.queues)
         caches.vpods.add_event_handler(self._vpod_changed)
@@ -236,7 +236,7 @@ class Placer:
                     done += decision.moves
                     if key in state.vpods:
                         self.history.note(key, decision.explanation, why=EVICTOR, generation=decision.of[1])
-                    self._narrator.moved(state, told)
+                    self._vpod_events.moved(state, told)
         return done
 
     async def schedule(self, vpod: VPod) -> Decision:
@@ -261,7 +261,7 @@ class Placer:
             if decision.left:
                 self._autoscaler.trigger(vpod.pool)
             self.history.note(vpod.key, decision.explanation, why=ASKED)
-            self._narrator.moved(pool, decision)
+            self._vpod_events.moved(pool, decision)
             self.callers.note_answer(vpod, covered)
             left = max(0, decision.explanation.wanted - sum(covered.values()))
             return decision._replace(target=covered, left=left)
@@ -336,7 +336,7 @@ class Placer:
             if waited is not None and decision.target and (newly or has_grown(decision)):
                 self._metrics.placed(self._clock() - waited.since, waited.attempts)
         if (told := committed.told.get(key)) is not None:
-            self._narrator.decided(pool, told, newly=newly)
+            self._vpod_events.decided(pool, told, newly=newly)
 
     def _note(self, pool: PoolState, decision: Decision, error: str | None) -> None:
         """For ``explain``: what was decided, and what made us decide."""

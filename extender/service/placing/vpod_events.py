@@ -1,4 +1,4 @@
-"""``Narrator``: tells the users of a vpod what was decided: events on the VPod, and the metric of moves.
+"""``VPodEvents``: tells the users of a vpod what was decided: events on the VPod, and the metric of moves.
 
 Every move is told with its reason (I4): in an event, in the metric, and (by ``status``) in the Moved condition.
 """
@@ -14,7 +14,7 @@ from extender.model.objects import Condition, VPod
 from extender.telemetry.metrics import Metrics
 
 
-class Narrator:
+class VPodEvents:
     """Called once for each decision that has been written."""
 
     def __init__(self, recorder: EventRecorder, metrics: Metrics) -> None:

@@ -25,7 +25,7 @@ VPODS_TOLD_MAX: Final = 32
 """Of one refused ledger: the vpods that get an event of their own. The pod's event and the log tell of all."""
 
 Tell = Callable[[ObjectReference, str], None]
-"""(the object, a sentence): ``Narrator.write_refused``."""
+"""(the object, a sentence): ``VPodEvents.write_refused``."""
 
 
 class WriteRefusals:

@@ -1,4 +1,4 @@
-"""``ClosedOrdinals``: which ordinals of one pool take no new vreplicas, so that they can be emptied and removed (DESIGN 5.4).
+"""``DrainingOrdinals``: which ordinals of one pool take no new vreplicas, so that they can be emptied and removed (DESIGN 5.4).
 
 What the pool does not need is closed, what it needs again is opened. A vpod that is left over opens all: each time that
 happens soon after closing, it takes twice as long until pods are closed again. And what a scale-down of which nobody has
@@ -33,7 +33,7 @@ class ClosedChanged(Protocol):
         ...
 
 
-class ClosedOrdinals:
+class DrainingOrdinals:
     """Of pool ``key``. Times are ``clock``'s, in seconds.
 
     ``no_predecessor_writes``: whether what another leader of the pool has sent has arrived by now, or never will. Where it may not have,

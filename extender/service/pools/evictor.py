@@ -27,7 +27,7 @@ from extender.model.bucket import WHOLE, Bucket
 from extender.model.moves import Move
 from extender.model.objects import AdapterPool
 from extender.service.placing.placer import ScaleTrigger
-from extender.service.placing.vpod_events import Narrator
+from extender.service.placing.vpod_events import VPodEvents
 from extender.service.pools.pool_moves import PoolMoves
 from extender.service.watching.caches import Caches
 from extender.telemetry.metrics import Metrics
@@ -55,14 +55,14 @@ class Evictor:
         mover: Mover,
         autoscaler: ScaleTrigger,
         *,
-        narrator: Narrator,
+        vpod_events: VPodEvents,
         metrics: Metrics,
         now: Callable[[], float],
     ) -> None:
         self._caches = caches
         self._mover = mover
         self._autoscaler = autoscaler
-        self._narrator = narrator
+        self._vpod_events = vpod_events
         self._metrics = metrics
         self._now = now
         self._pools: dict[str, PoolMoves] = {}
@@ -128,7 +128,7 @@ class Evictor:
         state = self._caches.state.pools.get(key)
         done: list[Move] = []
         for vpods in known.turns(state) if state is not None else ():
-            pool = state.pool if state is not None else None
+            pool = state.adapter_pool if state is not None else None
             if state is None or pool is None or pool.deleting or state.stateful_set is None:
                 break
             if known.spent >= pool.moves_per_period:
@@ -194,7 +194,7 @@ class Evictor:
 
     def _would_move(self, known: PoolMoves, state: PoolState, moves: list[Move]) -> None:
         """Dry run: tell what has not been told yet."""
-        new = known.untold(moves, state.vpods)
+        new = known.unreported_moves(moves, state.vpods)
         self._count_planned(new)
         notes: dict[str, list[str]] = {}
         for move in new:
@@ -202,4 +202,4 @@ class Evictor:
         for key, lines in notes.items():
             note = "; ".join(lines)
             log.info("pool %s, dry run: %s: %s", state.key, key, note, extra={"pool": state.key, "vpod": key})
-            self._narrator.would_move(state.vpods[key], note)
+            self._vpod_events.would_move(state.vpods[key], note)

@@ -65,7 +65,7 @@ class PoolMoves:
             self._moved_at[key] = now
             self.left_behind.leave(*before[key])
 
-    def untold(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
+    def unreported_moves(self, moves: Sequence[Move], vpods: Container[str]) -> list[Move]:
         """A dry run plans the same again and again, since nothing is moved: what has not been told. It is now.
 
         ``vpods``: those that there are.

@@ -2,7 +2,7 @@
 
 A look goes: what is closed and wanted again is opened; a number that somebody else has written is left alone for now;
 more pods are asked for at once; and, where nothing more is needed, pods that are closed and empty are removed. Once a
-period what is not needed is closed first (``closed_ordinals``).
+period what is not needed is closed first (``draining_ordinals``).
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from extender.model.objects import AdapterPool, StatefulSet, VPod
 from extender.service.pools.draining_ordinals import (
     REOPENED_MAX,
     ClosedChanged,
-    ClosedOrdinals,
+    DrainingOrdinals,
 )
 from extender.service.pools.scale_cache import Scale, ScaleCache
 from extender.service.watching.caches import Caches
@@ -95,7 +95,7 @@ class PoolScaler:
         self.writes = ReplicaWrites()
         self.limited_at = 0
         """Pods that are needed where maxPods allows fewer; else 0."""
-        self.closed = ClosedOrdinals(
+        self.closed = DrainingOrdinals(
             key,
             around.caches,
             clock=now,
@@ -148,9 +148,9 @@ class PoolScaler:
         state = self._around.caches.state.pools.get(self.key)
         allows = partial(self._around.caches.state.selects, self.key)
         plan = plan_scale(state, allows) if state is not None else None
-        if state is None or plan is None or state.pool is None or state.stateful_set is None:
+        if state is None or plan is None or state.adapter_pool is None or state.stateful_set is None:
             return None
-        return _View(state, state.pool, state.stateful_set, allows, plan)
+        return _View(state, state.adapter_pool, state.stateful_set, allows, plan)
 
     async def _decide(self) -> None:
         view = self._view()

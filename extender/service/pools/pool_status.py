@@ -126,7 +126,7 @@ def readiness(state: PoolState) -> tuple[bool, str, str]:
             "StatefulSetNotFound",
             "the StatefulSet that spec.statefulSet names does not exist in this namespace",
         )
-    if state.pool is not None and state.profile.name != state.pool.profile:
+    if state.adapter_pool is not None and state.profile.name != state.adapter_pool.profile:
         return False, "ProfileUnknown", f"there is no such profile: vpods are placed by {state.profile.name}"
     pods, taking = len(state.stateful_set.ordinals), state.schedulable_count()
     if pods and not taking:

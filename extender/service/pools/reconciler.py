@@ -4,7 +4,7 @@
   it gets both, with what vpods already publish there;
 - a ledger that cannot be read, or that somebody has taken away: rewritten from the statuses;
 - a slots annotation that is not what the pod requests (which nobody can change): written again from the request;
-- a ledger that another has written, or that differs as we begin to lead: told (``ForeignWrites``), and decided again;
+- a ledger that another has written, or that differs as we begin to lead: told (``UnexpectedWrites``), and decided again;
 - a ledger and a status that differ, a claim of a vpod that is gone: the vpod is decided again;
 - a reservation that no write confirmed: dropped.
 
@@ -33,7 +33,7 @@ from extender.service.placing.ledger_patch import ledger_patch, written_text
 from extender.service.placing.queue import VPodQueues
 from extender.service.placing.vpod_status import SCHEDULED
 from extender.service.watching.caches import Caches
-from extender.service.watching.foreign_writes import ForeignWrites
+from extender.service.watching.unexpected_writes import UnexpectedWrites
 from extender.telemetry.metrics import Metrics
 
 log: Final = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Reconciler:
         caches: Caches,
         queues: VPodQueues,
         *,
-        foreign: ForeignWrites,
+        foreign: UnexpectedWrites,
         metrics: Metrics,
         clock: Callable[[], float],
         on_expiry: Sequence[Callable[[], None]] = (),
@@ -198,7 +198,7 @@ class Reconciler:
         pool = self._caches.state.pools.get(pod.pool)
         if (
             pool is None
-            or pool.pool is None
+            or pool.adapter_pool is None
             or pool.stateful_set is None
             or not pool.counts(pod)
             or not self._is_there(pod)
@@ -206,7 +206,7 @@ class Reconciler:
             return
         state = self._caches.state
         slots = slots_of(state, pod)
-        ledger = ledger_of(pool, pod, slots, state.strays(pool.key, pod.name))
+        ledger = ledger_of(pool, pod, slots, state.placements_from_former_pool(pool.key, pod.name))
         stamped = pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
         try:
             patch = ledger_patch(stamped, ledger, pod.slots_request or slots)
@@ -253,7 +253,9 @@ class Reconciler:
         if not pod.slots_request or pod.slots == pod.slots_request:
             return False
         pool = self._caches.state.pools.get(pod.pool)
-        per_pod = pool.pool.slots_per_pod if pool is not None and pool.pool is not None else None
+        per_pod = (
+            pool.adapter_pool.slots_per_pod if pool is not None and pool.adapter_pool is not None else None
+        )
         return pod.slots is None or pod.slots > pod.slots_request or pod.slots != per_pod
 
     def _what_was_wrong(self, pod: AdapterPod) -> tuple[EventReason, str]:

@@ -129,7 +129,7 @@ class Rescheduler:
     def _tell(self, state: PoolState, lost: frozenset[str], back: frozenset[str]) -> None:
         if back:
             log.info("pool %s takes back %s", state.key, ", ".join(sorted(back)), extra={"pool": state.key})
-        pool = state.pool
+        pool = state.adapter_pool
         if not lost or pool is None:
             return
         names = ", ".join(sorted(lost)[:NAMED_PODS_MAX]) + (", ..." if len(lost) > NAMED_PODS_MAX else "")

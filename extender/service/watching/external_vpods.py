@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Final
 
-from extender.engine.state.external_vpods import is_callers
+from extender.engine.state.external_vpods import may_exist_unseen
 from extender.engine.state.pool_state import PoolState
 from extender.model.bucket import Bucket
 from extender.model.objects import VPod
@@ -24,7 +24,7 @@ GIVEN_BACK_MAX: Final = 10_000
 """While a pod is never bound; the oldest are forgotten."""
 
 
-class Callers:
+class ExternalVPods:
     """By vpod key. What they ask for is in the state of ``caches`` while it is remembered here."""
 
     def __init__(self, caches: Caches, *, forgotten: Callable[[str], None] = lambda _key: None) -> None:
@@ -105,7 +105,7 @@ class Callers:
     def speak_by_ledgers(self, pool_key: str, key: str) -> bool:
         """Whether a ledger's key belongs to a caller that has not asked since we lead: it is kept as it stands."""
         pool = self._state.pool(pool_key)
-        return key not in pool.vpods and key not in self._vpods and is_callers(pool, key)
+        return key not in pool.vpods and key not in self._vpods and may_exist_unseen(pool, key)
 
 
 def _awaits_pods(pool: PoolState) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
 from extender.engine.cache.caches import VPodAssumeCache
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.api import (
     ADAPTERPOOLS,
     EVERYWHERE,
@@ -193,7 +193,9 @@ class Informers:
     A foreign kind that cannot be listed counts as listed then: it must not keep the service from working.
     """
 
-    def __init__(self, api: Api, caches: Caches, *, rng: random.Random, succession: Succession) -> None:
+    def __init__(
+        self, api: Api, caches: Caches, *, rng: random.Random, ordinal_history: OrdinalHistory
+    ) -> None:
         def reflector(resource: Resource, sink: CacheSink[T], options: ListOptions = EVERYWHERE) -> Reflector:
             made = Reflector(api, resource, sink, rng=rng, options=options)
             made.troubles = troubles
@@ -207,7 +209,7 @@ class Informers:
             CacheSink(
                 decode.pod_from,
                 caches.pods,
-                on_listed=succession.listed,
+                on_listed=ordinal_history.listed,
                 on_replaced=self._pods_listed,
             ),
             ListOptions(label_selector=POOL_LABEL),

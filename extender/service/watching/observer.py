@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.api import (
     ADAPTERPOOLS,
     EVERYWHERE,
@@ -49,8 +49,8 @@ async def watched(
     for resource in KINDS:
         await _probe(api, resource)
     caches = Caches()
-    succession = Succession(asyncio.get_running_loop().time)
-    informers = Informers(api, caches, rng=random.Random(), succession=succession)
+    ordinal_history = OrdinalHistory(asyncio.get_running_loop().time)
+    informers = Informers(api, caches, rng=random.Random(), ordinal_history=ordinal_history)
     watching = asyncio.create_task(informers.run(), name="informers")
     try:
         synced = asyncio.create_task(informers.wait_synced(), name="first lists")

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
 from extender.engine.placing.plan import Decision
-from extender.engine.state.journal import Recorded
+from extender.engine.state.state_observer import Recorded
 from extender.model.ledger import Share
 from extender.model.moves import Move
 from extender.whatif.recording.objects import kind_of, manifest_of
@@ -34,7 +34,7 @@ class Gone(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """See ``Journal.reserved``. ``owner``: only whether two are the same counts."""
+    """See ``StateObserver.reserved``. ``owner``: only whether two are the same counts."""
 
     pool: str
     vpod: str
@@ -44,7 +44,7 @@ class Reserve(NamedTuple):
 
 
 class Release(NamedTuple):
-    """See ``Journal.released``."""
+    """See ``StateObserver.released``."""
 
     pool: str
     vpod: str
@@ -52,26 +52,26 @@ class Release(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """See ``Journal.expired``."""
+    """See ``StateObserver.expired``."""
 
     now: float
 
 
 class Forget(NamedTuple):
-    """See ``Journal.forgotten``: keys of pods."""
+    """See ``StateObserver.forgotten``: keys of pods."""
 
     pods: tuple[str, ...]
 
 
 class Close(NamedTuple):
-    """See ``Journal.closed``: a bit set."""
+    """See ``StateObserver.closed``: a bit set."""
 
     pool: str
     ordinals: int
 
 
 class Abandon(NamedTuple):
-    """See ``Journal.abandoned``."""
+    """See ``StateObserver.abandoned``."""
 
     pool: str
     pods: frozenset[str]

@@ -46,7 +46,7 @@ def sample(state: State, at: float) -> Sample:
         unplaced += sum(
             max(0, pool.vpods[key].vreplicas - pool.placed_vreplicas(key)) for key in pool.unplaced
         )
-        for pod in pool.pods.values() if pool.pool is not None else ():
+        for pod in pool.pods.values() if pool.adapter_pool is not None else ():
             if pod.pod is not None:
                 pods += 1
                 slots += pod.capacity

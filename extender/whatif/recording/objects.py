@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from extender.engine.state.journal import Recorded
+from extender.engine.state.state_observer import Recorded
 from extender.model import decode, names
 from extender.model.errors import LedgerTooLarge
 from extender.model.ledger import encode_ledger

@@ -19,8 +19,8 @@ from extender.engine.placing.plan import Decision, place, release_all
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
 from extender.engine.rebalance.relocation import relocate
-from extender.engine.state.journal import Recorded
 from extender.engine.state.state import State
+from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
 from extender.model.ledger import EMPTY_LEDGER
 from extender.model.objects import AdapterPod, AdapterPool, Namespace, Node, StatefulSet, VPod
@@ -184,7 +184,7 @@ class Player:
     def _answers(self, vpod: VPod) -> bool:
         """Whether what it publishes is somebody's answer to what it wants now, in a pool that we know."""
         pool = self.state.pools.get(vpod.pool)
-        known = pool is not None and pool.pool is not None and pool.stateful_set is not None
+        known = pool is not None and pool.adapter_pool is not None and pool.stateful_set is not None
         return known and not 0 < vpod.observed_generation < vpod.generation
 
     def _decide(self, recorded: Decided) -> Decided | None:

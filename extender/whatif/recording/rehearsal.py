@@ -31,9 +31,9 @@ from extender.engine.scaling.scale_down import (
     waits_for_closed,
 )
 from extender.engine.scaling.size import POOL_PODS_MAX, ScalePlan, plan_scale
-from extender.engine.state.journal import Recorded
 from extender.engine.state.pool_state import PoolState
 from extender.engine.state.state import State
+from extender.engine.state.state_observer import Recorded
 from extender.model.errors import InvalidObject
 from extender.model.moves import Move
 from extender.model.objects import AdapterPod, AdapterPool, Node, StatefulSet, VPod, object_key
@@ -154,7 +154,7 @@ class Rehearsal:
 
     def _touch_all(self) -> None:
         for key, pool in self.state.pools.items():
-            if pool.pool is not None:
+            if pool.adapter_pool is not None:
                 self._touch(key)
 
     # -- one second -------------------------------------------------------------------------------------------------------
@@ -165,14 +165,14 @@ class Rehearsal:
             self._settle(key, self._dirty.pop(key), at)
         for key in sorted(self.state.pools):
             pool = self.state.pools.get(key)
-            if pool is None or pool.pool is None:
+            if pool is None or pool.adapter_pool is None:
                 continue
-            due = self._due.setdefault(key, at + pool.pool.scale_down_period_s)
+            due = self._due.setdefault(key, at + pool.adapter_pool.scale_down_period_s)
             if at >= due:
-                self._due[key] = at + pool.pool.scale_down_period_s
+                self._due[key] = at + pool.adapter_pool.scale_down_period_s
                 if not self._rests(pool):
                     self._period(key, at)
-                    self._note_quiet(pool, pool.pool, at)
+                    self._note_quiet(pool, pool.adapter_pool, at)
 
     def _settle(self, key: str, changed: Mapping[str, None], at: float) -> None:
         pool = self.state.pool(key)
@@ -220,14 +220,14 @@ class Rehearsal:
     def _period(self, key: str, at: float) -> None:
         pool = self.state.pool(key)
         plan = plan_scale(pool, self._allows(key))
-        if plan is None or pool.pool is None or pool.stateful_set is None:
+        if plan is None or pool.adapter_pool is None or pool.stateful_set is None:
             return
         if plan.wanted < pool.stateful_set.replicas:
             closed = ordinals_to_close(pool, plan, self._allows(key))
             if closed != pool.closed:
                 pool.set_closed(closed)
-        if not pool.pool.move_dry_run:
-            self._move(pool, pool.pool, at)
+        if not pool.adapter_pool.move_dry_run:
+            self._move(pool, pool.adapter_pool, at)
         count = max(plan.wanted, count_without_empty(pool, self.state))
         count = lasting_count(pool, count, self._allows(key))
         if count < pool.stateful_set.replicas:
@@ -269,7 +269,7 @@ class Rehearsal:
     def _stand(self, pool: PoolState) -> None:
         """Let the pods of all ordinals stand somewhere, and no others."""
         stateful_set = pool.stateful_set
-        if pool.pool is None or stateful_set is None:
+        if pool.adapter_pool is None or stateful_set is None:
             return
         wanted = {f"{stateful_set.name}-{ordinal}": ordinal for ordinal in stateful_set.ordinals}
         for name in [name for name, pod in pool.pods.items() if pod.pod is not None and name not in wanted]:

@@ -10,7 +10,7 @@ from extender.cli.recordings.recorder import Position, Recorder, position_of
 from extender.cli.recordings.recording_file import RecordingFile, read_lines
 from extender.cli.terminal.replica import ReplicaError
 from extender.model.errors import InvalidObject
-from extender.service.http.journal_ring import Lost, as_lines
+from extender.service.http.recording_buffer import Lost, as_lines
 from extender.whatif.recording.entries import Entry, Expire, Header, Line, Synced
 
 

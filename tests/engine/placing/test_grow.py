@@ -1,4 +1,4 @@
-"""``grow``: one vreplica at a time to the best pod; and that classes of equal pods give what scoring every pod gives."""
+"""``grow_by_plugins``: one vreplica at a time to the best pod; and that classes of equal pods give what scoring every pod gives."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from extender.engine.placing.pick import best_of_all
-from extender.engine.placing.select import grow, refusals, spread_of, start_of
+from extender.engine.placing.select import grow_by_plugins, refusals, spread_of, start_of
 from extender.engine.policy.framework import Scope, Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
 from extender.engine.policy.profile import DEFAULT_PROFILE, Profile, Ties
@@ -21,7 +21,7 @@ from tests.support.builders import Scene, a_node, a_vpod
 
 def grown(scene: Scene, profile: Profile, missing: int, kept=None, vpod=None) -> tuple[dict[int, int], int]:
     pool = scene.pool
-    return grow(pool, vpod or a_vpod(), kept or {}, missing, pool.free_of, profile)
+    return grow_by_plugins(pool, vpod or a_vpod(), kept or {}, missing, pool.free_of, profile)
 
 
 def two_zones(*nodes: str, slots: int = 20) -> Scene:
@@ -52,7 +52,7 @@ def one_at_a_time(shape: Shape, profile: Profile, missing: int) -> tuple[dict[in
 @given(shapes(), profiles(ties=tuple(Ties)), st.integers(1, 9))
 def test_classes_of_pods_give_what_scoring_every_pod_gives(shape: Shape, profile: Profile, missing: int):
     pool = shape.scene().pool
-    found = grow(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    found = grow_by_plugins(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
     assert found == one_at_a_time(shape, profile, missing)
 
 
@@ -61,7 +61,7 @@ def test_classes_of_pods_give_what_scoring_every_pod_gives(shape: Shape, profile
 def test_counting_gives_what_scoring_every_pod_gives(shape: Shape, profile: Profile, missing: int):
     pool = shape.scene().pool
     assert profile.costs is not None
-    found = grow(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    found = grow_by_plugins(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
     assert found == one_at_a_time(shape, profile, missing)
 
 
@@ -70,7 +70,7 @@ def test_counting_gives_what_scoring_every_pod_gives(shape: Shape, profile: Prof
 def test_filling_the_lowest_gives_what_scoring_every_pod_gives(shape: Shape, ties: Ties, missing: int):
     pool, profile = shape.scene().pool, replace(PACK_PROFILE, ties=ties)
     assert profile.fills_lowest
-    found = grow(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
+    found = grow_by_plugins(pool, a_vpod(weight=shape.weight), shape.kept(), missing, pool.free_of, profile)
     assert found == one_at_a_time(shape, profile, missing)
 
 
@@ -103,7 +103,7 @@ def test_only_what_spreads_and_nothing_else_is_counted():
 def test_no_pod_gets_more_than_it_has_room_for(shape: Shape, profile: Profile, missing: int):
     pool = shape.scene().pool
     vpod = a_vpod(weight=shape.weight)
-    added, left = grow(pool, vpod, shape.kept(), missing, pool.free_of, profile)
+    added, left = grow_by_plugins(pool, vpod, shape.kept(), missing, pool.free_of, profile)
     assert sum(added.values()) + left == missing
     for ordinal, count in added.items():
         assert pool.room >> ordinal & 1
@@ -115,7 +115,7 @@ def test_no_pod_gets_more_than_it_has_room_for(shape: Shape, profile: Profile, m
 def test_growing_changes_no_state(shape: Shape, profile: Profile, missing: int):
     scene = shape.scene()
     before = scene.state.digest()
-    grow(scene.pool, a_vpod(), shape.kept(), missing, scene.pool.free_of, profile)
+    grow_by_plugins(scene.pool, a_vpod(), shape.kept(), missing, scene.pool.free_of, profile)
     assert scene.state.digest() == before
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from extender.engine.placing.select import grow
+from extender.engine.placing.select import grow_by_plugins
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import HA_PROFILE
 from extender.engine.policy.spreading import NodeSpread
@@ -26,7 +26,7 @@ def grown(
     scene: Scene, missing: int, profile: Profile = HA_PROFILE, **kept: int
 ) -> tuple[dict[int, int], int]:
     standing = {f"dispatcher-{name[1:]}": count for name, count in kept.items()}
-    return grow(scene.pool, a_vpod(), standing, missing, scene.pool.free_of, profile)
+    return grow_by_plugins(scene.pool, a_vpod(), standing, missing, scene.pool.free_of, profile)
 
 
 def test_a_zone_of_tainted_nodes_does_not_hold_growth_back():

@@ -8,7 +8,7 @@ import pytest
 
 from extender.engine.placing.explain import Step
 from extender.engine.placing.plan import place
-from extender.engine.placing.select import better_place, grow, refusals, shrink
+from extender.engine.placing.select import better_place, grow_by_plugins, refusals, shrink
 from extender.engine.policy.framework import MAX_SCORE, PlaceUnknown, Scope, Weighted, scope_of
 from extender.engine.policy.guard import PROBLEM_CHARS_MAX, PluginFailed, guarded_filter
 from extender.engine.policy.profile import KNATIVE_1_16_RULES, Profile
@@ -93,7 +93,7 @@ def asked(role: str, plugin) -> object:
         if role == "deschedule_filters":
             one = replace(one, deschedulers=(Weighted(PodSpread(), 1),))
         return shrink(pool, a_vpod(), {"dispatcher-0": 3, "dispatcher-1": 1}, 1, one)
-    return grow(pool, a_vpod(), {}, 2, pool.free_of, one)
+    return grow_by_plugins(pool, a_vpod(), {}, 2, pool.free_of, one)
 
 
 @pytest.mark.parametrize(

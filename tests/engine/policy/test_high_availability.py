@@ -2,7 +2,7 @@
 
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.placing.select import grow, shrink
+from extender.engine.placing.select import grow_by_plugins, shrink
 from extender.engine.policy.profiles import HA_PROFILE
 from extender.model.ledger import Share
 from tests.engine.policy.shapes import by_zone
@@ -40,7 +40,7 @@ def decide(scene: Scene, name: str, weight: int, wanted: int) -> dict[str, int]:
         for pod, count in shrink(pool, vpod, placed, surplus, HA_PROFILE).items():
             after[pod] -= count
     elif surplus < 0:
-        added, _ = grow(pool, vpod, placed, -surplus, pool.free_of, HA_PROFILE)
+        added, _ = grow_by_plugins(pool, vpod, placed, -surplus, pool.free_of, HA_PROFILE)
         for ordinal, count in added.items():
             pod = f"dispatcher-{ordinal}"
             after[pod] = after.get(pod, 0) + count

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.engine.placing.select import grow, shrink, spread_of, start_of
+from extender.engine.placing.select import grow_by_plugins, shrink, spread_of, start_of
 from extender.engine.policy.even_pod_spread import EvenPodSpread
 from extender.engine.policy.framework import MAX_SCORE, PlaceUnknown, Weighted
 from extender.engine.policy.ordinals import LowestOrdinalPriority
@@ -68,7 +68,7 @@ def test_what_stands_on_a_pod_that_is_not_schedulable_counts_for_its_node():
     scene = on("a0", "a0", "a1").pod(0, {"tenant/a": 3}, node="a0", unschedulable=True)
     profile = Profile(name="x", scores=(Weighted(NodeSpread(), 1),))
     pool = scene.pool
-    assert grow(pool, a_vpod(), {"dispatcher-0": 3}, 2, pool.free_of, profile) == ({2: 2}, 0)
+    assert grow_by_plugins(pool, a_vpod(), {"dispatcher-0": 3}, 2, pool.free_of, profile) == ({2: 2}, 0)
 
 
 def test_of_equal_pods_the_one_on_the_fuller_node_loses():
@@ -91,7 +91,7 @@ def test_the_lowest_ordinal_is_lowest_wherever_ties_begin():
     pool = Scene(replicas=50).pods(*range(50)).pool
     profile = Profile(name="x", scores=(Weighted(LowestOrdinalPriority(), 1),), ties=Ties.ROUND_ROBIN)
     assert start_of(pool, a_vpod()) > 0
-    assert grow(pool, a_vpod(), {}, 1, pool.free_of, profile) == ({0: 1}, 0)
+    assert grow_by_plugins(pool, a_vpod(), {}, 1, pool.free_of, profile) == ({0: 1}, 0)
 
 
 def test_a_closed_pod_gets_no_room_back_by_losing_one():

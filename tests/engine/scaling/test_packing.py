@@ -49,11 +49,12 @@ def a_scene(rng: random.Random) -> Scene:
 def test_it_packs_as_if_every_pod_were_asked_for_every_vreplica(seed):
     rng = random.Random(seed)
     scene = a_scene(rng)
-    assert scene.pool.pool is not None
+    assert scene.pool.adapter_pool is not None
     assert scene.pool.stateful_set is not None
     ordinals, most = scene.pool.stateful_set.ordinals, rng.randrange(12)
     fast, plain = (
-        kind(scene.pool, scene.pool.pool, ordinals, added_max=most) for kind in (Packing, Straightforward)
+        kind(scene.pool, scene.pool.adapter_pool, ordinals, added_max=most)
+        for kind in (Packing, Straightforward)
     )
     for number in range(rng.randint(1, 12)):
         key, missing, weight = f"tenant/new{number}", rng.randrange(15), rng.randint(1, 4)
@@ -66,12 +67,12 @@ def test_what_is_asked_grows_with_the_pods_and_not_with_their_square(profile):
     """Found by fuzzing: a vpod of 10,000 vreplicas, each of which leaves a pod with a slot too few, took 20 s."""
     scene = Scene(replicas=2, slots=5, profile=profile).node(a_node("n0", "z0")).node(a_node("n1", "z1"))
     scene.pod(0, node="n0").pod(1, node="n1")
-    assert scene.pool.pool is not None
+    assert scene.pool.adapter_pool is not None
     rule = zone_rule(scene.pool)
     packing = (
-        Packing(scene.pool, scene.pool.pool, range(2), added_max=1000)
+        Packing(scene.pool, scene.pool.adapter_pool, range(2), added_max=1000)
         if rule is None
-        else ZonePacking(scene.pool, scene.pool.pool, range(2), added_max=1000, rule=rule)
+        else ZonePacking(scene.pool, scene.pool.adapter_pool, range(2), added_max=1000, rule=rule)
     )
     assert (rule is None) is (profile == "default")
     packing._free = Counting(packing._free)

@@ -218,6 +218,6 @@ def make(scene: Scene, pool: PoolState, kind: str, *rest) -> None:
 
 def test_what_runs_on_without_its_pool_is_available_though_nobody_looks_after_it():
     scene = Scene(replicas=1).pod(0, {"tenant/a": 2}, ready=True).vpod("a", 2, {0: 2})
-    scene.state.adapter_pool_changed(scene.pool.pool, None)
+    scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
     found = availability_of(scene.pool, {"dispatcher-0": 2}, 2)
     assert (found.holds, found.reason) == (True, AvailableReason.ALL_READY)

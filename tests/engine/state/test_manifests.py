@@ -68,7 +68,7 @@ def test_a_namespace_that_no_file_shows_has_its_name_as_label():
     selector = {"matchLabels": {"kubernetes.io/metadata.name": "t"}}
     pool = {**POOL, "spec": {**POOL["spec"], "namespaceSelector": selector}}  # type: ignore[dict-item]
     state = read(pool, vpod).state()
-    known = state.pool("default/d").pool
+    known = state.pool("default/d").adapter_pool
     assert known is not None
     assert state.allows(known, "t")
     assert not state.allows(known, "u")

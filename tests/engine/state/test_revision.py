@@ -27,7 +27,9 @@ def abandon_one(of: Scene) -> None:
 
 def change_pool(**fields: Any) -> Callable[[Scene], None]:
     def change(of: Scene) -> None:
-        of.state.adapter_pool_changed(of.pool.pool, replace(of.pool.pool or a_pool(), **fields))
+        of.state.adapter_pool_changed(
+            of.pool.adapter_pool, replace(of.pool.adapter_pool or a_pool(), **fields)
+        )
 
     return change
 

@@ -167,7 +167,7 @@ class TestWhatTheLastIncarnationCarried:
 
     def test_a_pool_that_is_gone_is_forgotten_with_what_its_pods_held(self):
         scene = Scene(replicas=1).pod(0, {"tenant/a": 2}).no_pod(0)
-        scene.state.adapter_pool_changed(scene.pool.pool, None)
+        scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
         scene.state.expire(100.0)
         scene.state.expire(120.0)
         assert POOL not in scene.state.pools
@@ -245,7 +245,7 @@ def test_free_slots_are_those_of_pods_that_take_work():
 def test_a_namespace_is_allowed_by_its_labels():
     scene = Scene().namespace("tenant", team="x")
     chosen = Namespace(name="n", labels={"team": "x"})
-    pool = scene.pool.pool
+    pool = scene.pool.adapter_pool
     assert pool is not None
     assert scene.state.allows(pool, "tenant")
     assert chosen.key == "n"

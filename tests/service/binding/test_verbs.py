@@ -13,7 +13,7 @@ from extender.kube.api import NODES, PODS, Obj
 from extender.model import names
 from extender.model.errors import WireError
 from extender.model.reasons import ConflictReason
-from extender.node.bind_ledger import Carry
+from extender.node.bind_ledger import BindLedger
 from extender.node.decisions import PlacementDecisionCache
 from extender.service.binding.binder import BindRefused
 from extender.service.binding.fake_binder import FakeBinderConfig, FakeVReplicaBinder
@@ -317,7 +317,7 @@ async def test_verbs_work_over_any_binder():
     fake = FakeVReplicaBinder(
         FakeBinderConfig(
             refused={"node-1": ConflictReason.ZONE_SKEW_EXCEEDED},
-            carry=Carry({}, {}),
+            carry=BindLedger({}, {}),
             assume_error=BindRefused(ConflictReason.SLOTS_MISMATCH),
         )
     )

@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from extender.service.app import Service
-from extender.service.http import decision_log, journal_ring
+from extender.service.http import decision_log, recording_buffer
 from extender.whatif.recording.entries import Decided, Entry, Header, Line, Put, Reserve, Synced
 from extender.whatif.recording.lines import line_from
 from tests.support.service import World, until
@@ -48,7 +48,7 @@ async def a_client() -> AsyncIterator[Client]:
 
 
 async def ended(service: Service) -> bool:
-    return service.caches.state.journal is None
+    return service.caches.state.observer is None
 
 
 async def placed(world: World, name: str) -> bool:
@@ -57,11 +57,11 @@ async def placed(world: World, name: str) -> bool:
 
 async def test_nothing_is_kept_until_somebody_asks():
     async with a_client() as client:
-        assert client.service.caches.state.journal is None
+        assert client.service.caches.state.observer is None
         assert (await client.ask(since=0, journal="x"))[0] == 410
-        assert client.service.caches.state.journal is None
+        assert client.service.caches.state.observer is None
         await client.begin()
-        assert client.service.caches.state.journal is not None
+        assert client.service.caches.state.observer is not None
 
 
 async def test_a_snapshot_says_who_leads_and_has_what_there_is():
@@ -107,7 +107,7 @@ async def test_who_waits_is_answered_as_soon_as_there_is_something():
 async def test_what_has_fallen_out_of_the_ring_is_410_and_so_is_another_journal(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(journal_ring, "ENTRIES_MAX", 5)
+    monkeypatch.setattr(recording_buffer, "ENTRIES_MAX", 5)
     async with a_client() as client:
         journal, seq, _ = await client.begin()
         for name in ("a", "b", "c"):

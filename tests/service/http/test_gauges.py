@@ -125,7 +125,7 @@ def test_pools_beyond_the_limit_are_added_up_and_a_pool_keeps_its_name_while_it_
     assert [label for label, _ in gauges.read()].count(f"{NS}/p") == 0, (
         "one that comes first by name takes no other's"
     )
-    state.adapter_pool_changed(state.pools[f"{NS}/p0000"].pool, None)
+    state.adapter_pool_changed(state.pools[f"{NS}/p0000"].adapter_pool, None)
     assert [label for label, _ in gauges.read()].count(OTHER) == 5
 
 
@@ -181,7 +181,7 @@ async def test_vpods_whose_pool_does_not_exist_have_one_series_however_many_pool
 
 def test_a_pool_that_is_deleted_leaves_its_unserved_vreplicas_under_missing_and_overcommits_no_pod():
     scene = Scene(replicas=1).pod(0, {"tenant/a": 3}).vpod("a", 3, {0: 3})
-    scene.state.adapter_pool_changed(scene.pool.pool, None)
+    scene.state.adapter_pool_changed(scene.pool.adapter_pool, None)
     ((label, numbers),) = PoolGauges(scene.state).read()
     assert (label, numbers.unserved, numbers.ready, numbers.vpods) == (MISSING, 3, 0, 1)
     assert scene.pool.overcommitted() == [], "it is not known how many slots they have"

@@ -473,7 +473,11 @@ async def test_what_was_bound_here_a_moment_ago_is_published_without_asking():
     await world.sync()
     committer = world.committer()
     binder = PodBinder(
-        world.api, world.caches, world.binder(), knows_past=always, on_bound=committer.proofs.note
+        world.api,
+        world.caches,
+        world.binder(),
+        knows_past=always,
+        on_bound=committer.ledger_confirmations.note,
     )
     await binder.bind(NS, "dispatcher-0", uid, "node-1")
     await world.sync()

@@ -12,9 +12,9 @@ from extender.kube.api import VPODS, PatchType
 from extender.model.ledger import Share
 from extender.model.moves import Move, MoveReason
 from extender.service.placing.batch import Committed
-from extender.service.placing.ledger_confirmations import FRESH_S, LATE_MAX, UNDER_WAY_S, Proofs
+from extender.service.placing.ledger_confirmations import FRESH_S, LATE_MAX, UNDER_WAY_S, LedgerConfirmations
 from extender.service.placing.status_doubts import StatusDoubts
-from extender.service.placing.unreported_moves import UntoldMoves
+from extender.service.placing.unreported_moves import UnreportedMoves
 from extender.service.watching.caches import Caches
 from tests.service.placing.test_committer import OWNER, a_decision, a_world, commit, made_now
 from tests.support.builders import NS, POOL, a_vpod
@@ -34,57 +34,60 @@ class Clock:
 def test_of_several_late_writes_of_a_pod_each_is_remembered():
     """The ledger was A, then B, and is A again: the first write finds what it looks for (seed 230000296)."""
     clock = Clock()
-    proofs = Proofs(clock)
-    proofs.late("uid", "A")
-    proofs.late("uid", "B")
-    proofs.changed("uid", 0.0)
-    assert [proofs.is_fresh("uid", text) for text in "ABC"] == [False, False, True]
+    ledger_confirmations = LedgerConfirmations(clock)
+    ledger_confirmations.late("uid", "A")
+    ledger_confirmations.late("uid", "B")
+    ledger_confirmations.changed("uid", 0.0)
+    assert [ledger_confirmations.is_fresh("uid", text) for text in "ABC"] == [False, False, True]
     clock.at = UNDER_WAY_S
-    proofs.note("uid", clock.at)
-    assert [proofs.is_fresh("uid", text) for text in "ABC"] == [True, True, True]
+    ledger_confirmations.note("uid", clock.at)
+    assert [ledger_confirmations.is_fresh("uid", text) for text in "ABC"] == [True, True, True]
 
 
 def test_of_too_many_late_writes_any_text_may_be_looked_for():
     clock = Clock()
-    proofs = Proofs(clock)
+    ledger_confirmations = LedgerConfirmations(clock)
     for number in range(LATE_MAX + 1):
-        proofs.late("uid", str(number))
-    proofs.note("uid", 0.0)
-    assert not proofs.is_fresh("uid", "another")
+        ledger_confirmations.late("uid", str(number))
+    ledger_confirmations.note("uid", 0.0)
+    assert not ledger_confirmations.is_fresh("uid", "another")
     clock.at = UNDER_WAY_S
-    proofs.note("uid", clock.at)
-    assert proofs.is_fresh("uid", "another")
+    ledger_confirmations.note("uid", clock.at)
+    assert ledger_confirmations.is_fresh("uid", "another")
 
 
 def test_a_proof_is_good_for_five_seconds_from_when_it_was_asked_for():
     clock = Clock()
-    proofs = Proofs(clock)
-    proofs.note("uid", 0.0)
+    ledger_confirmations = LedgerConfirmations(clock)
+    ledger_confirmations.note("uid", 0.0)
     clock.at = FRESH_S - 0.1
-    assert proofs.is_fresh("uid", "{}")
+    assert ledger_confirmations.is_fresh("uid", "{}")
     clock.at = FRESH_S
-    assert not proofs.is_fresh("uid", "{}")
+    assert not ledger_confirmations.is_fresh("uid", "{}")
 
 
 def test_a_proof_is_none_while_a_write_that_compares_with_the_same_text_may_arrive():
     clock = Clock()
-    proofs = Proofs(clock)
-    proofs.late("uid", "{}")
-    proofs.note("uid", 0.0)
-    assert not proofs.is_fresh("uid", "{}")
-    assert proofs.is_fresh("uid", "another")
+    ledger_confirmations = LedgerConfirmations(clock)
+    ledger_confirmations.late("uid", "{}")
+    ledger_confirmations.note("uid", 0.0)
+    assert not ledger_confirmations.is_fresh("uid", "{}")
+    assert ledger_confirmations.is_fresh("uid", "another")
     clock.at = UNDER_WAY_S
-    proofs.note("uid", clock.at)
-    assert proofs.is_fresh("uid", "{}")
+    ledger_confirmations.note("uid", clock.at)
+    assert ledger_confirmations.is_fresh("uid", "{}")
 
 
 def test_after_a_takeover_only_a_ledger_that_we_have_changed_proves_anything():
     clock = Clock(at=10.0)
-    proofs = Proofs(clock)
-    proofs.note("asked", 10.0)
-    proofs.changed("changed", 10.0)
-    assert [proofs.is_fresh(uid, "{}", changed_since=9.0) for uid in ("asked", "changed")] == [False, True]
-    assert not proofs.is_fresh("changed", "{}", changed_since=10.5)
+    ledger_confirmations = LedgerConfirmations(clock)
+    ledger_confirmations.note("asked", 10.0)
+    ledger_confirmations.changed("changed", 10.0)
+    assert [ledger_confirmations.is_fresh(uid, "{}", changed_since=9.0) for uid in ("asked", "changed")] == [
+        False,
+        True,
+    ]
+    assert not ledger_confirmations.is_fresh("changed", "{}", changed_since=10.5)
 
 
 async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_published():
@@ -96,7 +99,7 @@ async def test_what_a_lowering_of_unknown_outcome_may_still_take_away_is_not_pub
     committer = world.committer()
     pod = world.caches.pods.latest(f"{NS}/dispatcher-0")
     assert pod is not None
-    committer.proofs.late(pod.uid, pod.ledger_text)
+    committer.ledger_confirmations.late(pod.uid, pod.ledger_text)
     decision = made_now(world, a_decision("a", {0: 2}))
     committer.reserve(OWNER, decision)
     failed = (await committer.commit(OWNER, POOL, [decision])).failed
@@ -363,16 +366,16 @@ async def test_a_move_in_doubt_is_not_told_by_a_decision_that_is_stale_nor_where
 
 
 def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
-    untold = UntoldMoves()
+    unreported_moves = UnreportedMoves()
     steps = (
         Reasoning(Step.MOVED_AWAY, "dispatcher-0", 3, "Drain", MoveReason.DRAIN),
         Reasoning(Step.ADDED, "dispatcher-1", 3),
     )
     moving = a_decision("a", {1: 3})._replace(explanation=Explanation(3, steps, 0, None))
-    untold.remember(moving, {"dispatcher-0": 3})
+    unreported_moves.remember(moving, {"dispatcher-0": 3})
     next_one = a_decision("a", {1: 3})
-    assert untold.telling(next_one).moves == untold.told(next_one).moves == moving.moves
-    assert untold.told(next_one).moves == ()
+    assert unreported_moves.telling(next_one).moves == unreported_moves.told(next_one).moves == moving.moves
+    assert unreported_moves.told(next_one).moves == ()
 
 
 @pytest.mark.parametrize(
@@ -391,14 +394,14 @@ def test_an_untold_move_is_told_once_with_the_decision_that_is_written():
 )
 def test_what_a_status_whose_answer_was_lost_has_told_is_not_told_again(published, told):
     """Seed 287003885: the vpod was made smaller since, and what left then was called another move."""
-    untold = UntoldMoves()
+    unreported_moves = UnreportedMoves()
     steps = (
         Reasoning(Step.MOVED_AWAY, "dispatcher-0", 2, "", MoveReason.POLICY),
         Reasoning(Step.ADDED, "dispatcher-1", 2),
     )
     moving = a_decision("a", {0: 3, 1: 2})._replace(explanation=Explanation(5, steps, 0, None))
-    untold.remember(moving, {"dispatcher-0": 5})
-    moves = untold.telling(a_decision("a", {0: 1}), published).moves
+    unreported_moves.remember(moving, {"dispatcher-0": 5})
+    moves = unreported_moves.telling(a_decision("a", {0: 1}), published).moves
     assert [(move.vreplicas, move.from_pod, move.to_pod) for move in moves] == told
 
 

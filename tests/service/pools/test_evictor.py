@@ -14,7 +14,7 @@ from extender.kube.events import EventRecorder, ObjectReference
 from extender.model.moves import Move, MoveReason
 from extender.model.objects import Condition, LabelSelector, VPod
 from extender.service.placing.placer import Placer
-from extender.service.placing.vpod_events import Narrator
+from extender.service.placing.vpod_events import VPodEvents
 from extender.service.placing.vpod_status import timestamp
 from extender.service.pools.evictor import Evictor
 from extender.service.watching.caches import Caches
@@ -66,7 +66,7 @@ class Bench:
             self.caches,
             self,
             self.scaler,
-            narrator=Narrator(self.recorder, self.metrics),
+            vpod_events=VPodEvents(self.recorder, self.metrics),
             metrics=self.metrics,
             now=wall,
         )
@@ -434,7 +434,7 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
         world.caches,
         placer,
         scaler,
-        narrator=Narrator(recorder, world.metrics),
+        vpod_events=VPodEvents(recorder, world.metrics),
         metrics=world.metrics,
         now=wall,
     )
@@ -461,7 +461,7 @@ async def test_the_placer_makes_the_moves_with_reason_in_status_event_and_metric
         world.caches,
         placer,
         scaler,
-        narrator=Narrator(recorder, world.metrics),
+        vpod_events=VPodEvents(recorder, world.metrics),
         metrics=world.metrics,
         now=wall,
     )

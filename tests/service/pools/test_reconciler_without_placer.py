@@ -9,8 +9,8 @@ from extender.model.bucket import WHOLE
 from extender.model.names import PLACEMENTS_ANNOTATION, SLOTS_ANNOTATION
 from extender.service.placing.queue import VPodQueues
 from extender.service.pools.reconciler import Reconciler
-from extender.service.watching.foreign_writes import ForeignWrites
 from extender.service.watching.own_writes import OwnWrites
+from extender.service.watching.unexpected_writes import UnexpectedWrites
 from tests.support.builders import POOL
 from tests.support.service import TENANT, World
 
@@ -21,7 +21,7 @@ def a_reconciler(world: World) -> tuple[Reconciler, VPodQueues]:
     clock = asyncio.get_running_loop().time
     queues = VPodQueues(clock)
     queues.begin(WHOLE)
-    foreign = ForeignWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
+    foreign = UnexpectedWrites(world.caches, OwnWrites(), recorder=world.recorder(), metrics=world.metrics)
     reconciler = Reconciler(
         lambda _: world.api, world.caches, queues, foreign=foreign, metrics=world.metrics, clock=clock
     )

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.api import ListPage, Resource
 from extender.service.watching.caches import Caches
 from extender.service.watching.first_lists import wait_synced
@@ -38,8 +38,8 @@ async def test_each_few_seconds_a_line_says_of_each_kind_how_far_it_is(caplog: p
         pages = 0
 
     caches = Caches()
-    succession = Succession(asyncio.get_running_loop().time)
-    informers = Informers(Slow(), caches, rng=random.Random(1), succession=succession)
+    ordinal_history = OrdinalHistory(asyncio.get_running_loop().time)
+    informers = Informers(Slow(), caches, rng=random.Random(1), ordinal_history=ordinal_history)
     watching = asyncio.create_task(informers.run())
     with caplog.at_level(logging.INFO, logger="extender.service.watching.first_lists"):
         await wait_synced(informers)
@@ -68,7 +68,10 @@ async def test_who_waits_no_longer_leaves_nothing_behind():
             raise AssertionError
 
     informers = Informers(
-        Stuck(), Caches(), rng=random.Random(1), succession=Succession(asyncio.get_running_loop().time)
+        Stuck(),
+        Caches(),
+        rng=random.Random(1),
+        ordinal_history=OrdinalHistory(asyncio.get_running_loop().time),
     )
     waiting = asyncio.create_task(wait_synced(informers))
     await asyncio.sleep(12.0)

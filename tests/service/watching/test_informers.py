@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.kube.api import NODES, PODS, VPODS, Obj, WatchEvent, WatchEventType
 from extender.model import decode
 from extender.model.errors import InvalidObject
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.looptime
 
 @asynccontextmanager
 async def informing(world: World) -> AsyncIterator[Informers]:
-    informers = Informers(world.api, world.caches, rng=random.Random(1), succession=Succession(lambda: 0.0))
+    informers = Informers(
+        world.api, world.caches, rng=random.Random(1), ordinal_history=OrdinalHistory(lambda: 0.0)
+    )
     task = asyncio.create_task(informers.run())
     try:
         yield informers

@@ -7,7 +7,7 @@ from types import MappingProxyType
 import pytest
 from hypothesis import given, strategies as st
 
-from extender.engine.state.journal import Recorded
+from extender.engine.state.state_observer import Recorded
 from extender.model.ledger import Share, decode_ledger
 from extender.model.names import SLOTS_RESOURCE, UNKNOWN_ZONE, ZONE_LABEL
 from extender.model.node_fit import NodeFit, NodeRequirement, Taint, Toleration

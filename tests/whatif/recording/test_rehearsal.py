@@ -158,7 +158,7 @@ def test_a_pool_that_only_plans_its_moves_makes_none():
 def test_changes_are_played(changes: Changes, replicas: int):
     played = Played(a_vpod("a", 18), changes=changes).play(3)
     assert played.replicas == replicas
-    assert isinstance(played.pool.pool, AdapterPool)
+    assert isinstance(played.pool.adapter_pool, AdapterPool)
     assert played.pool.profile.name == (changes.profile or "default")
 
 

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from extender.engine.state.journal import Recorded
 from extender.engine.state.pool_state import PoolState
+from extender.engine.state.state_observer import Recorded
 from extender.model.objects import Namespace
 from extender.whatif.recording.entries import Abandon, Gone, Put, What
 from extender.whatif.recording.rehearsal import Rehearsal

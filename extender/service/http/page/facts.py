@@ -122,7 +122,9 @@ class Facts:
     async def _look_at_pools(self) -> None:
         section, state = self._sections["pools"], self._state
         # A pool that is gone is remembered for a while for what its pods held.
-        there = sorted(key for key, pool in state.pools.items() if pool.pool is not None or pool.vpods)
+        there = sorted(
+            key for key, pool in state.pools.items() if pool.adapter_pool is not None or pool.vpods
+        )
         keys = there[:POOLS_MAX]
         for count, key in enumerate(keys, 1):
             if (pool := state.pools.get(key)) is not None:

@@ -23,7 +23,7 @@ changed in place, are signs of their own.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from extender.engine.pods.claims import Claim, PodState
+from extender.engine.pods.claims import Claim, PodClaims
 from extender.engine.state.availability import unserved_on
 from extender.engine.state.collector import why_unschedulable
 from extender.engine.state.pool_state import PoolState
@@ -36,12 +36,12 @@ TEXT_CHARS_MAX: Final = 400
 """Of a message that is shown beside a vpod that waits."""
 
 
-def pod_sign(pod: PodState) -> tuple[PodState, int, str]:
+def pod_sign(pod: PodClaims) -> tuple[PodClaims, int, str]:
     """Changes whenever ``pod_record`` does. A status that says what the ledger does changes no revision, and who is unserved."""
     return (pod, pod.revision, _unserved(pod))
 
 
-def pod_record(pool: PoolState, pod: PodState) -> Record:
+def pod_record(pool: PoolState, pod: PodClaims) -> Record:
     """One ordinal of the pool: its pod, or what is kept for the one that is to come."""
     return {
         "node": pod.pod.node if pod.pod is not None else "",
@@ -58,7 +58,7 @@ def pod_record(pool: PoolState, pod: PodState) -> Record:
     }
 
 
-def _unserved(pod: PodState) -> str:
+def _unserved(pod: PodClaims) -> str:
     if not pod.down or not any(claim.published for claim in pod.claims.values()):
         return ""
     return unserved_on(pod, pod.name, 0).why
@@ -115,11 +115,11 @@ def unserved_slots(pool: PoolState) -> int:
 def pool_record(pool: PoolState) -> Record:
     """A pool's counts. Looks at each of its pods."""
     ready, _, problem = readiness(pool)
-    found = pool.pool is not None
+    found = pool.adapter_pool is not None
     return {
         "found": found,
         "profile": pool.profile.name,
-        "slotsPerPod": pool.pool.slots_per_pod if pool.pool is not None else 0,
+        "slotsPerPod": pool.adapter_pool.slots_per_pod if pool.adapter_pool is not None else 0,
         "replicas": pool.stateful_set.replicas if pool.stateful_set is not None else None,
         **pool_numbers(pool),
         "pendingSlots": pending_slots(pool),

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from extender.engine.pods.claims import PodState
+from extender.engine.pods.claims import PodClaims
 from extender.model.ledger import Share
 from extender.model.objects import Condition
 from extender.service.http.page import facts
@@ -131,7 +131,7 @@ def test_a_change_of_one_pod_looks_into_no_other(monkeypatch: pytest.MonkeyPatch
     look(it)
     seen: list[str] = []
 
-    def noted(pool: Any, pod: PodState) -> Any:
+    def noted(pool: Any, pod: PodClaims) -> Any:
         seen.append(pod.name)
         return pod_record(pool, pod)
 

@@ -57,7 +57,7 @@ async def test_the_last_hour_is_kept_and_no_more():
 async def test_a_pool_that_comes_later_begins_later_and_one_that_goes_is_forgotten():
     scene = Scene()
     hour = Hour(scene)
-    pool = scene.pool.pool
+    pool = scene.pool.adapter_pool
     scene.state.adapter_pool_changed(pool, None)
     await hour.samples(3)
     assert hour.history.of(POOL) == {}

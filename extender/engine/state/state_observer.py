@@ -1,4 +1,4 @@
-"""``Journal``: who is told of everything that changes a ``State``, in its order.
+"""``StateObserver``: who is told of everything that changes a ``State``, in its order.
 
 What a decision looks at is what has come into the state before it, and nothing else: objects, reservations, and which
 ordinals are closed or given up. So a list of these changes, taken up by an empty state one after the other, brings every
@@ -15,7 +15,7 @@ Recorded: TypeAlias = AdapterPod | AdapterPool | Namespace | Node | StatefulSet 
 """An object of a kind that decisions look at."""
 
 
-class Journal(Protocol):
+class StateObserver(Protocol):
     """Told by one state, within the change: it must neither wait nor change anything. Pools and vpods by their keys."""
 
     def changed(self, old: Recorded | None, new: Recorded | None) -> None:

@@ -1,4 +1,4 @@
-"""``Notes``: a ``Journal`` that makes entries of what it is told; and a whole state as entries. Pure.
+"""``EntryWriter``: a ``StateObserver`` that makes entries of what it is told; and a whole state as entries. Pure.
 
 An entry is made when it is needed: until then it is a few references to objects that never change.
 """
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from extender.engine.placing.plan import Decision
-from extender.engine.state.journal import Recorded
 from extender.engine.state.state import State
+from extender.engine.state.state_observer import Recorded
 from extender.model.ledger import Share
 from extender.model.moves import Move
 from extender.whatif.recording.entries import (
@@ -30,7 +30,7 @@ MakeEntry: TypeAlias = Callable[[float, int], Entry | None]
 """(epoch seconds, number) -> the entry; None where nothing that is recorded has changed."""
 
 
-class Notes:
+class EntryWriter:
     """Gives each change to ``keep``, in its order."""
 
     def __init__(self, keep: Callable[[MakeEntry], None]) -> None:
@@ -81,7 +81,7 @@ def snapshot_of(state: State) -> Iterator[What]:
     yield from (Put(namespace) for namespace in state.namespaces.values())
     yield from (Put(stateful_set) for stateful_set in state.stateful_sets.values())
     pools = list(state.pools.values())
-    yield from (Put(pool.pool) for pool in pools if pool.pool is not None)
+    yield from (Put(pool.adapter_pool) for pool in pools if pool.adapter_pool is not None)
     for pool in pools:
         yield from (Put(pod.pod) for pod in pool.pods.values() if pod.pod is not None)
         yield from map(Put, pool.strangers.values())

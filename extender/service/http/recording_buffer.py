@@ -1,4 +1,4 @@
-"""``JournalRing``: the changes and decisions of a state while somebody records, in a ring of so many.
+"""``RecordingBuffer``: the changes and decisions of a state while somebody records, in a ring of so many.
 
 Only references are put into it, for the objects never change; they become lines when somebody fetches them, some at a
 time, between which others run. A snapshot too is a list of references that is taken at one moment.
@@ -15,8 +15,8 @@ import orjson
 from extender.engine.state.state import State
 from extender.model.errors import VReplicaError
 from extender.whatif.recording.entries import Entry, Header, Line, Synced
+from extender.whatif.recording.entry_writer import EntryWriter, MakeEntry, snapshot_of
 from extender.whatif.recording.lines import line_to_json
-from extender.whatif.recording.notes import MakeEntry, Notes, snapshot_of
 
 ENTRIES_MAX: Final = 50_000
 """In the ring; over it the oldest go, and who has not fetched them is told so."""
@@ -30,7 +30,7 @@ class Lost(VReplicaError):
     """What was asked for is not kept: begin anew, with a snapshot."""
 
 
-class JournalRing:
+class RecordingBuffer:
     """Keeps between ``begin`` and ``end``. ``now``: epoch seconds; ``header``: of a snapshot, as far as it is known."""
 
     def __init__(self, state: State, *, now: Callable[[], float], header: Callable[[], Header]) -> None:
@@ -41,7 +41,7 @@ class JournalRing:
         self._seq = 0
         self._begun = 0
         self._more = asyncio.Event()
-        self.notes = Notes(self._keep)
+        self.notes = EntryWriter(self._keep)
         self.journal = ""
         """Name of what is kept, "" while nothing is."""
 
@@ -50,12 +50,12 @@ class JournalRing:
         if not self.journal:
             self._begun += 1
             self.journal = f"{self._header().identity}-{self._begun}"
-            self._state.keep_journal(self.notes)
+            self._state.observed_by(self.notes)
 
     def end(self) -> None:
         """Keep nothing, and forget what was kept."""
         if self.journal:
-            self._state.keep_journal(None)
+            self._state.observed_by(None)
         self.journal = ""
         self._kept.clear()
 

@@ -1,4 +1,4 @@
-"""``ForeignWrites``: tells of ledgers that somebody else has written. What it finds is put right by placing and reconciling.
+"""``UnexpectedWrites``: tells of ledgers that somebody else has written. What it finds is put right by placing and reconciling.
 
 The admission policy keeps others from the ledger. What is left: it was not installed yet, somebody took it away for a
 while, or wrote to etcd. The wrong ledger cannot overcommit a pod (a pod over its slots takes nothing new, and is
@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from extender.engine.pods.claims import PodState
-from extender.engine.state.external_vpods import is_callers
+from extender.engine.pods.claims import PodClaims
+from extender.engine.state.external_vpods import may_exist_unseen
 from extender.engine.state.pool_state import PoolState
 from extender.kube.events import EventRecorder, ObjectReference
 from extender.model.bucket import WHOLE, Bucket
@@ -43,7 +43,7 @@ SLICE_PODS: Final = 250
 KEY_CHARS_TOLD_MAX: Final = 120
 
 
-class ForeignWrites:
+class UnexpectedWrites:
     """Listens to the pods, between ``begin`` and ``end``: while we lead, what changes and is not ours is another's."""
 
     def __init__(
@@ -114,7 +114,7 @@ class ForeignWrites:
         )
 
 
-def differences(pool: PoolState, state: PodState, pod: AdapterPod) -> Iterator[str]:
+def differences(pool: PoolState, state: PodClaims, pod: AdapterPod) -> Iterator[str]:
     """What of a bound pod's ledger no vpod accounts for, in a few words each; nothing where there is none to be read."""
     if pod.ledger_text is None or pod.ledger_error:
         return
@@ -125,7 +125,7 @@ def differences(pool: PoolState, state: PodState, pod: AdapterPod) -> Iterator[s
         if claim.reserved is not None:
             continue
         if vpod is None:
-            if there and not is_callers(pool, key):
+            if there and not may_exist_unseen(pool, key):
                 yield f"{there} of {_short(key)}, which does not exist"
         elif there < claim.published:
             yield f"{there} of {_short(key)}, which publishes {claim.published}"

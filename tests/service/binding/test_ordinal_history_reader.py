@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from extender.engine.state.ordinal_history import HOLD_S, Succession
+from extender.engine.state.ordinal_history import HOLD_S, OrdinalHistory
 from extender.model.ledger import Share
 from extender.model.objects import AdapterPod
-from extender.service.binding.ordinal_history import SEEN_TIMEOUT_S, Predecessors
+from extender.service.binding.ordinal_history_reader import SEEN_TIMEOUT_S, OrdinalHistoryReader
 from extender.service.watching.caches import Caches
 from tests.support.builders import NS, POOL, a_pool, a_stateful_set
 
@@ -27,14 +27,14 @@ NEXT = replace(POD, uid="next", resource_version="9")
 
 
 class Setting:
-    """What ``Predecessors`` stands on. ``listed`` counts the lists of vpods."""
+    """What ``OrdinalHistoryReader`` stands on. ``listed`` counts the lists of vpods."""
 
     def __init__(self, *, founded: bool = False) -> None:
         self.caches = Caches()
-        self.succession = Succession(asyncio.get_running_loop().time)
+        self.ordinal_history = OrdinalHistory(asyncio.get_running_loop().time)
         self.listed = 0
-        self.predecessors = Predecessors(
-            self.caches, self.succession, list_vpods=self._list, founded=lambda _: founded
+        self.ordinal_history_reader = OrdinalHistoryReader(
+            self.caches, self.ordinal_history, list_vpods=self._list, founded=lambda _: founded
         )
 
     async def _list(self) -> None:
@@ -42,11 +42,11 @@ class Setting:
         self.listed += 1
 
     def list_pods(self, *pods: AdapterPod) -> None:
-        self.succession.listed(pods)
+        self.ordinal_history.listed(pods)
         self.caches.pods.replace(list(pods), "7")
 
     async def knows(self, pod: AdapterPod) -> bool:
-        return await self.predecessors.known(pod)
+        return await self.ordinal_history_reader.known(pod)
 
 
 async def test_after_a_list_the_past_of_a_pod_that_waits_is_unknown():

@@ -1,4 +1,4 @@
-"""``Predecessors``: whether a pod may be bound, or its ordinal's last pod can have held what we have not seen (I2).
+"""``OrdinalHistoryReader``: whether a pod may be bound, or its ordinal's last pod can have held what we have not seen (I2).
 
 ``engine.state.ordinal_history`` knows of whom we know. Here is what can be done about the others: wait a moment for the watch, which
 kube-scheduler's may be ahead of; and, once what was on its way has arrived, list vpods to see it.
@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from extender.engine.state.ordinal_history import Succession
+from extender.engine.state.ordinal_history import OrdinalHistory
 from extender.model.objects import AdapterPod
 from extender.service.watching.caches import Caches
 
@@ -18,19 +18,19 @@ LIST_TIMEOUT_S: Final = 2.5
 """How long a bind waits for vpods to be listed; it is tried again, and the list goes on meanwhile."""
 
 
-class Predecessors:
+class OrdinalHistoryReader:
     """``list_vpods`` returns once a list begun after the call is in the caches; ``founded``: nobody led a pool before us."""
 
     def __init__(
         self,
         caches: Caches,
-        succession: Succession,
+        ordinal_history: OrdinalHistory,
         *,
         list_vpods: Callable[[], Awaitable[None]],
         founded: Callable[[str], bool],
     ) -> None:
         self._caches = caches
-        self._succession = succession
+        self._ordinal_history = ordinal_history
         self._list_vpods = list_vpods
         self._founded = founded
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
@@ -40,24 +40,24 @@ class Predecessors:
 
     async def known(self, pod: AdapterPod) -> bool:
         """Whether all that the ordinal's former pods held is known here, if need be after a moment."""
-        succession = self._succession
-        if not succession.is_seen(pod):
+        ordinal_history = self._ordinal_history
+        if not ordinal_history.is_seen(pod):
             await self._wait_seen(pod)
-        if succession.is_known(pod):
+        if ordinal_history.is_known(pod):
             return True
-        if not succession.is_seen(pod):
+        if not ordinal_history.is_seen(pod):
             return False
         if self._founded(pod.pool):
             # No other leader can have sent a status, and of what we have sent ourselves we know.
             return True
-        if succession.wait_s() > 0.0:
+        if ordinal_history.wait_s() > 0.0:
             return False
         await self._close()
-        return succession.is_known(pod)
+        return ordinal_history.is_known(pod)
 
     def forget_gone(self) -> None:
         """Forget what was seen of ordinals that have had no pod for long."""
-        if outdated := self._succession.forget_gone():
+        if outdated := self._ordinal_history.forget_gone():
             self._caches.state.forget_last_ledgers(outdated)
 
     async def _wait_seen(self, pod: AdapterPod) -> None:
@@ -81,12 +81,12 @@ class Predecessors:
         await asyncio.wait({self._closing}, timeout=LIST_TIMEOUT_S)
 
     async def _list(self) -> None:
-        since = self._succession.since
+        since = self._ordinal_history.since
         await self._list_vpods()
-        self._caches.state.forget_last_ledgers(self._succession.close(since))
+        self._caches.state.forget_last_ledgers(self._ordinal_history.close(since))
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
-        self._succession.pod_changed(old, new)
+        self._ordinal_history.pod_changed(old, new)
         if new is not None:
             for seen in self._waiting.get(new.uid, ()):
                 if not seen.done():
