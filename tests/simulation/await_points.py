@@ -200,7 +200,7 @@ UNREACHED: Final = {
     ("predecessors.py", "await self._close()"): BEHIND,
     ("predecessors.py", "await asyncio.wait({self._closing}"): BEHIND,
     ("predecessors.py", "await self._list_vpods()"): BEHIND,
-    ("foreign_writes.py", "await asyncio.sleep(0)"): SLICES,
+    ("unexpected_writes.py", "await asyncio.sleep(0)"): SLICES,
     ("fenced.py", "await self._api.create("): NO_LOOP,
     ("fenced.py", "await self._api.delete("): NO_LOOP,
     ("fenced.py", "await self._api.bind("): NO_LOOP,
