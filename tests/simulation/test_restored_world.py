@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import orjson
 import pytest
 
-from extender.kube.api import PODS, VPODS, Obj, PatchType, Resource
+from extender.kube.api import PODS, VPODS, Binding, Obj, PatchType, Resource
 from extender.lab.apiserver.store import Snapshot
 from extender.lab.faults import ACTOR
 from extender.lab.simulation.checkers.all import Checkers
@@ -127,6 +127,36 @@ async def test_a_restore_excuses_no_overcommit(bump: int):
         stage.world.restore(await stage.placed(), bump=bump)
         await stage.ledger(1, {f"{TENANT}/v": 9})
         assert any(line.startswith(f"I1: {REPLICA} wrote 9 slots") for line in stage.found)
+
+
+@BUMPS
+@in_virtual_time
+async def test_a_pod_that_a_restore_has_brought_back_is_not_a_former_one(bump: int):
+    async with on_stage(5) as stage:
+        world, name = stage.world, f"{NAME}-0"
+        await stage.pod(0, {})
+        uid = world.cluster.server.store.collection("", "pods").entries[NS, name].uid
+        backup = world.cluster.snapshot()
+        await world.cluster.delete(PODS, NS, name, grace_period_s=0)
+        assert world._binds.former_uid(NS, name, "node-1") == uid
+        world.restore(backup, bump=bump)
+        assert world._binds.former_uid(NS, name, "node-1") == ""
+
+
+@BUMPS
+@in_virtual_time
+async def test_a_former_pod_whose_binding_a_restore_has_undone_was_on_its_node_all_the_same(bump: int):
+    async with on_stage(6) as stage:
+        world, name = stage.world, f"{NAME}-0"
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        await world.cluster.create(PODS, NS, {"metadata": {"name": name}, "spec": spec})
+        uid = world.cluster.server.store.collection("", "pods").entries[NS, name].uid
+        backup = world.cluster.snapshot()
+        await world.cluster.bind(Binding(NS, name, "node-0"))
+        world.restore(backup, bump=bump)
+        await world.cluster.delete(PODS, NS, name, grace_period_s=0)
+        assert world._binds.former_uid(NS, name, "node-0") == ""
+        assert world._binds.former_uid(NS, name, "node-1") == uid
 
 
 @BUMPS

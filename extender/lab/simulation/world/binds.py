@@ -16,17 +16,30 @@ class BindChecker:
         self._problems = problems
         self._former: dict[tuple[str, str], tuple[str, str]] = {}
         """(namespace, name) -> UID and node of the pod that had the name before."""
+        self._was_on: dict[str, str] = {}
+        """UID -> the node on which a pod was, that a restored etcd knows nothing of."""
 
     def note(self, kind: tuple[str, str], change: Change) -> None:
         """A write that has just happened."""
-        if kind == ("", "pods") and change.after is None and change.before is not None:
-            node = change.before.obj["spec"].get("nodeName") or ""
-            self._former[change.before.key] = (change.before.uid, node)
+        before, after = change.before, change.after
+        if kind != ("", "pods") or before is None:
+            return
+        node = before.obj["spec"].get("nodeName") or ""
+        if after is None:
+            self._former[before.key] = (before.uid, node or self._was_on.pop(before.uid, ""))
+        elif node and not after.obj["spec"].get("nodeName"):
+            self._was_on[before.uid] = node
 
     def former_uid(self, namespace: str, name: str, node: str) -> str:
-        """Of the pod that had the name before, on another node; a bind of it is to be refused. "": none is known."""
-        uid, was_on = self._former.get((namespace, name), ("", ""))
-        return uid if was_on != node else ""
+        """Of the pod that had the name before, on another node; a bind of it is to be refused. "": none is known.
+
+        A restored etcd may have brought that pod back: then it is the present one, and its bind is to be granted. It may
+        also have undone its binding: a replica that has not seen the restore still answers as to a repeated bind.
+        """
+        key = (namespace, name)
+        uid, was_on = self._former.get(key, ("", ""))
+        present = self._store.collection("", "pods").entries.get(key)
+        return uid if was_on != node and (present is None or present.uid != uid) else ""
 
     def repeated(self, url: str, body: bytes, first: Answer, second: Answer) -> None:
         """A call was sent twice: a bind succeeds again, unless the pod has changed meanwhile."""
