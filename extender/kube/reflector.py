@@ -38,13 +38,13 @@ from extender.kube.api import (
     WatchEventType,
 )
 from extender.kube.first_errors import listing_trouble
+from extender.kube.history import check_history
 from extender.kube.ratelimit import Backoff
 from extender.kube.sink import Listing, ListingSink, Sink, UnreadableList, WholeList
 from extender.kube.troubles import Troubles
 from extender.model.decode import SLICE_OBJECTS
 from extender.model.errors import InvalidObject
 from extender.model.objects import object_key
-from extender.model.resource_versions import check_history
 
 WATCH_FAILURES_MAX: Final = 4
 """Failed watches without an event or bookmark between them after which we list again; a silent one counts twice."""

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.kube.api import Obj
+from extender.kube.history import check_history
 from extender.kube.lease import RELEASED_S, LeaseConfig, asked_by, buckets_said, is_new, is_newer
 from extender.model.decode import mapping, text
-from extender.model.resource_versions import check_history
 
 KEPT_S: Final = 6.0
 """How long a Lease that was given up for somebody is left to that one."""

@@ -37,14 +37,14 @@ class Troubles:
         return trouble.line if trouble.fix and self._is_due(trouble.fix, now_s) else trouble.problem
 
     def _is_due(self, key: Hashable, now_s: float) -> bool:
-        describe_error = self._told.get(key)
-        if describe_error is None or now_s > describe_error.due_at + describe_error.pause_s:
+        told = self._told.get(key)
+        if told is None or now_s > told.due_at + told.pause_s:
             self._told[key] = _Told(now_s + AGAIN_AFTER_S, 2 * AGAIN_AFTER_S)
             return True
-        if now_s < describe_error.due_at:
+        if now_s < told.due_at:
             return False
-        describe_error.due_at, describe_error.pause_s = (
-            now_s + describe_error.pause_s,
-            min(2 * describe_error.pause_s, AGAIN_AFTER_MAX_S),
+        told.due_at, told.pause_s = (
+            now_s + told.pause_s,
+            min(2 * told.pause_s, AGAIN_AFTER_MAX_S),
         )
         return True

@@ -439,9 +439,9 @@ class System:
         if waiting or (pods is not None and len(objects) != pods):
             raise NotYet(f"{len(objects)} pods, not Ready (or Ready and should not): {waiting}")
         # Told a moment after the last pod is Ready: a write that a scenario would otherwise take for one of its own.
-        unreported_moves = [vpod.key for vpod in vpods.values() if vpod.ready_vreplicas != vpod.vreplicas]
-        if unreported_moves and not down:
-            raise NotYet(f"not told yet that they are served: {unreported_moves}")
+        not_told = [vpod.key for vpod in vpods.values() if vpod.ready_vreplicas != vpod.vreplicas]
+        if not_told and not down:
+            raise NotYet(f"not told yet that they are served: {not_told}")
         adapters = [pod_from(obj) for obj in objects]
         ledger = {
             (key, adapter.name): share.vreplicas

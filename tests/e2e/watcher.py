@@ -299,8 +299,8 @@ def _recorded_reason(old: VPod, new: VPod, left: Mapping[str, int], given_up: in
     # Times are whole seconds: two moves may be told in the same words within one. No write is under way for longer.
     if told == _condition(old, MOVED) and abs(seen_at - epoch_s(told.last_transition_time, -1e18)) > WRITE_S:
         return ""
-    unreported_moves = sum(count for name, count in left.items() if f"from {name} " not in told.message)
-    return told.reason if unreported_moves <= given_up else ""
+    unnamed = sum(count for name, count in left.items() if f"from {name} " not in told.message)
+    return told.reason if unnamed <= given_up else ""
 
 
 def _condition(vpod: VPod | None, kind: str) -> Condition | None:

@@ -257,7 +257,7 @@ BINDING = (
         (f"{_STANDING}test_it_is_also_what_the_last_incarnation_carried",),
     ),
     Mutant(
-        "strays are not carried",
+        "placements from a former pool are not carried",
         _CARRY,
         "within_slots(slots, covered, held, published, placements_from_former_pool)",
         "within_slots(slots, covered, held, published)",

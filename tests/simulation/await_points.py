@@ -164,7 +164,7 @@ UNREACHED: Final = {
     ("reflector.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await asyncio.sleep(0)"): SLICES,
     ("reconciler.py", "await self._requeue_differences(bucket)"): SLICES,
-    ("reconciler.py", "await self._foreign.begin(bucket)"): SLICES,
+    ("reconciler.py", "await self._unexpected_writes.begin(bucket)"): SLICES,
     ("reflector.py", 'await self._page(0, "")'): PAGES,
     ("reflector.py", "await stream.aclose()"): "a stream that ends without waiting for its connection",
     ("leader.py", "await self._release()"): "lead() that ends by itself, which the service's does not",

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from extender.cli.terminal.cluster_access import ClusterAccess, open_cluster
-from extender.cli.terminal.progress import Tell, unreported_moves
+from extender.cli.terminal.progress import Tell, tell_nobody
 from extender.engine.state.manifests import Manifests
 from extender.kube.api import (
     ADAPTERPOOLS,
@@ -65,7 +65,7 @@ async def open_live(access: ClusterAccess) -> AsyncIterator[Api]:
         ) from error
 
 
-async def read_cluster(api: Api, command: str, tell: Tell = unreported_moves) -> Manifests:
+async def read_cluster(api: Api, command: str, tell: Tell = tell_nobody) -> Manifests:
     """All that decisions look at. Objects that cannot be read are told on stderr and left out, as the service leaves them.
 
     Raises CannotRead.

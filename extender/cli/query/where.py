@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from extender.cli.query.files import read_files
 from extender.cli.query.live import open_live, read_cluster
 from extender.cli.terminal.cluster_access import ClusterAccess
-from extender.cli.terminal.progress import Tell, unreported_moves
+from extender.cli.terminal.progress import Tell, tell_nobody
 from extender.cli.terminal.replica_address import ReplicaAccess
 from extender.engine.policy.profile import Profile
 from extender.engine.policy.profiles import BUILT_IN_PROFILES
@@ -25,7 +25,7 @@ class Where:
     cluster: ClusterAccess = field(default_factory=ClusterAccess)
     profiles: Mapping[str, Profile] = field(default_factory=lambda: BUILT_IN_PROFILES)
 
-    async def read(self, command: str, tell: Tell = unreported_moves) -> Manifests:
+    async def read(self, command: str, tell: Tell = tell_nobody) -> Manifests:
         """The objects, from files or the cluster; ``tell`` hears how far it is. Raises InvalidObject, CannotRead."""
         if self.files:
             return read_files(self.files, command)

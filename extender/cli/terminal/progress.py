@@ -87,7 +87,7 @@ Tell = Callable[[str], None]
 """Takes what is being done now, in a few words."""
 
 
-def unreported_moves(_what: str) -> None:
+def tell_nobody(_what: str) -> None:
     """Nobody is told."""
 
 

@@ -113,8 +113,8 @@ class View:
 
     def _more(self, what: str, listed: int, shown: int) -> int:
         """How many are not shown, here or already not told."""
-        unreported_moves = self.overview.get(f"{what}NotListed")
-        return max(0, listed - shown) + (unreported_moves if isinstance(unreported_moves, int) else 0)
+        not_listed = self.overview.get(f"{what}NotListed")
+        return max(0, listed - shown) + (not_listed if isinstance(not_listed, int) else 0)
 
     def _pods(self, pods: Sequence[Row], shown: int) -> Table:
         more = self._more("pods", len(pods), shown)

@@ -295,7 +295,7 @@ class Committer:
                 self.status_doubts.note(batch.owner, decision.pool, vpod, conflict=conflict)
 
     def _status_write(self, batch: Batch, decision: Decision, vpod: VPod) -> StatusWrite | None:
-        """What is to be written right now: nothing may be awaited between this look at the proofs and the write."""
+        """What is to be written right now: nothing may be awaited between this look at the confirmations and the write."""
         confirmed = self._confirmed(decision)
         for name in self._unproved(decision, confirmed):
             # Other pods' ledgers have kept the batch waiting: meanwhile the pod may have gone (I2).

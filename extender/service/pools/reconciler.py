@@ -68,7 +68,7 @@ class Reconciler:
         self._clock = clock
         self._running: dict[Bucket, asyncio.Event] = {}
         """Buckets whose pools are reconciled -> what wakes that one."""
-        self._foreign = foreign
+        self._unexpected_writes = foreign
         self._on_expiry = on_expiry
         self._broken: dict[str, AdapterPod] = {}
         """UID -> a pod in need of repair as we saw it. The placer may be faster, as a part of placing."""
@@ -114,7 +114,7 @@ class Reconciler:
         """Reconcile a bucket's pools on events and each period, until cancelled."""
         wake = self._running[bucket] = asyncio.Event()
         try:
-            await self._foreign.begin(bucket)
+            await self._unexpected_writes.begin(bucket)
             while True:
                 wake.clear()
                 await self.reconcile(bucket)
@@ -126,7 +126,7 @@ class Reconciler:
                 await asyncio.sleep(SETTLE_S)
         finally:
             del self._running[bucket]
-            self._foreign.end(bucket)
+            self._unexpected_writes.end(bucket)
             for uid in [uid for uid, pod in self._broken.items() if bucket.has(pod.pool)]:
                 del self._broken[uid]
             for pod in self._caches.pods.list():
@@ -174,7 +174,7 @@ class Reconciler:
             return
         self._no_bools[pod.uid] = pod.no_bools
         note = f"annotation {'; '.join(pod.no_bools)}: the pod is not drained"
-        self._foreign.warn(pod, EventReason.ANNOTATION_UNREADABLE, note)
+        self._unexpected_writes.warn(pod, EventReason.ANNOTATION_UNREADABLE, note)
 
     async def _requeue_differences(self, bucket: Bucket) -> None:
         """In slices, between which claims may change: what is different from then on, an event tells."""
@@ -210,7 +210,7 @@ class Reconciler:
         stamped = pod if pod.slots is None or not self._slots_differ(pod) else replace(pod, slots=None)
         try:
             patch = ledger_patch(stamped, ledger, pod.slots_request or slots)
-            with self._foreign.own.sending(pod.uid, written_text(patch)):
+            with self._unexpected_writes.own.sending(pod.uid, written_text(patch)):
                 reply = await self._fenced(pod.pool).patch(
                     PODS, pod.namespace, pod.name, patch, patch_type=PatchType.JSON
                 )
@@ -234,7 +234,9 @@ class Reconciler:
 
     def _tell(self, pod: AdapterPod, vpods: int) -> None:
         kind, why = self._what_was_wrong(pod)
-        self._foreign.tell(pod, kind, f"annotations written again with {vpods} vpods' placements; {why}")
+        self._unexpected_writes.tell(
+            pod, kind, f"annotations written again with {vpods} vpods' placements; {why}"
+        )
 
     def _is_there(self, pod: AdapterPod) -> bool:
         known = self._caches.pods.latest(pod.key)

@@ -37,33 +37,33 @@ class EntryWriter:
         self._keep = keep
 
     def changed(self, old: Recorded | None, new: Recorded | None) -> None:
-        """See Journal."""
+        """See StateObserver."""
         self._keep(lambda at, seq: entry_of_change(at, seq, old, new))
 
     def reserved(
         self, pool: str, owner: object, vpod: str, shares: Mapping[str, Share], expires_at: float
     ) -> None:
-        """See Journal."""
+        """See StateObserver."""
         self._say(Reserve(pool, vpod, _name_of(owner), dict(shares), expires_at))
 
     def released(self, pool: str, owner: object, vpod: str) -> None:
-        """See Journal."""
+        """See StateObserver."""
         self._say(Release(pool, vpod, _name_of(owner)))
 
     def expired(self, now: float) -> None:
-        """See Journal."""
+        """See StateObserver."""
         self._say(Expire(now))
 
     def forgotten(self, pods: Sequence[str]) -> None:
-        """See Journal."""
+        """See StateObserver."""
         self._say(Forget(tuple(pods)))
 
     def closed(self, pool: str, ordinals: int) -> None:
-        """See Journal."""
+        """See StateObserver."""
         self._say(Close(pool, ordinals))
 
     def abandoned(self, pool: str, pods: frozenset[str]) -> None:
-        """See Journal."""
+        """See StateObserver."""
         self._say(Abandon(pool, pods))
 
     def decided(self, cause: Cause, decision: Decision, asked: Sequence[Move] = ()) -> None:

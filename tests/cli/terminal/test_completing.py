@@ -99,7 +99,7 @@ def test_as_kubectls_completion_all_words_are_the_line(
     [
         pytest.param("/usr/bin/kubectl-vreplica", "usage: kubectl vreplica", id="as a plug-in"),
         pytest.param("/usr/bin/vreplica", "usage: vreplica", id="by its name"),
-        pytest.param("/src/extender/main.py", "usage: vreplica", id="as a module"),
+        pytest.param("/src/extender/cli/main.py", "usage: vreplica", id="as a module"),
     ],
 )
 def test_it_calls_itself_as_it_was_called(

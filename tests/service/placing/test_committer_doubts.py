@@ -1,4 +1,4 @@
-"""What a commit may rely on, and for how long: proofs, doubts, and what others have reserved or published since."""
+"""What a commit may rely on, and for how long: confirmations, doubts, and what others have reserved or published since."""
 
 import asyncio
 from dataclasses import dataclass
