@@ -195,6 +195,27 @@ class TestPolicy:
         assert all_on_one > pods > nodes > zones
 
 
+def left_pool_a(profile_of_a: str, profile_of_b: str) -> list[str]:
+    """What is said of a move by policy that is told once the vpod has gone from pool a to pool b."""
+    scene = spreading_scene(profile_of_a)
+    scene.pool("b", slots=100, ordinals=4, profile=profile_of_b)
+    for name in ("a-0", "a-1"):
+        scene.pod(name, {"t/v": 9}, actor=PERSON, node=NODES[name], slots=100)
+    scene.vpod("v", 1, {"a-1": 2}, actor=PERSON)
+    scene.checkers._broken._statuses.clear()  # as in ``moved``
+    scene.checkers._broken._ledgers.clear()
+    scene.vpod("v", 1, {"a-1": 2}, actor=PERSON, pool="b")
+    told = ("1 vreplica moved from a-1 to a-0 (Policy)", stamp(scene.checkers._clock()))
+    scene.vpod("v", 1, {}, moved=told, pool="b")
+    return [line for line in scene.found if line.endswith("is not why")]
+
+
+@in_virtual_time
+async def test_a_move_that_is_told_after_its_vpod_has_left_the_pool_was_that_pools():
+    assert left_pool_a("pack", "default") == []
+    assert len(left_pool_a("default", "pack")) == 1
+
+
 async def compacted(away_s: float, *, source_ready: bool = True, late_s: float = 1.0) -> list[str]:
     """What is said of a move from a-1 to a-0, which has not been Ready for so long; -1: it is Ready."""
     scene = waiting_scene(late_s=late_s)

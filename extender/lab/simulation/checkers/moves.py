@@ -95,6 +95,9 @@ class MoveChecker:
         """Whether a move's reason is true, or was when it may have been decided."""
         name, holds = move.from_pod, self._excuses.holds
         pool, pod = self._stored.pool_of(vpod), self._stored.pods.get(move.from_pod)
+        if holds(f"pool {vpod.key}"):
+            # The vpod has left the pool that decided it, maybe before that was told.
+            pool = self._stored.pools.get(pool_of(name), pool)
         moving = not pool.dry_run or holds(f"moving {pool.name}")
         by_reason: dict[str, bool] = {
             "Drain": (pod is not None and pod.marked) or holds(f"marked {name}"),
