@@ -5,6 +5,9 @@ time is here: a pod that has served is excused for ``EXCUSED_S``, and after that
 whose status says other than its pods do is put into its pool's queue; there it is decided again and written as any other,
 by who leads the pool. So readiness has no write path of its own.
 
+A status may also be late: it was written for pods that have changed before it arrived. So a vpod is looked at when its
+status changes, too.
+
 Every replica keeps the time, so that the next leader does not begin anew. It alone feeds the queues: at most ``FEED_MAX``
 vpods a pool in ``FEED_PERIOD_S``, so that new vpods do not wait behind those of a lost zone, and changes that come within
 a period are one write.
@@ -17,7 +20,7 @@ from typing import Final
 from extender.engine.state.availability import EXCUSED_S, is_outdated
 from extender.engine.state.pool_state import PoolState
 from extender.kube.timers import TIMER_RESOLUTION_S
-from extender.model.objects import AdapterPod, Node
+from extender.model.objects import AdapterPod, Node, VPod
 from extender.service.watching.caches import Caches
 
 FEED_PERIOD_S: Final = 1.0
@@ -52,6 +55,7 @@ class AvailabilityTracker:
         self._wake = asyncio.Event()
         caches.pods.add_event_handler(self._pod_changed)
         caches.nodes.add_event_handler(self._node_changed)
+        caches.vpods.add_event_handler(self._vpod_changed)
 
     def _pod_changed(self, old: AdapterPod | None, new: AdapterPod | None) -> None:
         if old is not None and new is not None and _presence(old) == _presence(new):
@@ -66,6 +70,14 @@ class AvailabilityTracker:
         name = new.name if new is not None else old.name if old is not None else ""
         for pod in self._caches.state.pods_on_node.get(name, {}).values():
             self._note(pod)
+
+    def _vpod_changed(self, _old: VPod | None, new: VPod | None) -> None:
+        if new is None or not self._leads(new.pool):
+            return
+        pool = self._caches.state.pools.get(new.pool)
+        if pool is not None and is_outdated(pool, new):
+            self._outdated.setdefault(new.pool, {})[new.key] = None
+            self._wake.set()
 
     def _note(self, pod: AdapterPod) -> None:
         key = (pod.pool, pod.name)

@@ -236,6 +236,22 @@ async def test_a_pool_is_made_smaller_only_as_far_as_what_is_served_goes_on_bein
         assert await available(world) == (6, "True", "AllReady")
 
 
+async def test_a_pod_that_becomes_ready_while_the_first_status_is_being_written_is_told_in_seconds():
+    """The write says that nobody serves yet; when the pod was looked at, it published nothing that could be outdated."""
+    world = await World.create()
+    await world.pods(0)
+    async with world.serving():
+        held = world.api.pause("patch", "vpods/status", "a")
+        await world.vpod("a", 3)
+        await held.reached.wait()
+        await set_ready(world, 0, ready=True)
+        await asyncio.sleep(2)
+        held.go_on.set()
+        await asyncio.sleep(3)
+        assert await available(world) == (3, "True", "AllReady")
+        assert status_writes(world) == 2
+
+
 async def test_a_lost_zone_feeds_the_queue_in_portions():
     caches, fed = Caches(), []
     caches.nodes.update(a_node())
