@@ -240,8 +240,8 @@ def to_replace(state: PoolState) -> frozenset[str]:
 
     One that is taken for lost and not bound counts as still to come: where there is no machine for it, there is none
     for a further one. Of those on nodes that are not Ready all are replaced, since a new pod goes to another node. Of
-    those on nodes that are Ready no more are replaced than there are pods at work: where adapters do not get Ready at
-    all, more of them help nobody, and each would be taken for lost in its turn.
+    those on nodes that are Ready one more is replaced than there are pods at work. Where adapters do not get Ready at
+    all, that one extra pod shows it, and further ones would only be lost in their turn.
     """
     draining = [pod.name for pod in state.pods.values() if pod.draining or pod.condemned]
     if not state.abandoned:
@@ -250,4 +250,4 @@ def to_replace(state: PoolState) -> frozenset[str]:
     with_node = [pod.name for pod in lost if pod.node is not None and not pod.node.ready]
     alone = [pod.name for pod in lost if pod.node is None or pod.node.ready]
     working = sum(1 for pod in state.members() if pod.bound and not pod.leaving)
-    return frozenset({*draining, *with_node, *alone[:working]})
+    return frozenset({*draining, *with_node, *alone[: working + 1]})

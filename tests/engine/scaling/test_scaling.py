@@ -406,7 +406,13 @@ class TestPodsTakenForLost:
         scene.stateful_set(4).pod(2, node="").pod(3, node="")
         assert pods_wanted(scene) == 4
 
-    def test_adapters_that_never_get_ready_are_not_replaced_without_end(self):
+    def test_the_only_pod_of_a_pool_is_replaced_too(self):
+        """On a node that is Ready, and nothing at work beside it (seed 195993238)."""
+        scene = Scene(replicas=1, slots=20).pod(0, {"tenant/a": 20}, ready=False).vpod("a", 20, {0: 20})
+        scene.pool.set_abandoned(frozenset({"dispatcher-0"}))
+        assert pods_wanted(scene) == 2
+
+    def test_adapters_that_never_get_ready_get_one_pod_more_and_no_further_one(self):
         scene = Scene(replicas=0, slots=20).vpod("a", 40)
         for _ in range(20):
             wanted = pods_wanted(scene)
@@ -414,7 +420,7 @@ class TestPodsTakenForLost:
             for ordinal in range(wanted):
                 scene.pod(ordinal, ready=False)
             scene.pool.set_abandoned(frozenset(f"dispatcher-{ordinal}" for ordinal in range(wanted)))
-        assert wanted == 2
+        assert wanted == 3
 
 
 def test_room_that_a_vpod_keeps_because_it_was_made_heavier_is_no_room():
