@@ -160,8 +160,8 @@ BINDING = (
     Mutant(
         "slots are not stamped",
         _BINDER,
-        "SLOTS_ANNOTATION: str(assumed.slots),\n",
-        "",
+        "SLOTS_ANNOTATION: str(assumed.slots)",
+        "**{}",
         "a pod that slipped past the webhook would have no capacity of its own",
         (f"{_TEST}test_a_bind_of_an_unstamped_pod_stamps_its_slots",),
     ),

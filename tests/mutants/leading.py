@@ -182,8 +182,8 @@ LEADING = (
     Mutant(
         "a new leader does not catch up",
         "extender/service/app.py",
-        "        await self.informers.catch_up()\n",
-        "",
+        "await self.informers.catch_up()",
+        "pass",
         "stale read: the leader before has written what our watch has not shown",
         (f"{_CATCHES_UP}test_a_new_leader_waits_until_it_knows_what_was_published_before",),
     ),

@@ -566,6 +566,17 @@ SCALE_DOWN = (
         (f"{_DOUBTS}what_is_closed_for_the_leader_before_is_not_removed_for_it",),
     ),
     Mutant(
+        "no lost pod is replaced where nothing is at work",
+        "extender/engine/scaling/packing.py",
+        "alone[: working + 1]",
+        "alone[:working]",
+        "a pool whose only pod is never Ready would not grow (seed 195993238)",
+        (
+            "tests/engine/scaling/test_scaling.py::TestPodsTakenForLost"
+            "::test_the_only_pod_of_a_pool_is_replaced_too",
+        ),
+    ),
+    Mutant(
         "any other version of a StatefulSet ends the doubt",
         "extender/engine/scaling/shrink_doubt.py",
         "seen > asked",

@@ -81,3 +81,24 @@ def test_the_shares_of_one_seed_are_all_mutants_each_once_and_another_seed_draws
     assert sorted(names) == sorted(mutant.name for mutant in MUTANTS)
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
     assert shares[0] == share_of(MUTANTS, 1, 5, seed="a") != share_of(MUTANTS, 1, 5, seed="b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "f(a, 'b c')",
+        "f(\n    a,\n    'b c',\n)",
+        "f(  # why\n    a, 'b c'\n)",
+    ],
+    ids=["on one line", "broken by the formatter", "with a comment"],
+)
+def test_how_lines_are_broken_does_not_matter(text: str):
+    mutant = Mutant("laid out", "extender/x.py", "f(a, 'b c')", "g()", "", ("simulate --seed 1",))
+    assert mutant.applied_to(f"x = {text} + 1") == "x = g() + 1"
+
+
+@pytest.mark.parametrize("text", ["f(a, 'b  c')", "f(a, b, 'b c')", "f(a), 'b c'", "ff(a, 'b c')"])
+def test_other_code_is_not_taken_for_it(text: str):
+    mutant = Mutant("laid out", "extender/x.py", "f(a, 'b c')", "g()", "", ("simulate --seed 1",))
+    with pytest.raises(DoesNotApply):
+        mutant.applied_to(text)

@@ -318,6 +318,17 @@ COMMITTER = (
 
 LOOPS = (
     Mutant(
+        "nobody looks again at a status that arrives late",
+        "extender/service/pools/availability.py",
+        "caches.vpods.add_event_handler(self._vpod_changed)",
+        "",
+        "a vpod would not be told for a minute that it is served",
+        (
+            "tests/service/pools/test_availability.py"
+            "::test_a_pod_that_becomes_ready_while_the_first_status_is_being_written_is_told_in_seconds",
+        ),
+    ),
+    Mutant(
         "what a caller was answered is forgotten",
         "extender/service/placing/placer.py",
         "self.callers.note_answer(vpod, covered)",
